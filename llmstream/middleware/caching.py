@@ -33,7 +33,7 @@ _VERSION = 2
 
 
 def cache_key(model: Model, request: Request) -> str:
-    """A SHA-256, as hexadecimal digits, of provider, address, account, model and the whole request.
+    """A SHA-256, as hexadecimal digits, of provider, address, account, model and the complete request.
 
     The account is the API key, all headers, and the variables of the environment that send one or say who
     pays: vendors keep state by them, and who has another key may be somebody else. They go into the
@@ -65,11 +65,11 @@ def _address(model: Model, request: Request) -> str:
         address = provider.address(model.base_url)
         asked = Request(
             model=request.model, messages=(Message.user("."),), provider_options=request.provider_options
-        )  # of which the path is: no need to write all that was said
+        )  # hashed, because the file name must not contain the conversation
         http = provider.dialect.encode(asked, provider=provider.name).http
         return provider.route(address, http, request.model, os.environ).url
     except LLMStreamError:
-        return address  # the call itself says what is wrong
+        return address  # the call itself reports the error
 
 
 def _account(model: Model, request: Request) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class _Memory:
 
 
 class _Folder:
-    """One file `<key>.jsonl` an answer, written whole, mode 0600; the folder is made with mode 0700."""
+    """One file `<key>.jsonl` per answer, written atomically, mode 0600; the folder has mode 0700."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -36,28 +36,30 @@ def log_calls(
         log.log(level, "%s: asked, %d messages, %d tools", name, len(request.messages), len(request.tools))
         if content and request.messages:
             log.log(level, "%s: the last message is %r", name, request.messages[-1].text)
-        said = _Said(keep=content)
+        summary = _Summary(keep=content)
         how = "left"
         try:
             async with aclosing(ask(request)) as events:
                 async for event in events:
-                    said.read(event)
+                    summary.read(event)
                     yield event
             how = "finished"
         except LLMStreamError as error:
             how = f"failed: {error.code}"
             raise
         finally:
-            log.log(level, "%s: %s after %.3f s, %s", name, how, clock() - began, said)
+            log.log(level, "%s: %s after %.3f s, %s", name, how, clock() - began, summary)
             if content:
-                log.log(level, "%s: the answer is %r, and calls %r", name, "".join(said.text), said.calls)
+                log.log(
+                    level, "%s: the answer is %r, and calls %r", name, "".join(summary.text), summary.calls
+                )
 
     logged.__name__ = "log_calls"
     return logged
 
 
-class _Said:
-    """What an answer has said so far; the words themselves only where they are wanted."""
+class _Summary:
+    """Counts the content of an answer so far; stores the text itself only on request."""
 
     def __init__(self, *, keep: bool) -> None:
         self.text: list[str] = []
@@ -67,7 +69,7 @@ class _Said:
         self._finish: Finish | None = None
 
     def read(self, event: Event) -> None:
-        """One event more."""
+        """Adds an event."""
         self._counts[type(event)] += 1
         if isinstance(event, Finish):
             self._finish = event

@@ -28,7 +28,7 @@ LINE: Final = re.compile(r"[^\n]*\n")
 
 
 _LONGEST: Final = 1000
-"""Characters that are held; more of them are given though they are no whole piece."""
+"""Maximum number of held characters; more are passed on even if the piece is incomplete."""
 
 _AT_ONCE_S: Final = 0.002
 """An event that comes sooner after it is asked for was there before."""
@@ -120,7 +120,7 @@ def _go_together(held: TextDelta | ReasoningDelta, delta: TextDelta | ReasoningD
 
 
 def _split(text: str, piece: re.Pattern[str]) -> tuple[list[str], str]:
-    """The whole pieces with which the text begins, and the rest."""
+    """The complete pieces at the beginning of the text, and the rest."""
     pieces: list[str] = []
     at = 0
     while (found := piece.match(text, at)) and found.end() > at:

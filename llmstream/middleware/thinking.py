@@ -51,7 +51,7 @@ class TaggedText:
         self._begun = not inside
         self._passed = False  # a passage is over
         self._said = {True: False, False: False}  # whether there was text inside this passage, or outside
-        self._white: list[str] = []  # white space that is said only if text follows
+        self._white: list[str] = []  # white space, passed on only if text follows
         self._held = ""
 
     def feed(self, text: str) -> list[Piece]:

@@ -28,7 +28,7 @@ __all__ = ["Ask", "Middleware", "Reply", "wrap"]
 
 
 class Reply:
-    """One answer, for the middleware around it: a whole sentence, whatever happens.
+    """One answer for the middleware around it: always a complete event sequence.
 
     Iterated once, by one reader. Where the answer failed, the error is raised after `finish`.
     What is not read to its end is left by `aclose()`, at the latest when the call is over.
@@ -191,7 +191,7 @@ class _MiddlewareCall:
 
     @property
     def position(self) -> None:
-        """None: what the middleware holds, or has changed, nobody could find again."""
+        """None: events that the middleware holds or has changed could not be resumed."""
         return None
 
     async def next(self) -> list[Event]:
@@ -216,7 +216,7 @@ class _MiddlewareCall:
         """Steers the answer that the middleware asked for last."""
         reply = self._last_reply
         if reply is None:
-            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
+            raise InvalidRequest("no response is in progress that could be steered. Read the stream first.")
         await reply.call.steer(content)
 
     @property
@@ -266,7 +266,7 @@ class _MiddlewareCall:
         return self._guard.start() + self._guard.feed([event])
 
     async def _rest(self, error: LLMStreamError | None) -> list[Event]:
-        """The middleware has nothing more to say: the rest of the sentence, if it is not whole."""
+        """Completes the event sequence after the last event of the middleware."""
         if self._over:  # closed while it was read
             self.error = error and error.with_traceback(None)
             return await self._left()
@@ -282,8 +282,8 @@ class _MiddlewareCall:
         if guard.finished or error is None:
             return []
         start = [] if self._begun else guard.start()
-        told = error.info in guard.errors
-        return start + guard.close(error.usage or usage, None if told else error.info)
+        reported = error.info in guard.errors
+        return start + guard.close(error.usage or usage, None if reported else error.info)
 
     async def _left(self) -> list[Event]:
         """Another task has closed it: its reader ends the generators, and learns what was cut off."""

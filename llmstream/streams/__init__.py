@@ -45,12 +45,12 @@ def stream(
 def stream(
     model: str | Model, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
 ) -> EventStream[Any]:
-    """Asks a model and gives the stream of its answer; nothing is sent until it is read.
+    """Creates a stream of a model's response; nothing is sent until it is read.
 
     model:   a `Model`, or "provider:model"
-    prompt:  a str, a Message, a list of Messages or a Chat; nothing is appended to a Chat
-    output:  what the answer is to be, a type for one; it is then `object` of the stream
-    options: tools, instructions, temperature and more, each explained in `llmstream.streams.StreamOptions`
-    raises:  InvalidRequest for a spec, prompt or option that makes no sense
+    prompt:  a str, a Message, a list of Messages or a Chat; a Chat is not changed
+    output:  the type of the answer, or an `Output`; the value is then `object` of the stream
+    options: tools, instructions, temperature and more; see `llmstream.streams.StreamOptions`
+    raises:  InvalidRequest for an invalid spec, prompt or option
     """
     return (model if isinstance(model, Model) else Model(model)).stream(prompt, output=output, **options)

@@ -1,4 +1,4 @@
-"""One answer as it is read: a response's bytes through a sentence, under deadlines."""
+"""Reads one answer: feeds the bytes of its responses to a decoder, within deadlines."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ __all__ = ["Answer"]
 _log: Final = logging.getLogger("llmstream")
 
 _TRAILER_S: Final = 1.0
-"""How long to wait for usage and end marks once the answer is complete, pings or not."""
+"""How long to wait for usage and end markers after a complete answer, even if pings come."""
 
 _TRAILER_BYTES: Final = 64 * 1024
-"""How much of them is read; usage and end marks are a few hundred bytes."""
+"""How much of them is read; usage and end markers have a few hundred bytes."""
 
 _EXCERPT_BYTES: Final = 2048
 _SSE_BEGINS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 _SSE_FIELDS: Final = (b"data", b"event", b"id", b"retry", b"")  # the last is a comment's
 
-_WHOLE_BYTES: Final = 16 * 1024 * 1024
-"""The longest answer that is one JSON value and no stream."""
+_MAX_JSON_BYTES: Final = 16 * 1024 * 1024
+"""Limit for an answer that is one JSON value instead of a stream."""
 
 _SLICE_BYTES: Final = 32 * 1024
-"""Larger pieces are taken apart: their copies would not stay in the processor's cache, and a
-reader would get thousands of events at once. Framing 256 KB in one go costs twice as much.
-Between two slices other tasks may run, so a body that comes at once does not hold up the loop."""
+"""Larger pieces are split: their copies do not fit the processor's cache (framing 256 KB at once costs
+twice as much), and a reader would get thousands of events at once. Other tasks may run between two
+slices, so a large body does not block the loop."""
 
 Reopen: TypeAlias = "Callable[[LLMStreamError, Position], Awaitable[ResumedBody | None]]"
-"""(why the answer broke off, how far it was read) to the rest of it, or None where it is not to be had."""
+"""(error, last position) to the rest of the answer, or None if it is not available."""
 
 Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Body, Watchdog]]]
-"""(where the answer goes on, why it broke off) to the next response of it, and what watches that."""
+"""(place to continue, error) to the next response of the answer and its watchdog."""
 
 
 class Answer:
-    """Reads one answer. `read()` gives batches of events until `over`.
+    """Reads one answer. `read()` returns batches of events until `over`.
 
-    watchdog: of the attempt, which tells this answer from now on
-    follow:   the decoder, where it is one of answers that are kept
-    reopen:   finds the rest of such an answer after a break
-    more:     the decoder, where it is one of answers that come in several responses
-    go_on:    finds the next response of such an answer
+    watchdog: of the attempt; from now on it aborts this answer
+    follow:   the decoder, if the vendor stores the answer
+    reopen:   finds the rest of a stored answer after a break
+    more:     the decoder, if the vendor may split the answer into several responses
+    go_on:    finds the next response of a split answer
 
-    over:  finish has been given
-    waits_for_content: none has come yet, of this response
-    continued: the answer went, or was to go, over to another response
-    error: what iteration has to raise after it, or None
+    over:  whether finish has been returned
+    waits_for_content: whether this response has had no content yet
+    continued: whether another response was requested to continue the answer
+    error: the error to raise after it, or None
     """
 
     def __init__(
@@ -95,40 +95,40 @@ class Answer:
 
     @property
     def over(self) -> bool:
-        """Whether finish has been given."""
+        """Whether finish has been returned."""
         return self.sentence.done
 
     @property
     def error(self) -> LLMStreamError | None:
-        """What iteration has to raise at the end, or None."""
+        """The error to raise at the end of iteration, or None."""
         return self.sentence.error
 
     @property
     def named(self) -> bool:
-        """Whether the answer can be read on, so that a break asks for the rest and not for another."""
+        """Whether the answer can be resumed, so that a break leads to a request for the rest only."""
         if self._place is not None:
             return True
         return self._reopen is not None and self._follow is not None and self._follow.position is not None
 
     @property
     def _place(self) -> Place | None:
-        """Where another response goes on; None where none is to be asked for."""
+        """Where another response continues; None if no further one is needed."""
         return self._more.next_place if self._more is not None else None
 
     def close(self) -> None:
-        """Leaves now: the socket closes unless the body is over."""
+        """Leaves at once: closes the socket unless the body is over."""
         self._watchdog.stop()
         self.response.close()
 
     def content_came(self) -> None:
-        """The first content is here: from now on the idle deadline counts."""
+        """Switches from the first-event deadline to the idle deadline."""
         self.waits_for_content = False
         self._watchdog.content_came()
 
     async def begin(self) -> list[Event]:
-        """The first event, or the whole sentence where the answer is no stream but one JSON value.
+        """The first event, or all events if the answer is one JSON value instead of a stream.
 
-        raises: what the answer means, if it is an error or no answer of this dialect
+        raises: the error in the response, or one for a response that is not of this dialect
         """
         try:
             return await self._begin()
@@ -146,16 +146,17 @@ class Answer:
         if response.status >= 400:
             body = await response.read_error()
             raise self._refusal(body)
-        body = await response.read_all(_WHOLE_BYTES)
+        body = await response.read_all(_MAX_JSON_BYTES)
         streams = self._plan.content_type == "text/event-stream" and self._follow is None
         if streams and body.lstrip().startswith(_SSE_BEGINS):
-            return start + self.sentence.feed(body) + self.sentence.close()  # a stream under a wrong name
+            # The server labelled a stream with a wrong content type.
+            return start + self.sentence.feed(body) + self.sentence.close()
         if media_type == "text/html" or is_error_body(body):
             raise self._no_stream(body)
-        return start + self._read_whole(body)
+        return start + self._read_json(body)
 
     async def read(self) -> list[Event]:
-        """Reads until something is there to be given."""
+        """Reads until there are events."""
         sentence = self.sentence
         if self._silent_since is None:
             self._silent_since = self._loop.time()
@@ -182,13 +183,14 @@ class Answer:
             self._watchdog.waiting_since = None
 
     def _unforeseen(self, error: Exception) -> list[Event]:
-        """A defect of our own, met by bytes that nobody has thought of: the answer fails, in a typed way."""
+        """Ends the answer with a typed error after a defect of llmstream."""
         return self.sentence.fail(self._defect(error))
 
     def _defect(self, error: Exception) -> DecodeError:
-        _log.error("%s: an answer met a defect of llmstream", self._plan.provider, exc_info=error)
+        _log.error("%s: decoding an answer failed; this is a bug", self._plan.provider, exc_info=error)
         return DecodeError(
-            f"the answer could not be read ({type(error).__name__}); this is a defect of llmstream"
+            f"the answer could not be decoded ({type(error).__name__}). This is a bug in llmstream; "
+            "please report it."
         )
 
     async def _piece(self) -> list[Event]:
@@ -205,7 +207,7 @@ class Answer:
             else:
                 chunk = await response.read()
         except LLMStreamError as error:
-            # What counts the whole stream ends it, though the answer may be complete.
+            # The total deadline ends the stream, even if the answer may be complete.
             if isinstance(error, DeadlineExceeded) and error.reason == "total":
                 return sentence.fail(error)
             return await self._broken(error)
@@ -223,14 +225,14 @@ class Answer:
         return events
 
     async def _feed(self, chunk: bytes) -> list[Event]:
-        """The events of a piece; where reading cannot go on in this body, it goes on in another."""
+        """The events of a piece; continues with another body if this one cannot continue."""
         events = self.sentence.feed(chunk)
         if self._bodies is not None and self._bodies.gap is not None:
             return events + await self._broken(self._bodies.gap)
         return events
 
     async def _broken(self, error: LLMStreamError) -> list[Event]:
-        """The body is over before the answer is: goes on in another one, or ends the sentence."""
+        """Handles a body that ended before the answer: continues with another body, or ends the events."""
         follow, sentence, place = self._follow, self.sentence, self._place
         if place is not None:
             return await self._next_response(place, None if sentence.complete else error)
@@ -258,7 +260,7 @@ class Answer:
         return []
 
     async def _next_response(self, place: Place, failure: LLMStreamError | None) -> list[Event]:
-        """The answer goes on in another response, or ends in an error."""
+        """Continues the answer with another response, or ends it with an error."""
         assert self._more is not None  # by _place
         assert self._go_on is not None
         self.continued = self.waits_for_content = True
@@ -279,7 +281,7 @@ class Answer:
         self.response.abort(error)
 
     async def _trailer(self) -> bytes:
-        """A piece of what follows a complete answer; b"" when there has been time enough for it."""
+        """A piece after a complete answer; b"" once the time for it is over."""
         now = self._loop.time()
         if self._trailer_due is None:
             self._trailer_due = now + _TRAILER_S
@@ -294,11 +296,11 @@ class Answer:
             else:
                 self._trailer_bytes += len(piece)
                 return piece
-        self.response.close()  # it has had its time; nothing of it is drained
+        self.response.close()  # the time for it is over
         return b""
 
     def _end(self) -> list[Event]:
-        """The body is over. One without a single event may have been no stream at all."""
+        """Ends the answer. A body without any event may not have been a stream."""
         body = self._excerpt
         if body is not None and not self.sentence.complete:
             text = body.strip()
@@ -309,8 +311,8 @@ class Answer:
                 return self.sentence.fail(self._no_stream(body))
         return self.sentence.close()
 
-    def _read_whole(self, body: bytes) -> list[Event]:
-        """A whole answer as the one event of a stream, for servers that do not stream."""
+    def _read_json(self, body: bytes) -> list[Event]:
+        """Decodes a complete answer as a stream of one frame, for servers that do not stream."""
         line = b" ".join(body.split(b"\n"))
         framed = line if self._plan.content_type == "application/x-ndjson" else b"data: " + line
         events = self.sentence.feed(framed + b"\n\n") + self.sentence.close()
@@ -334,7 +336,7 @@ class Answer:
 
 
 def _may_be_sse(text: bytes) -> bool:
-    """Whether a line of it is a field of server-sent events, or one that was cut."""
+    """Whether some line is an SSE field, complete or cut."""
     for line in text.removeprefix(b"\xef\xbb\xbf").splitlines():
         name, colon, _ = line.partition(b":")
         if line and (name in _SSE_FIELDS if colon else any(field.startswith(line) for field in _SSE_FIELDS)):

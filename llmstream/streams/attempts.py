@@ -1,4 +1,4 @@
-"""The attempts of one call: number, time, failures, what the next one leaves out, what is logged."""
+"""The attempts of one call: deadlines, failures, adaptation of refused requests, and logging."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Key: TypeAlias = tuple[str, str | None, str]
 """Provider, address and model."""
 
 _MOST_MODELS: Final = 1024
-"""More than a program asks; it bounds the memory of one that makes names of models up."""
+"""More models than a program uses; bounds the memory if model names are generated."""
 
 _remembered: dict[Key, list[Refused]] = {}
 
@@ -51,13 +51,13 @@ _logged: set[tuple[str, str, str]] = set()
 """(model, place of call, text) of the warnings that are in the log already."""
 
 _ON_THE_WAY: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
-"""Packages whose frames may stand between a request and the code that wanted it."""
+"""Packages whose frames may lie between a request and the code that made it."""
 
 T = TypeVar("T")
 
 
 class AttemptClock:
-    """Waits for what a call does on the way to its answer, one step at a time, within the deadlines.
+    """Awaits the steps of a call up to its response, one at a time, within the deadlines.
 
     started: loop time at which the attempt began
     """
@@ -73,16 +73,16 @@ class AttemptClock:
 
     @property
     def left(self) -> bool:
-        """Whether the call is left, so that nothing more is to be waited for."""
+        """Whether the call was left, so that no further step may wait."""
         return self._left
 
     def begin(self) -> None:
-        """The total deadline counts from now, unless it does already."""
+        """Starts the total deadline, unless it is running."""
         if self._total_started is None:
             self._total_started = asyncio.get_running_loop().time()
 
     def attempt(self) -> Watchdog:
-        """An attempt begins. One timer watches it, up to the end of its answer."""
+        """Begins an attempt. One timer watches it, up to the end of its response."""
         self.stop()
         self._passed = None
         self.started = asyncio.get_running_loop().time()
@@ -92,30 +92,30 @@ class AttemptClock:
         return self._watchdog
 
     def stop(self) -> None:
-        """The attempt is over."""
+        """Ends the attempt."""
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
             watchdog.stop()
 
     def leave(self) -> None:
-        """Ends the step that is waited for, and the attempt."""
+        """Ends the current step and the attempt."""
         self._left = True
         self.stop()
         if self._timer is not None and not self._timer.expired():
             self._timer.reschedule(0.0)
 
     async def watched(self, step: Awaitable[T]) -> T:
-        """A step of the attempt, up to the head of its answer.
+        """Awaits a step of the attempt, up to the head of its response.
 
         raises: DeadlineExceeded, ConnectionLost once it is left
         """
         return await self._take(step, None)
 
     async def in_time(self, step: Awaitable[T], started: float | None, silence: str = "first-event") -> T:
-        """A step beside the attempt, within deadlines of its own.
+        """Awaits a step outside the attempt, with separate deadlines.
 
-        started: when it was begun; None where only the total deadline counts
-        silence: the deadline that counts from there
+        started: when it began; None if only the total deadline counts
+        silence: the deadline that counts from then
         raises:  as `watched`
         """
         return await self._take(step, self._due(started, silence))
@@ -161,12 +161,12 @@ class AttemptClock:
 
 
 class Attempts:
-    """What a call and those that ask for the rest of its answer know of its attempts.
+    """The attempts of a call, shared with `Reconnector` and `Continuer`.
 
-    clock:    what is waited for before there is an answer
-    count:    how often a request was sent
+    clock:    awaits steps before there is a response
+    count:    the number of requests sent
     failures: of the attempts before the last
-    secrets:  gives what no error may show
+    secrets:  returns the texts that no error may show
     """
 
     def __init__(self, provider: str, deadlines: Deadlines, total_started: float | None) -> None:
@@ -177,7 +177,7 @@ class Attempts:
         self.secrets: Callable[[], tuple[str, ...]] = tuple
 
     def scrubbed(self, error: LLMStreamError) -> LLMStreamError:
-        """The same error, without any key that the vendor's words echo."""
+        """The same error, with keys that the vendor echoed masked."""
         error.attempts = self.count
         if error.provider is None:
             error.provider = self._provider
@@ -187,28 +187,28 @@ class Attempts:
         error.request_id = error.request_id and self.without_secrets(error.request_id)
         error.param = error.param and self.without_secrets(error.param)
         error.details = error.details and self._masked(error.details)
-        # What led to it holds the request in its frames; it has said its words in the message.
+        # The frames of the cause hold the request; its text is already in the message.
         error.__cause__ = error.__context__ = None
         return error.with_traceback(None)
 
     def scrubbed_events(self, events: list[Event]) -> list[Event]:
-        """The same events; an error among them without any key."""
+        """The same events, with keys in errors masked."""
         return [self._scrubbed_event(event) if type(event) is ErrorEvent else event for event in events]
 
     def _scrubbed_event(self, event: ErrorEvent) -> ErrorEvent:
-        said = event.error
-        said = msgspec.structs.replace(
-            said,
-            message=self.without_secrets(said.message),
-            reason=said.reason and self.without_secrets(said.reason),
-            request_id=said.request_id and self.without_secrets(said.request_id),
-            param=said.param and self.without_secrets(said.param),
-            details=said.details and self._masked(said.details),
+        info = event.error
+        info = msgspec.structs.replace(
+            info,
+            message=self.without_secrets(info.message),
+            reason=info.reason and self.without_secrets(info.reason),
+            request_id=info.request_id and self.without_secrets(info.request_id),
+            param=info.param and self.without_secrets(info.param),
+            details=info.details and self._masked(info.details),
         )
-        return ErrorEvent(said, event.provider_metadata)
+        return ErrorEvent(info, event.provider_metadata)
 
     def _masked(self, value: Any) -> Any:
-        """What a vendor says beside its message, whatever its shape; values without keys stay as they are."""
+        """The vendor's error details, of any shape, with keys masked."""
         if isinstance(value, str):
             return self.without_secrets(value)
         if isinstance(value, dict):
@@ -224,26 +224,26 @@ class Attempts:
 
 @runtime_checkable
 class RepairsRequests(Protocol):
-    """The optional part of a dialect that knows how to change a request so that it is not refused again."""
+    """Optional part of a dialect: changes a refused request so that the vendor accepts it."""
 
     def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
-        """The request as the vendor would take it; None where the error is about something else."""
+        """The request in a form that the vendor accepts; None if the error has another cause."""
         ...
 
 
 class Adapter:
-    """Fits the requests of one call to what its model has refused."""
+    """Removes from the requests of one call what its model has refused."""
 
     def __init__(self, key: Key, dialect: Dialect) -> None:
         self._key = key
         self._dialect = dialect
         self._sent: HttpRequest | None = None
         self._learned: list[Refused] = []
-        self._said: dict[tuple[str, ...], str] = {}
+        self._messages: dict[tuple[str, ...], str] = {}
         self._repairs: LLMStreamError | None = None
 
     def fit(self, encoded: Encoded) -> Encoded:
-        """The request without what the model refuses, with a warning for each field."""
+        """The request without refused fields, with a warning for each."""
         known = [*_remembered.get(self._key, ()), *self._learned]
         if known:
             encoded = self._without(encoded, known)
@@ -253,23 +253,23 @@ class Adapter:
         return encoded
 
     def learn(self, error: LLMStreamError) -> bool:
-        """Whether the request is to be sent once more: the error refuses a hint that was in it."""
+        """Whether to send the request again, because the error refuses a hint in it."""
         if self._sent is None or not isinstance(error, BadRequest):
             return False
         if self._repairs is None and self._repaired(self._sent, error) is not None:
             self._repairs = error
             return True
-        from llmstream.dialects.adapting import refused_hint  # loaded by those who are refused
+        from llmstream.dialects.adapting import refused_hint  # loaded only after a refusal
 
         refused = refused_hint(error, self._sent)
         if refused is None:
             return False
         self._learned.append(refused)
-        self._said[refused.path] = error.message
+        self._messages[refused.path] = error.message
         return True
 
     def confirm(self) -> None:
-        """The model has answered: what it refused before is left out of later requests too."""
+        """The model has responded: later requests leave out the refused fields too."""
         if not self._learned:
             return
         if len(_remembered) >= _MOST_MODELS:
@@ -287,22 +287,22 @@ class Adapter:
         return self._dialect.repaired(http, error)
 
     def _warning(self, refused: Refused) -> Warning:
-        said = self._said.get(refused.path)
-        details = "this model has refused it before" if said is None else f"the model refused it: {said}"
+        message = self._messages.get(refused.path)
+        details = "this model refused it before" if message is None else f"the model refused it: {message}"
         return UnsupportedSetting(refused.hint, details)
 
 
 def forget() -> None:
-    """Forgets what models have refused; for tests."""
+    """Clears what models have refused; for tests."""
     _remembered.clear()
 
 
 class Reporter:
-    """Tells the log of attempts and ends, never of content, and an observer if there is one.
+    """Reports attempts and ends, never content, to the log and to an observer if there is one.
 
-    watch:   what the observer is told by; None without one
-    headers: of the answer that was received last
-    clean:   takes keys out of what a vendor says
+    watch:   reports to the observer; None without one
+    headers: of the last response
+    clean:   masks keys in the vendor's texts
     """
 
     __slots__ = ("_clean", "_name", "_over", "headers", "watch")
@@ -327,23 +327,23 @@ class Reporter:
         self._over = False
 
     def started(self, attempt: int) -> None:
-        """An attempt begins."""
+        """Reports the start of an attempt."""
         self.headers = {}
         _log.debug("%s: attempt %d", self._name, attempt)
         if self.watch is not None:
             self.watch.attempt_started(attempt)
 
     def answered(self, headers: Mapping[str, str]) -> None:
-        """The head of an answer is here."""
+        """Notes the head of a response."""
         self.headers = headers
         if self.watch is not None:
             self.watch.request_id = self._request_id()
 
     def changed(self, warnings: Iterable[Warning]) -> None:
-        """What was left out or changed on the way to the vendor; once for each model and place of call.
+        """Logs what the request left out or changed, once for each model and call site.
 
-        Options and tools are warned of: their caller expects them to count. Anything else, such as
-        reasoning that an API does not take back, is part of the usual course and only noted.
+        Options and tools are logged as warnings, because the caller expects them to apply. Anything
+        else, such as reasoning that an API does not accept back, is normal and logged for information.
         """
         if not _log.isEnabledFor(logging.WARNING):
             return
@@ -363,18 +363,18 @@ class Reporter:
             self.watch.attempt_failed(attempt, error, wait_s)
 
     def continued(self) -> None:
-        """The answer is over in this response and goes on in another."""
-        _log.debug("%s: the answer goes on in another response", self._name)
+        """Reports that the answer continues in another response."""
+        _log.debug("%s: the answer continues in another response", self._name)
         if self.watch is not None:
             self.watch.continuations += 1
 
     def _request_id(self) -> str | None:
-        """The vendor's, as it may be shown: without keys that it echoes, and of bounded length."""
+        """The vendor's request id, with keys masked and of bounded length."""
         found = request_id(self.headers)
         return found and shown(found, self._clean)
 
     def ended(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
-        """The call is over; said once."""
+        """Reports the end of the call, once."""
         if self._over:
             return
         self._over = True
@@ -387,7 +387,7 @@ class Reporter:
 
 
 def forget_logged() -> None:
-    """Forgets which warnings are in the log; for tests."""
+    """Clears the record of logged warnings; for tests."""
     _logged.clear()
 
 
@@ -401,7 +401,7 @@ def _is_new(key: tuple[str, str, str]) -> bool:
 
 
 def _call_site() -> str:
-    """File and line of the code outside of this package that reads the answer; "" where there is none."""
+    """File and line of the code outside this package that reads the response; "" without one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY:
@@ -411,7 +411,7 @@ def _call_site() -> str:
 
 
 def warning_text(warning: Warning) -> str:
-    """A warning of a request in words."""
+    """The text of a request warning."""
     match warning:
         case UnsupportedSetting(name, details):
             text = f"the option {name} is not supported as given"
@@ -423,7 +423,6 @@ def warning_text(warning: Warning) -> str:
 
 
 def _of_tokens(usage: Usage) -> str:
-    """The counts that the vendor gave."""
     counts = (usage.input_tokens, "tokens in"), (usage.output_tokens, "tokens out")
     known = [f"{count} {name}" for count, name in counts if count is not None]
     return "; " + ", ".join(known) if known else ""

@@ -1,4 +1,4 @@
-"""A call of a model: what its reader sees of one, and what the real one needs to know."""
+"""A call of a model: the interface that a stream reads, and the plan that an HTTP call follows."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ __all__ = [
 ]
 
 _MARKS: Final = ("provider", "model", "id", "request_id")
-"""What the message of a response carries of it: flat texts, since objects here are the vendors' own."""
+"""Fields of the response that its message stores, as flat texts: objects there are the vendors'."""
 
 _RETRY_HEADERS: Final = ("retry-after", "retry-after-ms")
 
 _SHORTEST_SECRET: Final = 6
-"""Shorter keys are placeholders; masking them would mangle the vendor's words."""
+"""Shorter keys are placeholders; masking them would damage the vendor's message."""
 
 
 class ResumeToken(msgspec.Struct, frozen=True):
-    """A place in an answer that its vendor keeps, for `Model.reattach`, in any process.
+    """A position in an answer that its vendor stores, for `Model.reattach` in any process.
 
     Plain data: `msgspec.json.encode` writes it, `msgspec.json.decode(..., type=ResumeToken)` reads it.
-    It holds no key, and opens nothing without the key with which the answer was asked for.
+    It contains no key, and is useless without the key that requested the answer.
 
-    sequence_number: of the last event of the wire that the reader has seen whole; -1 is none
+    sequence_number: of the last vendor event that was read completely; -1 for none
     """
 
     provider: str
@@ -69,10 +69,10 @@ class ResumeToken(msgspec.Struct, frozen=True):
 
 
 class Call(Protocol):
-    """One response as it is read. `HTTPCall` is the real one; middleware and scripted models have their own.
+    """Reads one response. Implemented by `HTTPCall`, by middleware and by scripted models.
 
-    error:   what iteration has to raise at the end, or None
-    earlier: what `position` was before the last batch
+    error:   the error to raise at the end of iteration, or None
+    earlier: the value of `position` before the last batch
     """
 
     error: LLMStreamError | None
@@ -84,34 +84,34 @@ class Call(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those of the answer that was received last, names in lower case."""
+        """Headers of the last response, names in lower case."""
 
     @property
     def answered_by(self) -> str | None:
-        """ "provider:model" where another model than the one that was called answers; else None."""
+        """ "provider:model" if a model other than the called one responds; else None."""
 
     @property
     def position(self) -> Position | None:
-        """How far an answer that is kept has been given, the last batch included; None of any other."""
+        """The position after the last batch, if the vendor stores the response; else None."""
 
     async def next(self) -> list[Event]:
-        """The next events that are there, at least one; [] once the response is over."""
+        """Waits for the next events and returns at least one; [] at the end."""
 
     def close(self) -> None:
-        """Leaves now: the socket closes. Another task that reads is told."""
+        """Leaves at once: closes the socket and ends a pending read."""
 
     async def aclose(self) -> None:
-        """Leaves as `close` does, and waits for what has to be cleaned up by its reader."""
+        """Leaves as `close` does, and waits for cleanup."""
 
     async def steer(self, content: Sequence[Part]) -> None:
-        """Gives the model input while it answers.
+        """Sends input to the model while it responds.
 
-        raises: Unsupported where there is no way to
+        raises: Unsupported if the transport cannot do that
         """
 
 
 class CallingModel(Protocol):
-    """What a stream needs of a `Model`, which knows streams, so that they do not know it."""
+    """The part of `Model` that a stream needs; `model.py` imports streams, so they cannot import it."""
 
     name: str
     provider: Provider
@@ -119,7 +119,7 @@ class CallingModel(Protocol):
     deadlines: Deadlines
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
-        """One call, not yet made."""
+        """Creates a call; nothing is sent yet."""
 
     def reattached_call(
         self,
@@ -130,19 +130,19 @@ class CallingModel(Protocol):
         whole: bool = False,
         started: float | None = None,
     ) -> Call:
-        """One call that reads an answer which is kept."""
+        """Creates a call that reads a stored answer."""
 
     async def cancel(self, token: ResumeToken) -> None:
-        """Tells the vendor to make no more of an answer that it keeps."""
+        """Ends an answer that the vendor stores."""
 
     def other(self, spec: str) -> CallingModel:
-        """Another model, by its name."""
+        """Another model, by its spec."""
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A request ready to be sent, and what was left out of it.
+    """A request ready to be sent, with its warnings.
 
-    secrets: gives the texts that must not appear in an error, should the vendor echo them
+    secrets: returns the texts to mask in errors, because the vendor may echo them
     """
 
     encoded: Encoded
@@ -154,9 +154,9 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tuple[str, ...]:
-    """What no error may show, longest first.
+    """The texts that no error may show, longest first.
 
-    The key, what travels in headers and in the address under names of credentials, passwords of proxies.
+    These are the key, credentials in headers and in the URL, and passwords of proxies.
     """
     from urllib.parse import unquote, urlsplit  # both are loaded with the first failure
 
@@ -164,7 +164,7 @@ def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tu
 
     found = {key or "", *proxy_secrets(), unquote(urlsplit(url).password or "")}
     for name, value in headers.items():
-        # What is no text is refused with a typed error before it is sent.
+        # Anything but text is refused with a typed error before it is sent.
         if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
             if name.lower() == "cookie":
@@ -177,15 +177,15 @@ def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tu
 
 
 Continued: TypeAlias = Callable[[Place], Awaitable[Prepared]]
-"""Makes the request for what follows a place in an answer that its vendor cut."""
+"""Prepares the request that continues a cut answer at a place."""
 
 
 class KeptAnswer(msgspec.Struct, frozen=True):
-    """The ways to an answer that its vendor keeps.
+    """Requests for an answer that its vendor stores.
 
-    reopen:  the request for what comes behind a position, as a stream
-    look_up: the request for the answer in one piece, as far as it is made
-    is_made: whether the answer to `look_up` is the whole
+    reopen:  prepares the request for the stream after a position
+    look_up: prepares the request for the stored answer so far, in one piece
+    is_made: whether the response to `look_up` is complete
     """
 
     reopen: Callable[[Position], Awaitable[Prepared]]
@@ -194,20 +194,20 @@ class KeptAnswer(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a call needs to know.
+    """The inputs of a call.
 
-    prepare:     asked before each attempt, since keys and signatures grow old
-    explain:     adds to an error what the address that was asked tells of it
-    new_keys:    whether `prepare` may give another key after a refusal
-    model, call_id: what observations of the call are told by
-    request: what is asked, for observers that want content
-    adapter:     fits requests to what the model refuses; None where refusals stand
-    kept:        the ways to an answer that is kept, where it is to be read on after a break
-    learn:       takes from a refusal (URL, status, headers, body) what makes another attempt worthwhile
-    follows:     whether `decoder` may make one of answers that are kept
-    continued:   makes the next request, where the vendor cuts long answers and they are to be continued
-    sockets:     how it goes over a WebSocket; None where it goes by HTTP
-    max_output_tokens: what the request may be answered with, for the limiter's estimate
+    prepare:     called before each attempt, because keys and signatures expire
+    explain:     adds to an error what its URL reveals about the cause
+    new_keys:    whether `prepare` may use another key after a refusal
+    model, call_id: identify the call in observations
+    request:     for observers with `wants_content`
+    adapter:     removes refused fields from requests; None to keep them
+    kept:        requests for the stored answer, if it should be resumed after a break
+    learn:       whether a refusal (URL, status, headers, body) makes another attempt useful
+    follows:     whether `decoder` may return a decoder of stored answers
+    continued:   prepares the next request, if the vendor splits long answers and they should continue
+    sockets:     how it uses a WebSocket; None for HTTP
+    max_output_tokens: of the request, for the limiter's estimate
     """
 
     provider: str
@@ -236,15 +236,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponseInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One response, as far as the vendor has reported it; None is what it has not reported, or not yet.
+    """Data about one response; None for what the vendor has not reported, or not yet.
 
-    provider:   who answered; after a fallback not the one who was asked first
-    model:      the model that was asked, so that "provider:model" is what prices are known by
-    model_id:   what the vendor calls it, often with a date
+    provider:   that responded; after a fallback not the one of the request
+    model:      the requested model: prices are keyed by "provider:model"
+    model_id:   the vendor's name for it, often with a date
     id:         of the response
     request_id: of the HTTP exchange, for the vendor's support
-    timestamp:  when the vendor made the response
-    headers:    those about rate limits, names in lower case
+    timestamp:  when the vendor created the response
+    headers:    about rate limits, names in lower case
     """
 
     provider: str
@@ -257,7 +257,7 @@ class ResponseInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers that tell of rate limits and waits; no other header of an answer is kept."""
+    """The headers about rate limits and waits; no other header of a response is stored."""
     return {
         name: value
         for name, value in headers.items()
@@ -266,14 +266,14 @@ def rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def mark_message(message: Message, response: ResponseInfo) -> None:
-    """Notes in the message's metadata, under "llmstream", whose answer it is."""
+    """Stores provider, model and ids in the message's metadata, under "llmstream"."""
     own = (message.metadata or {}).get(OWN_KEY, {})
     marks = {name: value for name in _MARKS if (value := getattr(response, name)) is not None}
     message.set_meta(OWN_KEY, {**own, **marks})
 
 
 def unmarked(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The metadata without those notes: two conversations that differ only in ids are the same."""
+    """The metadata without the fields of `mark_message`, to compare conversations that differ only in ids."""
     own = (metadata or {}).get(OWN_KEY)
     if metadata is None or not isinstance(own, dict):
         return metadata

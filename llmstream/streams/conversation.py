@@ -1,4 +1,4 @@
-"""The conversation that a stream belongs to, and how another model continues it."""
+"""The conversation of a stream, and its continuation by another model."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from llmstream.tools import CallRunner, ToolContext
     from llmstream.transport.deadlines import Deadlines
 
-__all__ = ["CONTINUE_NOTE", "Continuation", "Conversation", "going_on"]
+__all__ = ["CONTINUE_NOTE", "Continuation", "Conversation", "to_continue"]
 
 CONTINUE_NOTE: Final = (
     "Your last message was cut off. Go on exactly where it ends: begin with the next character, repeat "
     "nothing of it, and say nothing about the interruption."
 )
-"""What a model is told that takes no beginning of its own answer."""
+"""The user message for models that do not accept the beginning of their own answer."""
 
 
 class Conversation:
-    """What is said and wanted; each turn is one request of it.
+    """The messages and options of a stream; each turn is one request.
 
-    messages: its own from now on, so copies of a caller's
-    repairs:  of the run whose history this is; else it has its own
-    output:   what the answers are to be, or None
-    deadline: when all of it has to be over, in loop time; None where it need not, or has not begun
+    messages: owned by the conversation, so a caller's are copied before
+    repairs:  of the run whose history this is; else its own
+    output:   the type of the answers, or None
+    deadline: loop time of the total deadline; None without one, or before the start
     """
 
     def __init__(self, messages: Sequence[Message], options: Options, repairs: Repairs | None = None) -> None:
@@ -54,17 +54,17 @@ class Conversation:
         self._first: Request | None = None
 
     def check(self, model: str, *, answered: bool) -> None:
-        """Makes the first request, before anybody asks for it.
+        """Creates the first request early, so that invalid options fail at once.
 
         raises: as `request`
         """
         self._first = self.request(model, answered=answered)
 
     def request(self, model: str, *, answered: bool) -> Request:
-        """What is asked next.
+        """The next request.
 
-        answered: the answer is there already and is only read on
-        raises:   CallerError for options that make none
+        answered: the answer already exists and is only read
+        raises:   CallerError for invalid options
         """
         first, self._first = self._first, None
         if first is None:
@@ -75,13 +75,13 @@ class Conversation:
 
     @property
     def quiet(self) -> bool:
-        """Whether errors are only events."""
+        """Whether errors are only reported as events."""
         return self.options.get("errors") == "events"
 
     def outfit(self) -> tuple[Accumulator | None, CallRunner | None]:
-        """For the answer to come: a fold that knows the tools as they are now, and what runs eager ones.
+        """The accumulator for the next response, with its tools, and the runner of its eager calls.
 
-        None where there are no tools, and where none is eager.
+        None without tools, and None without eager tools.
         """
         self._turn += 1
         given = tool_set(self.options.get("tools"))
@@ -92,7 +92,7 @@ class Conversation:
         return fold, fold.runner(context=self.tool_context) if tools.eager else None
 
     def limit(self, deadlines: Deadlines, started: float) -> None:
-        """Takes the total deadline: the option's, or else the model's.
+        """Sets the total deadline: that of the options, else the model's.
 
         started: in loop time
         """
@@ -100,28 +100,29 @@ class Conversation:
         self.deadline = None if total_s is None else started + total_s
 
     def tool_context(self, call: ToolCall) -> ToolContext:
-        """What a tool may know of its call."""
-        from llmstream.tools import ToolContext  # loaded by those who use tools
+        """The context that a tool receives."""
+        from llmstream.tools import ToolContext  # loaded only for tools
 
         return ToolContext(call.id, call.name, self._turn, LateCopies(self.messages), self.deadline)
 
 
 def _as_output(value: Any) -> Output | None:
-    """The form of the response; None where no form was requested."""
     if value is None:
         return None
-    from llmstream.structured import as_output  # loaded by those who ask for a form
+    from llmstream.structured import as_output  # loaded only for structured output
 
     return as_output(value)
 
 
-def going_on(messages: Sequence[Message], *, takes_prefix: bool, note: str = CONTINUE_NOTE) -> list[Message]:
-    """The conversation that asks for the rest of its last answer.
+def to_continue(
+    messages: Sequence[Message], *, takes_prefix: bool, note: str = CONTINUE_NOTE
+) -> list[Message]:
+    """The conversation that requests the rest of its last answer.
 
-    Of that answer only the text stays: ids, signatures and reasoning are of the model that was cut off.
+    Only the text of that answer stays: ids, signatures and reasoning belong to the interrupted model.
 
-    takes_prefix: the model goes on with an answer that the conversation ends in; any other is told by
-                  `note`, as the user
+    takes_prefix: the model continues an answer at the end of the conversation; else `note` is added as a
+                  user message
     """
     if not messages or messages[-1].role != Role.ASSISTANT:
         return list(messages)
@@ -131,35 +132,35 @@ def going_on(messages: Sequence[Message], *, takes_prefix: bool, note: str = CON
 
 
 class Continuation:
-    """Marks the events of an answer that goes on with another.
+    """Marks the events of an answer that continues another.
 
-    The first event says so in a warning; the first text carries `{"llmstream": {"continues": MODEL}}`,
-    which becomes its part's metadata.
+    The first event has a warning; the first text has `{"llmstream": {"continues": MODEL}}`, which
+    becomes the metadata of its part.
 
-    model:  "provider:model" of the answer that broke off
-    code:   of the error with which it did, or "left"
-    length: characters of text that had come; 0 means that it is asked for anew
+    model:  "provider:model" of the interrupted answer
+    code:   of the error that interrupted it, or "left"
+    length: characters of its text; 0 means that the question is sent again
     """
 
     def __init__(self, model: str, code: str, length: int) -> None:
         self._model = model
         self._length = length
-        self._words = (
-            f"this goes on with an answer of {model} that broke off ({code}) after {length} characters"
+        self._text = (
+            f"this continues an answer of {model}, which was interrupted ({code}) after {length} characters"
             if length
-            else f"this is asked anew: the answer of {model} broke off ({code}) before any text"
+            else f"this is a new answer: that of {model} was interrupted ({code}) before any text"
         )
         self.done = False
 
     def mark(self, events: list[Event]) -> list[Event]:
-        """The same events, marked as far as that is still to be done."""
+        """The same events, with the marks that are still missing."""
         return [event if self.done else self._marked(event) for event in events]
 
     def _marked(self, event: Event) -> Event:
         match event:
             case StreamStart(warnings):
                 self.done = not self._length
-                return StreamStart([OtherWarning(self._words), *warnings])
+                return StreamStart([OtherWarning(self._text), *warnings])
             case TextStart():
                 self.done = True
                 mark = {OWN_KEY: {"continues": self._model}}

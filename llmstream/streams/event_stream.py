@@ -1,4 +1,4 @@
-"""The handle of a stream: its events as they are read, and the turns that tools add."""
+"""`EventStream`: reads a response as events, accumulates it, runs tools, and continues with the next turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llmstream.dialects.errors import request_id
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, rate_headers
-from llmstream.streams.conversation import CONTINUE_NOTE, Continuation, Conversation, going_on
+from llmstream.streams.conversation import CONTINUE_NOTE, Continuation, Conversation, to_continue
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
 from llmstream.streams.options import Options, StreamOptions, make_request, with_defaults
 from llmstream.streams.reading import (
@@ -48,13 +48,13 @@ __all__ = ["EventStream"]
 
 
 class EventStream(AsyncOnly, Generic[T]):
-    """A response as it comes, and the conversation it belongs to.
+    """A streamed response and its conversation.
 
-    `EventStream[City]` is one whose answer is to be a City: `output=City`. Without `output`, T is Message.
+    `EventStream[City]` has an answer of type City: `output=City`. Without `output`, T is Message.
 
-    Iterate it for events; leave it, by `async with`, break or exception, and the socket closes
-    at once. `call_tools()` runs what the model asked for, after which `async for` goes on with
-    the next response; an empty list means that the conversation is done.
+    Iterate it for events. Leaving it by `async with`, break or exception closes the socket at once.
+    `call_tools()` runs the requested calls, after which `async for` continues with the next response;
+    it returns an empty list when the conversation is complete.
     """
 
     _call: Call | None = None  # on the class: `__del__` runs also where `__init__` raised
@@ -63,13 +63,13 @@ class EventStream(AsyncOnly, Generic[T]):
     def __init__(
         self,
         model: CallingModel,
-        messages: Sequence[Message],  # nobody changes them while it lives: copies, or a run's own
+        messages: Sequence[Message],  # not changed by others: copies, or the messages of a run
         options: Options,
         *,
-        started: float | None = None,  # loop time from which the total deadline counts; else the first read
-        token: ResumeToken | None = None,  # where the first answer, which is there already, is read on
-        whole: bool = False,  # or from its beginning
-        repairs: Repairs | None = None,  # of the run whose history the messages are
+        started: float | None = None,  # loop time of the total deadline's start; default: the first read
+        token: ResumeToken | None = None,  # position in a stored answer, to read on from there
+        whole: bool = False,  # read the stored answer from its beginning
+        repairs: Repairs | None = None,  # of the run that owns the messages
     ) -> None:
         self.model = model
         self.total_usage = Usage()
@@ -82,27 +82,27 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reader = Reading("stream")
         self._reading = False
         self._over = self._left = False
-        self._forgotten = False  # the loop closed what read it, because nobody held that any more
+        self._forgotten = False  # the event loop closed the reader after its last reference was dropped
         self._token, self._whole = token, whole
         self._continues: Continuation | None = None
         self._current: Event | None = None
         self._marked: Message | None = None
         self._begin_anew()
-        self._conversation.check(model.name, answered=token is not None)  # wrong options fail here and now
+        self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._check_unread()
         return self._events()
 
     def _check_unread(self) -> None:
-        """Refuses a second reader of a response; one that was left simply has nothing more to give.
+        """Refuses to read a completed response again; iterating one that was left yields nothing.
 
         raises: InvalidRequest
         """
-        if self._over and not self._left and not self.pending_calls:  # which somebody may still decide about
+        if self._over and not self._left and not self.pending_calls:  # pending calls may still be decided
             raise InvalidRequest(
-                "this stream was read to its end, and a response is read once. What came is in `text`, "
-                "`message` and `messages()`; for another answer make another stream."
+                "this stream has been read to its end, and a response can be read only once. Its content is "
+                "in `text`, `message` and `messages()`; create a new stream for another answer."
             )
 
     async def __aenter__(self) -> Self:
@@ -117,14 +117,14 @@ class EventStream(AsyncOnly, Generic[T]):
         if self._call is not None and (self._forgotten or not self._over):
             self._call.close()
             warnings.warn(
-                "an EventStream was dropped while it was read; use `async with` to leave it at once",
+                "an EventStream was dropped while it was read; use `async with` to close it at once",
                 ResourceWarning,
                 stacklevel=2,
                 source=self,
             )
 
     async def aclose(self) -> None:
-        """Leaves the stream: the socket closes now, what came stays. May be called again."""
+        """Leaves the stream: closes the socket at once and keeps the content so far. Idempotent."""
         self._forgotten = False
         self._leave()
         events = self._reader.events
@@ -138,25 +138,25 @@ class EventStream(AsyncOnly, Generic[T]):
             await self._drop_eager()
 
     async def next(self) -> bool:
-        """Goes on to the next event, which is then `current`; False when this response is over."""
+        """Reads the next event into `current`; False when this response is over."""
         return await self._reader.next(self._events)
 
     def text_deltas(self) -> AsyncGenerator[str]:
-        """Only the fragments of text."""
+        """Yields only the text deltas."""
         return text_deltas(self.__aiter__)
 
     async def collect(self) -> Message:
-        """Reads this response to its end and gives the whole message.
+        """Reads this response to its end and returns the complete message.
 
-        raises: LLMStreamError where the stream failed; `.partial` holds what came. InvalidRequest where
-                the stream was left: half of an answer is in `message`, and is not the answer
+        raises: LLMStreamError if the stream failed, with the content so far in `.partial`; InvalidRequest
+                if the stream was left, because `message` is incomplete then
         """
         async for _ in self._events():
             pass
         if self.error is not None and not self._conversation.quiet:
             raise self.error
         if self._left:
-            raise InvalidRequest("the stream was left before its end; what came is in `message`")
+            raise InvalidRequest("the stream was left before its end; the content so far is in `message`")
         return self.message
 
     @overload
@@ -166,20 +166,20 @@ class EventStream(AsyncOnly, Generic[T]):
     def objects(self) -> AsyncGenerator[T]: ...
 
     def objects(self) -> AsyncGenerator[Any]:
-        """The answer as a value of `output`'s type, as it grows.
+        """Yields the answer as a growing value of `output`'s type.
 
-        Of a list, set or open tuple each element once, when it is whole and fits. Of anything else the
-        value so far, whenever it has changed: Structs and dataclasses as instances in which what has
-        not come is `msgspec.UNSET` (and `__post_init__` has not run), typed dicts without the keys that
-        have not come, arrays as lists. Text grows; numbers, enums, dates and the like come whole.
-        The last value is the validated one, also kept as `object`.
+        For a list, set or open tuple it yields each element once, when it is complete and fits. For any
+        other type it yields the value so far after each change: Structs and dataclasses as instances whose
+        missing fields are `msgspec.UNSET` (and `__post_init__` has not run), typed dicts without missing
+        keys, arrays as lists. Text grows; numbers, enums, dates and the like appear only complete.
+        The last value is validated and also available as `object`.
 
-        An answer that does not fit is shown to the model with what is wrong, and asked for again: a new
-        turn of the conversation, whose values begin anew; `Output(T, repair=)` says how often. Where the
-        model calls tools instead, this ends quietly; go on with `call_tools()`.
+        An answer that does not fit is returned to the model with the validation error, in a new turn whose
+        values start again; `Output(T, repair=)` sets how many times. If the model calls tools instead, this
+        ends without an error; continue with `call_tools()`.
 
-        raises: InvalidOutput when that did not help; LLMStreamError where the stream failed;
-                InvalidRequest where no `output` was asked for, before anything is sent
+        raises: InvalidOutput if the repairs failed; LLMStreamError if the stream failed;
+                InvalidRequest without an `output`, before anything is sent
         """
         conversation = self._conversation
         output = required_output(conversation.output)
@@ -207,8 +207,8 @@ class EventStream(AsyncOnly, Generic[T]):
             return
         if self._reading:
             raise InvalidRequest(
-                "this stream is being read already, or was left by `break` just now. One reader at a time; "
-                "what has come is in `message`, and `async with` leaves at once."
+                "this stream is already being read, or was just left by `break`. Use one reader at a time; "
+                "the content so far is in `message`, and `async with` leaves the stream at once."
             )
         self._reading = True
         reader = require_asyncio()
@@ -243,7 +243,7 @@ class EventStream(AsyncOnly, Generic[T]):
             raise call.error
 
     def _announced(self, batch: list[Event], continues: Continuation) -> list[Event]:
-        """The batch, marked as what goes on with an answer of another model."""
+        """The batch, marked as the continuation of another model's answer."""
         batch = continues.mark(batch)
         if continues.done:
             self._continues = None
@@ -259,14 +259,14 @@ class EventStream(AsyncOnly, Generic[T]):
             if token is None:
                 self._call = model.call(request, options, started=self._started)
             else:
-                self._token = None  # further turns are asked for
+                self._token = None  # further turns are new requests
                 self._call = model.reattached_call(
                     token, request, options, whole=self._whole, started=self._started
                 )
         return self._call
 
     def _end(self, call: Call) -> None:
-        """The response is over: its message joins the conversation, unless it was left before."""
+        """Adds the message of a completed response to the conversation, unless the stream was left before."""
         fold = self._fold
         if call.error is not None:
             call.error.partial = fold.partial
@@ -281,7 +281,7 @@ class EventStream(AsyncOnly, Generic[T]):
             self._conversation.messages.append(fold.partial)
 
     def _leave(self) -> None:
-        """Closes the socket now; what came by then joins the conversation."""
+        """Closes the socket at once and adds the content so far to the conversation."""
         if self._over:
             return
         self._over = self._left = True
@@ -292,34 +292,34 @@ class EventStream(AsyncOnly, Generic[T]):
             self._conversation.messages += kept_of_a_broken_turn(self._fold.partial)
 
     async def steer(self, message: str | Message) -> None:
-        """Gives the model a word of the user while it answers; returns once the server has taken it.
+        """Sends a user message while the model responds; returns once the server has accepted it.
 
-        The model stops where it can, and continues with the input in the same stream: what
-        it said stays, a `custom` event of kind "openai.steering" marks the place, further blocks follow.
+        The model stops where it can and continues in the same stream with the message: the content so far
+        stays, a `custom` event of kind "openai.steering" marks the place, further blocks follow.
         Only over a WebSocket: `Model(..., transport="websocket")`.
 
-        raises: Unsupported for any other model; InvalidRequest where no answer is under way; what the server
-                says against it, after which the answer goes on as it was
+        raises: Unsupported for any other model; InvalidRequest if no response is in progress; the server's
+                error if it rejects the message, after which the response continues unchanged
         """
         if not isinstance(message, str | Message):
-            raise InvalidRequest(f"an answer is steered by a str or a Message, got {message!r}")
+            raise InvalidRequest(f"steer() takes a str or a Message, got {message!r}")
         if self._over or self._call is None:
-            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
+            raise InvalidRequest("no response is in progress that could be steered. Read the stream first.")
         await self._call.steer(Message.user(message).parts if isinstance(message, str) else message.parts)
 
     def _spend(self, usage: Usage) -> None:
-        """Counts the tokens of a response that is over."""
+        """Adds the tokens of a completed response."""
         self.total_usage += usage
         self._spent.append((self._answered_by(), usage))
 
     def cost(self, price: Callable[[str, Usage], float | None]) -> float | None:
-        """What the responses so far may have cost, the one under way included; None where no price is known.
+        """The estimated cost of the responses so far, including the current one; None if no price is known.
 
-        Each is priced by itself and by the model that gave it, so that the higher price of a long
-        prompt holds for that one only.
+        Each response is priced separately, by the model that gave it, so that the higher price of a long
+        prompt applies only to its own response.
 
-        price: as for `Agent(price=...)`: "provider:model" and the tokens of one response to an amount;
-               `llmstream.prices.price` knows the list prices
+        price: as for `Agent(price=...)`: maps "provider:model" and the tokens of one response to an amount;
+               `llmstream.prices.price` has the list prices
         """
         spent = list(self._spent)
         if self._call is not None and not self._over:
@@ -328,10 +328,10 @@ class EventStream(AsyncOnly, Generic[T]):
         return sum(known) if known else None
 
     async def cancel(self) -> bool:
-        """Leaves the stream, and tells a vendor that keeps the answer to make no more of it.
+        """Leaves the stream, and ends the response at a vendor that stores it.
 
-        returns: whether there was somebody to tell; any other answer ends with its socket
-        raises:  what the vendor says against it; TransportError
+        returns: whether the vendor was sent a cancellation; any other response ends with its socket
+        raises:  the vendor's error; TransportError
         """
         over, token = self.finish_reason is not None, self._token_at(end=True)
         await self.aclose()
@@ -343,41 +343,44 @@ class EventStream(AsyncOnly, Generic[T]):
     def continue_with(
         self, model: str | CallingModel, *, note: str = CONTINUE_NOTE, **options: Unpack[StreamOptions]
     ) -> EventStream[Message]:
-        """A stream in which another model goes on with this answer, which broke off or was left.
+        """A stream in which another model continues this answer, which was interrupted or left.
 
-        It has this stream's conversation, with the text that had come as the assistant's last words,
-        and its options, of which the given ones win. Models that take the beginning of their own
-        answer (Claude before 4.6, while it does not think) go on in it; others are told by a message
-        of the user. The events of the new stream are those of the rest; its `stream-start` warns
-        of what it is, and its first text carries `{"llmstream": {"continues": "PROVIDER:MODEL"}}`.
-        Where no text had come, the question is asked anew.
+        It has this stream's conversation, ending in the text so far as an assistant message, and its
+        options, which `options` override. Models that accept the beginning of their own answer (Claude
+        before 4.6, without reasoning) continue it; others get a user message. The new stream yields only
+        the rest: its `stream-start` has a warning, and its first text has
+        `{"llmstream": {"continues": "PROVIDER:MODEL"}}`. Without any text so far, the question is sent again.
 
-        note:   what models are told that take no beginning
-        raises: InvalidRequest for an answer that is not over, did not break off, or is to be of a type
+        note:   the user message for models that do not accept a beginning
+        raises: InvalidRequest for an answer that is in progress, was not interrupted, or has an output type
         """
         if not self._over or not (self._left or self.error is not None):
-            raise InvalidRequest("this answer did not break off; only one that did can be gone on with")
+            raise InvalidRequest(
+                "this answer was not interrupted; continue_with() continues only one that failed or was left"
+            )
         own, defaults = self._conversation.options, self.model.options
-        kept = {k: v for k, v in own.items() if k in self._given or k not in defaults}
-        given = cast(Options, {**kept, **options})
+        inherited = {k: v for k, v in own.items() if k in self._given or k not in defaults}
+        given = cast(Options, {**inherited, **options})
         if given.get("output") is not None:
-            raise InvalidRequest("an answer of a type is not gone on with: half of it fits none. Ask anew.")
+            raise InvalidRequest(
+                "continue_with() does not support structured output. Start a new request instead."
+            )
         other = self.model.other(model) if isinstance(model, str) else model
         messages, length = self._conversation.messages, len(self.text)
         if length:
             prefix = other.provider.dialect.takes_prefix(make_request(other.name, messages, given))
-            messages = going_on(messages, takes_prefix=prefix, note=note)
+            messages = to_continue(messages, takes_prefix=prefix, note=note)
         stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream
 
     def messages(self) -> list[Message]:
-        """The whole conversation: prompt, answers, tool results. Copies; the caller may keep them."""
+        """Copies of the complete conversation: prompt, answers, tool results."""
         return self._messages_from(0)
 
     def added(self) -> list[Message]:
-        """What has come behind the prompt: answers and tool results. Copies."""
+        """Copies of the messages after the prompt: answers and tool results."""
         return self._messages_from(self._asked)
 
     def _messages_from(self, start: int) -> list[Message]:
@@ -387,14 +390,14 @@ class EventStream(AsyncOnly, Generic[T]):
         return messages
 
     async def _drop_eager(self) -> None:
-        """Cancels calls that began before their response was over, and waits for their cleanup."""
+        """Cancels calls of eager tools and waits for their cleanup."""
         eager, self._eager = self._eager, None
         if eager is not None:
             await eager.aclose()
 
     @property
     def pending_calls(self) -> list[ToolCall]:
-        """Calls of a response that is over and that have no result yet."""
+        """The calls of a completed response that have no result yet."""
         if not self._over or self._left or self.error is not None:
             return []
         return self._fold.pending_calls
@@ -402,57 +405,56 @@ class EventStream(AsyncOnly, Generic[T]):
     async def call_tools(
         self, decisions: Mapping[str, Approve | Deny | bool] = {}, *, approve: Approver | None = None
     ) -> list[ToolCallStatus]:
-        """Runs the calls of this response, in parallel, and gives their statuses in call order.
+        """Runs the calls of this response in parallel and returns their statuses in call order.
 
-        Reads the response to its end first, if that is still to come. Afterwards the stream
-        goes on with the next response; [] means that there was nothing to run. Nothing runs
-        after a failure. Each call runs once, however often this is called; calls of eager tools
-        began when they were complete, and their results are waited for.
+        Reads the response to its end first if needed. Afterwards the stream continues with the next
+        response; [] means that there was nothing to run. Nothing runs after a failure. Each call runs
+        only once. Calls of eager tools started when they were complete, and are awaited here.
 
-        A call that needs approval runs when somebody agrees: `approve` is asked, as that of an agent.
-        Without it, or where it gives None, the call stays in `pending_calls` and the stream does not
-        go on; call this again with what was decided.
+        A call that needs approval runs if `approve` allows it, as for an agent. Without `approve`, or if it
+        returns None, the call stays in `pending_calls` and the stream does not continue; call this again
+        with the decision.
 
         decisions: by the id of the call; True and False for `Approve()` and `Deny()`
         raises:    InvalidRequest for a decision about a call that does not wait, and for approved arguments
-                   that do not fit; DeadlineExceeded where
-                   the total deadline passes, whose calls are cancelled and have results that say so
+                   that do not fit; DeadlineExceeded if the total deadline passes: then the calls are
+                   cancelled and have error results
         """
         if not self._over:
             await self.collect()
         if not self.pending_calls:
             return []
         begun, self._eager = self._eager, None
-        talk, said = self._conversation, self._fold.partial
-        total = asyncio.timeout_at(talk.deadline)
+        conversation, message = self._conversation, self._fold.partial
+        total = asyncio.timeout_at(conversation.deadline)
         try:
             async with total:
                 statuses = await self._fold.call_tools(
-                    decisions, approve=approve, begun=begun, context=talk.tool_context
+                    decisions, approve=approve, begun=begun, context=conversation.tool_context
                 )
         except BaseException as error:
-            self._show_as_run(said)
-            self._answer()  # the calls that were cut off have results that say so
+            self._show_as_run(message)
+            self._continue_if_settled()  # cancelled calls have error results
             if isinstance(error, TimeoutError) and total.expired():
                 raise DeadlineExceeded(
-                    "the tools took longer than the total deadline of the stream", reason="total"
+                    "the tools exceeded the total deadline of the stream", reason="total"
                 ) from None
             raise
-        self._show_as_run(said)
+        self._show_as_run(message)
         if statuses:
-            self._answer()
+            self._continue_if_settled()
         return statuses
 
-    def _show_as_run(self, said: Message) -> None:
-        """The conversation has calls with the arguments that were approved, which may be others."""
+    def _show_as_run(self, before: Message) -> None:
+        """Updates the calls in the conversation to the approved arguments, which may differ."""
         messages, shown = self._conversation.messages, self._fold.partial
-        if shown is not said and messages and messages[-1] is said:
+        if shown is not before and messages and messages[-1] is before:
             messages[-1] = shown
 
     def add_tool_results(self, *results: ToolResult) -> None:
-        """Answers calls that the caller runs itself; when none is pending, the stream goes on.
+        """Adds results of calls that the caller runs; once no call is pending, the stream continues.
 
-        raises: InvalidRequest where a result belongs to no pending call
+        raises: InvalidRequest if a result belongs to no pending call
         """
         pending = {call.id for call in self.pending_calls}
         stray = [r.tool_call_id for r in results if r.tool_call_id not in pending]
@@ -460,40 +462,40 @@ class EventStream(AsyncOnly, Generic[T]):
             wanted = ", ".join(sorted(pending)) or "none"
             raise InvalidRequest(f"no call {stray[0]!r} waits for a result; pending: {wanted}")
         self._fold.add_results(results)
-        self._answer()
+        self._continue_if_settled()
 
-    def _answer(self) -> None:
-        """Once every call has its result, the results join the conversation and the next turn may begin."""
-        answer = self._fold.tool_message
-        if answer is None or self._fold.pending_calls:
+    def _continue_if_settled(self) -> None:
+        """Once every call has a result, adds the results to the conversation and begins the next turn."""
+        results = self._fold.tool_message
+        if results is None or self._fold.pending_calls:
             return
-        self._next_turn(answer)
+        self._next_turn(results)
 
     def _next_turn(self, message: Message) -> None:
-        """Adds a message to the conversation; the stream goes on with the answer to it."""
+        """Adds a message to the conversation; the stream continues with the response to it."""
         self._conversation.messages.append(message)
         self._made_fold, self._eager = self._conversation.outfit()
         self._call, self._over, self._reader.events = None, False, None
         self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Nothing of the answer has been read yet."""
-        # Events are folded when a view is asked for, and at a batch's end: many at once are cheaper.
+        # Events are accumulated at the end of a batch, or when a property needs them: many at once are
+        # cheaper.
         self._batch = []
-        self._seen = 0  # of the batch, given to the reader
-        self._folded = 0
+        self._seen = 0  # events of the batch that the reader has got
+        self._folded = 0  # events of the batch that are accumulated
 
-    # -- views of what has been read
+    # The response so far.
 
     @property
     def _fold(self) -> Accumulator:
-        """What the events are folded into; one that knows of no tools is made when it is wanted."""
+        """Accumulates the events; without tools it is created on first use."""
         if self._made_fold is None:
             self._made_fold = Accumulator()
         return self._made_fold
 
     def _catch_up(self) -> None:
-        """Folds what the reader has been given since the last time."""
+        """Accumulates the events that were read since the last call."""
         if self._folded < self._seen:
             batch = self._batch
             self._fold.feed_many(batch[self._folded : self._seen] if len(batch) > 1 else batch)
@@ -504,7 +506,7 @@ class EventStream(AsyncOnly, Generic[T]):
                 self._marked = message
 
     def _let_go(self) -> None:
-        """Keeps nothing of a batch that has been given and folded: the next one can take its memory."""
+        """Drops a batch that was read and accumulated, so that the next one can reuse its memory."""
         self._current = self.current
         self._begin_anew()
 
@@ -514,29 +516,29 @@ class EventStream(AsyncOnly, Generic[T]):
 
     @property
     def current(self) -> Event | None:
-        """The event read last, by `next()` or by iteration."""
+        """The event that was read last, by `next()` or by iteration."""
         return self._batch[self._seen - 1] if self._seen else self._current
 
     @property
     def text(self) -> str:
-        """The text of this response as far as it has been read."""
+        """The text of this response so far."""
         return self._folded_now().text
 
     @property
     def reasoning(self) -> str:
-        """The text of the reasoning of this response as far as it has been read."""
+        """The reasoning text of this response so far."""
         return self._folded_now().reasoning
 
     @property
     def warnings(self) -> list[Warning]:
-        """What was left out of this response's request or changed in it, and whatever else was notable."""
+        """What the request left out or changed, and other warnings of this response."""
         return list(self._folded_now().warnings)
 
     @property
     def response(self) -> ResponseInfo:
-        """Who answers, the vendor's ids for it, and its rate limits, as far as they are known.
+        """The responding model, the vendor's ids and rate limits, as far as they are known.
 
-        After a fallback it is the model that answers. The message carries the same, without headers
+        After a fallback it is the model that responds. The message has the same data, without headers
         and times, as `message.metadata["llmstream"]`.
         """
         self._catch_up()
@@ -555,24 +557,24 @@ class EventStream(AsyncOnly, Generic[T]):
         )
 
     def _answered_by(self) -> str:
-        """ "provider:model" of who answers, as far as it is known."""
+        """ "provider:model" of the responding model, as far as it is known."""
         by_another = None if self._call is None else self._call.answered_by
         return by_another or f"{self.model.provider.name}:{self.model.name}"
 
     @property
     def message(self) -> Message:
-        """The message of this response as far as it has been read; complete once it is over."""
+        """The message of this response so far; complete once it is over."""
         return self._folded_now().partial
 
     @property
     def usage(self) -> Usage:
-        """Tokens of this response as far as the vendor has said."""
+        """Tokens of this response, as reported so far."""
         fold = self._folded_now()
         return fold.usage if fold.finished or self._call is None else self._call.usage
 
     @property
     def finish_reason(self) -> FinishReason | None:
-        """Why the model ended; None while it has not."""
+        """Why the model ended; None before that."""
         return self._folded_now().finish_reason
 
     @property
@@ -582,15 +584,15 @@ class EventStream(AsyncOnly, Generic[T]):
 
     @property
     def accumulator(self) -> Accumulator:
-        """The fold of this response: tool inputs, warnings, response id and so on."""
+        """The accumulator of this response: tool inputs, warnings, response id and so on."""
         return self._folded_now()
 
     @property
     def object(self) -> T:
         """The validated answer, of `output`'s type, once the response is over.
 
-        raises: InvalidOutput where it does not fit, with the message in `partial`; the stream's own
-                error where it failed; InvalidRequest while it is still to be read
+        raises: InvalidOutput if it does not fit, with the message in `partial`; the stream's own
+                error if it failed; InvalidRequest while it is not read to its end
         """
         output = required_output(self._conversation.output)
         if not self._over:
@@ -605,20 +607,20 @@ class EventStream(AsyncOnly, Generic[T]):
             raise
 
     def tool_input(self, call_id: str) -> Any:
-        """The input of a call so far, as a JSON value: the best that can be made of it at any event.
+        """The input so far of a call, as a JSON value parsed from the incomplete text.
 
-        The raw text is `accumulator.tool_input`. Objects and arrays go on growing: copy what is to
-        be kept, change nothing. None of an unknown call, and while nothing can be shown.
+        The raw text is `accumulator.tool_input`. Objects and arrays continue to grow: copy them to store
+        them, and do not change them. None for an unknown call, and before there is any value.
         """
         self._catch_up()
         return self._fold.tool_value(call_id)
 
     @property
     def resume_token(self) -> ResumeToken | None:
-        """Where the reader is in an answer that its vendor keeps, for `Model.reattach`; else None.
+        """The reader's position in an answer that the vendor stores, for `Model.reattach`; else None.
 
-        There is one from the first event on that names the response. Keep the latest: what came
-        after it is what is given again.
+        It exists from the first event with the response's id on. Store the latest one: the events after
+        it are sent again.
         """
         return self._token_at(self._seen == len(self._batch))
 

@@ -1,4 +1,4 @@
-"""What of a conversation is changed before it is sent: broken turns are repaired, files put in as bytes."""
+"""Prepares a conversation for sending: repairs incomplete turns, and replaces URLs of files by bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from llmstream.unique_ids import UniqueIds
 if TYPE_CHECKING:
     from llmstream.transport.public_addresses import DownloadLimits
 
-__all__ = ["Growing", "Inliner", "Repairs", "is_plain", "kept_of_a_broken_turn", "mended"]
+__all__ = ["Growing", "Inliner", "Repairs", "is_plain", "kept_of_a_broken_turn", "repaired"]
 
 _KINDS = {Image: "image", Audio: "audio", Document: "document", File: "document"}
 
@@ -30,10 +30,10 @@ _NO_RESULT = "No result of this call was recorded."
 
 
 def kept_of_a_broken_turn(partial: Message) -> list[Message]:
-    """The text of a turn that broke off, or nothing.
+    """The usable part of an interrupted turn: its text, or nothing.
 
-    Calls are left out: without results no vendor takes the history back. Reasoning stays
-    only beside text, since a turn of nothing else cannot be sent.
+    Calls are left out: without results no vendor accepts the history. Reasoning stays only with text,
+    because a turn of reasoning alone cannot be sent.
     """
     parts = tuple(p for p in partial.parts if isinstance(p, Text | Reasoning))
     if not any(isinstance(p, Text) for p in parts):
@@ -42,7 +42,7 @@ def kept_of_a_broken_turn(partial: Message) -> list[Message]:
 
 
 def is_plain(messages: Sequence[Message]) -> bool:
-    """Whether all of it is text, as of most conversations: there is nothing to mend, and no file."""
+    """Whether it is all text, as in most conversations: nothing to repair, and no files."""
     for message in messages:
         if not message.parts:
             return False
@@ -52,29 +52,28 @@ def is_plain(messages: Sequence[Message]) -> bool:
     return True
 
 
-def mended(messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
-    """The conversation as every vendor demands it, and what had to be changed for that.
+def repaired(messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
+    """The conversation in the form that vendors require, and warnings about the changes.
 
-    - Each call of a client's tool has one result, in the message right behind it, in the order
-      of the calls; one that has none gets an error that says so.
+    - Each call of a client's tool has one result, in the next message, in the order of the calls; a
+      call without a result gets an error result.
     - A second result of a call, and a result without a call before it, are left out.
-    - An id that names several calls names the first; the others, with their results, get their own.
-    - Neighbouring tool messages are one, and empty messages are none.
+    - An id of several calls stays with the first; the others, with their results, get new ids.
+    - Adjacent tool messages are merged, and empty messages are removed.
 
-    Calls and results of the vendor's own tools stay as they are. Nothing that is passed in is
-    altered; messages that need no mending come back themselves. Of a conversation that is repaired at
-    each of its turns, only what is new is looked at.
+    Calls and results of the vendor's own tools do not change. The arguments are not altered; messages
+    without changes are returned themselves. In a conversation that is repaired at each turn, only new
+    messages are examined.
     """
     repairs = messages.repairs if isinstance(messages, Growing) else Repairs()
     return repairs.repair(messages)
 
 
 class Repairs:
-    """Repairs a conversation at each of its turns; what has been looked at is not looked at again.
+    """Repairs a conversation at each of its turns, without examining earlier messages again.
 
-    A turn costs what has come since the last one. Messages of before are compared with today's, in
-    C and mostly by identity: where one was exchanged or changed, or a result has come for a call that
-    had none, the repair begins anew.
+    Earlier messages are compared with the current ones, in C and mostly by identity: after one was
+    replaced or changed, or a result came for a call that had none, the repair starts again.
     """
 
     def __init__(self) -> None:
@@ -82,7 +81,7 @@ class Repairs:
         self._mender = _Mender()
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
-        """As `mended`."""
+        """As `repaired`."""
         known = self._known
         added = messages[len(known) :]
         if list(map(_content, messages[: len(known)])) != known or self._mender.missed_a_result_in(added):
@@ -94,16 +93,16 @@ class Repairs:
 
 
 class Growing(tuple[Message, ...]):
-    """The messages of a request, with the repairs of the conversation that they belong to.
+    """The messages of a request, with the `Repairs` of their conversation.
 
-    Whoever puts others in their place puts a plain tuple there, which is repaired by itself.
+    Code that replaces the messages uses a plain tuple, which is repaired separately.
     """
 
     repairs: Repairs
 
     @classmethod
     def of(cls, messages: Iterable[Message], repairs: Repairs) -> Growing:
-        """These messages, of the conversation with these repairs."""
+        """Creates it from messages of a conversation and its repairs."""
         growing = cls(messages)
         growing.repairs = repairs
         return growing
@@ -113,9 +112,9 @@ _content = attrgetter("sender", "role", "parts", "metadata")
 
 
 class _Mender:
-    """Reads a conversation in one go or several: finds the result of every call, then writes it anew.
+    """Reads a conversation in one or several parts and builds its repaired form.
 
-    messages, warnings: of all that was read
+    messages, warnings: for everything that was read
     """
 
     def __init__(self) -> None:
@@ -131,7 +130,7 @@ class _Mender:
         self._noted: set[str] = set()  # ids of results that were left out
 
     def missed_a_result_in(self, messages: Iterable[Message]) -> bool:
-        """Whether a result has come of a call that was read before without one."""
+        """Whether the messages have a result for a call that was read without one."""
         return bool(self._unanswered) and any(
             part.tool_call_id in self._unanswered
             for message in messages
@@ -140,7 +139,7 @@ class _Mender:
         )
 
     def read(self, messages: Sequence[Message]) -> None:
-        """What comes next in the conversation."""
+        """Reads the next part of the conversation."""
         self._batch, self._results, self._strays = messages, {}, set()
         for place, message in enumerate(messages):
             for part in message.parts:
@@ -161,7 +160,7 @@ class _Mender:
         self._batch, self._results = (), {}
 
     def _answers(self) -> dict[int, list[tuple[ToolCall, ToolResult, int | None]]]:
-        """By the place of a message with calls: each call, its result, and where that stood."""
+        """For each message with calls, by index: the calls, their results, and the indexes of these."""
         calls = [
             (place, part)
             for place, message in enumerate(self._batch)
@@ -185,7 +184,7 @@ class _Mender:
         return answers
 
     def _take(self, call: ToolCall, place: int, end: int) -> tuple[ToolResult, int | None]:
-        """The first result between a call and the next of its id; one that says so where there is none."""
+        """The first result between a call and the next one with its id; an error result if there is none."""
         waiting = self._results.get(call.id)
         while waiting and waiting[0][0] < place:  # before this call and all that follow
             waiting.popleft()
@@ -225,13 +224,13 @@ class _Mender:
             self.messages.append(message)
 
     def _join(self) -> None:
-        """Puts the parts of neighbouring tool messages into the first of them."""
+        """Merges adjacent tool messages into the first of them."""
         if self._neighbours:
             self.messages[-1] = msgspec.structs.replace(self.messages[-1], parts=tuple(self._neighbours))
             self._neighbours = []
 
-    def _warn(self, words: str) -> None:
-        self.warnings.append(OtherWarning(words))
+    def _warn(self, text: str) -> None:
+        self.warnings.append(OtherWarning(text))
 
 
 def _is_call(part: Part) -> TypeGuard[ToolCall]:
@@ -243,11 +242,11 @@ def _is_result(part: Part) -> TypeGuard[ToolResult]:
 
 
 def _is_empty(message: Message) -> bool:
-    """Whether it says nothing: no parts, or an assistant's text without a character or metadata."""
-    said_nothing = message.role == Role.ASSISTANT and all(
+    """Whether it has no parts, or is an assistant message with only empty text without metadata."""
+    no_content = message.role == Role.ASSISTANT and all(
         isinstance(part, Text) and not part.text and not part.metadata for part in message.parts
     )
-    return not message.parts or said_nothing
+    return not message.parts or no_content
 
 
 def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
@@ -258,7 +257,7 @@ def _with_parts(message: Message, parts: tuple[Part, ...]) -> Message:
 
 
 def _ends(calls: Sequence[tuple[int, ToolCall]], end: int) -> list[int]:
-    """For each call the place of the next message with a call of its id: its results stand before."""
+    """For each call the index of the next message with a call of the same id: its results come before."""
     ends: list[int] = []
     later: dict[str, tuple[int, int]] = {}
     for place, call in reversed(calls):
@@ -273,10 +272,10 @@ _Media: TypeAlias = Image | Audio | Document | File
 
 
 class Inliner:
-    """For one call and all its attempts: what was downloaded once is not asked for again.
+    """Replaces URLs of files by bytes, for one call; its attempts share the downloads.
 
-    downloads: the limits; None downloads nothing and only unpacks data URLs, so that the
-               dialect refuses what its vendor cannot take
+    downloads: the limits; None downloads nothing and only decodes data URLs, so that the dialect
+               refuses URLs that its vendor does not accept
     """
 
     def __init__(self, dialect: Dialect, downloads: DownloadLimits | None) -> None:
@@ -285,9 +284,9 @@ class Inliner:
         self._held: dict[tuple[str, str], tuple[bytes, str]] = {}
 
     async def inline(self, request: Request) -> Request:
-        """The request with bytes in place of the URLs that the vendor does not take.
+        """The request with bytes instead of URLs that the vendor does not accept.
 
-        Messages of the user and results of tools are looked at; the originals stay as they are.
+        Applies to user messages and tool results; the originals are not changed.
 
         raises: as `transport.download.download`
         """

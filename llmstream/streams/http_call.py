@@ -1,4 +1,7 @@
-"""One call of a model: attempts until content comes, then batches of events, always a sentence."""
+"""One call of a model over HTTP: attempts until content comes, then batches of events.
+
+The events always form a valid sequence, also after an error.
+"""
 
 from __future__ import annotations
 
@@ -41,18 +44,18 @@ from llmstream.transport.retry import budget_of, wait_before_retry_s
 __all__ = ["HTTPCall"]
 
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ErrorEvent, Finish})
-"""Events after which a request may still be sent again. A text that only opened has shown nothing."""
+"""Events after which a request may still be sent again: the reader has no content yet."""
 
 _BYTES_PER_TOKEN: Final = 4
 _FRESH_S: Final = 30.0
-"""A key or signature may not be good for longer than that."""
+"""A key or signature may expire after this time in a queue."""
 
 
 class HTTPCall:
-    """Reads one response. `next()` gives batches of events, [] when there are no more.
+    """Reads one response. `next()` returns batches of events, and [] at the end.
 
-    error:    what iteration has to raise at the end, or None
-    earlier:  what `position` was before the last batch
+    error:    the error to raise at the end of iteration, or None
+    earlier:  the value of `position` before the last batch
     """
 
     _report: Reporter | None = None
@@ -70,7 +73,7 @@ class HTTPCall:
         self._permit: Permit | None = None
         self._http: HttpRequest | None = None  # as it was sent last
         self._paid = 0.0  # tokens of the answer's earlier responses
-        self._told = 0
+        self._reported_errors = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
         self._opened = False
         self._shown = False  # whether a reader has seen content
@@ -83,21 +86,21 @@ class HTTPCall:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those of the answer that was received last, names in lower case."""
+        """Headers of the last response, names in lower case."""
         return {} if self._report is None else self._report.headers
 
     @property
     def answered_by(self) -> str | None:
-        """ "provider:model" where another model than the one that was called answers; else None."""
+        """ "provider:model" if a model other than the called one responds; else None."""
         return None
 
     @property
     def position(self) -> Position | None:
-        """How far an answer that is kept has been given, the last batch included; None of any other."""
+        """The position after the last batch, if the vendor stores the response; else None."""
         return self._follow.position if self._follow is not None else None
 
     async def next(self) -> list[Event]:
-        """The next events that are there, at least one; [] once the sentence is over."""
+        """Waits for the next events and returns at least one; [] at the end."""
         if self._over:
             return []
         if not self._opened:
@@ -120,26 +123,27 @@ class HTTPCall:
         return self._reported(events)
 
     def close(self) -> None:
-        """Leaves now: the socket closes unless the body is over. Another task that reads is told."""
+        """Leaves at once: closes the socket unless the body is over, and ends a pending read."""
         self._over = True
         self._attempts.clock.leave()
         self._drop_answer()
         self._ended(left=True)
 
     async def steer(self, content: Sequence[Part]) -> None:
-        """Gives the model input while it answers; returns once the server has taken it.
+        """Sends input to the model while it responds; returns once the server has accepted it.
 
-        raises: Unsupported over HTTP; InvalidRequest where no answer is under way; what the server says
+        raises: Unsupported over HTTP; InvalidRequest if no response is in progress; errors of the server
         """
         plan, answer = self._plan, self._answer
         if plan.sockets is None:
             raise Unsupported(
-                f"{plan.provider} cannot be steered over HTTP. Where it answers over WebSockets, ask "
-                'Model(..., transport="websocket"); elsewhere leave the stream and ask again with what came.',
+                f"{plan.provider} does not support steering over HTTP. If it supports WebSockets, use "
+                'Model(..., transport="websocket"); else leave the stream and send a new request with the '
+                "content so far.",
                 provider=plan.provider,
             )
         if answer is None or answer.over:
-            raise InvalidRequest("no answer is under way that could be steered. Read the stream first.")
+            raise InvalidRequest("no response is in progress that could be steered. Read the stream first.")
         from llmstream.transport.socket_body import SocketAnswer
 
         assert isinstance(answer.response, SocketAnswer)
@@ -152,11 +156,11 @@ class HTTPCall:
         raise failure
 
     async def aclose(self) -> None:
-        """Leaves as `close` does, and waits for what has to be cleaned up by its reader."""
+        """Leaves as `close` does, and waits for cleanup."""
         self.close()
 
     def _reported(self, events: list[Event]) -> list[Event]:
-        """The same batch, once an observer and a limiter know of it."""
+        """Reports the batch to observer and limiter."""
         report = self._report
         if report is not None and report.watch is not None:
             report.watch.batch(events)
@@ -165,7 +169,7 @@ class HTTPCall:
         return events
 
     def _ended(self, *, left: bool) -> None:
-        """The answer is over or left: others may go, and it is said how it ended. Once."""
+        """Releases the limiter's permit and reports the end, once."""
         self._release(None if left else self._response_cost())
         if self._report is not None:
             self._report.ended(self._attempts.count, self.usage, self.error, left=left)
@@ -176,7 +180,7 @@ class HTTPCall:
             self._permit = None
 
     async def _open(self) -> list[Event]:
-        """Attempts, until one has content or none is left."""
+        """Makes attempts until one has content or no retry is left."""
         plan, steps = self._plan, self._attempts.clock
         steps.begin()
         budget = budget_of(plan.provider)
@@ -213,7 +217,7 @@ class HTTPCall:
                 self._held = []
             except asyncio.CancelledError as error:
                 self.close()
-                # Inner frames hold the request, keys and all, for whoever prints a traceback with locals.
+                # Inner frames hold the request with its keys, which a traceback with locals would print.
                 raise error.with_traceback(None) from None
             except BaseException:
                 self.close()
@@ -225,7 +229,7 @@ class HTTPCall:
                 return events
 
     async def _attempt(self) -> list[Event]:
-        """One attempt, up to its first content; raises where it failed before that."""
+        """Makes one attempt, up to its first content; raises if it failed before that."""
         response, watchdog = await self._request(self._plan.prepare)
         assert self._sentence is not None  # by _sent
         continuer, decoder = self._continuer, self._sentence.decoder
@@ -241,7 +245,7 @@ class HTTPCall:
         )
         held = await answer.begin()
         shown = _has_content(held)
-        # An answer that can be read on is never asked for again, so nothing of it is held back.
+        # A response that can be resumed is never requested again, so its events need not be held back.
         while not (shown or answer.over or answer.named):
             held += await answer.read()
             shown = _has_content(held)
@@ -252,8 +256,8 @@ class HTTPCall:
         return self._finished(answer, held) if answer.over else self._cleaned(answer, held)
 
     async def _request(self, prepare: Callable[[], Awaitable[Prepared]]) -> tuple[Body, Watchdog]:
-        """One request, up to the head of its answer, and what watches it from then on."""
-        if self._answer is not None:  # it goes on: its response before this one is paid
+        """Sends one request; returns the head of its response and its watchdog."""
+        if self._answer is not None:  # the answer continues: count its previous response
             self._release(self._response_cost())
             self._paid = _cost(self.usage) or 0.0
         watchdog, limiter = self._attempts.clock.attempt(), self._plan.limiter
@@ -261,7 +265,7 @@ class HTTPCall:
             response = await self._attempts.clock.watched(self._prepared_and_sent(prepare))
         else:
             prepared = await self._prepared_in_turn(limiter, prepare)
-            watchdog = self._attempts.clock.attempt()  # deadlines count from the end of the line
+            watchdog = self._attempts.clock.attempt()  # time in the limiter's queue does not count
             response = await self._attempts.clock.watched(self._sent(prepared))
             limiter.learn(response.headers)
         if self._report is not None:
@@ -278,7 +282,7 @@ class HTTPCall:
 
     async def _sent(self, prepared: Prepared) -> Body:
         plan, self._http = self._plan, prepared.http
-        if self._answer is None:  # else the answer that has begun goes on
+        if self._answer is None:  # else this continues an answer
             self._paid = 0.0
             self._sentence = GuardedDecoder(
                 plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
@@ -287,7 +291,7 @@ class HTTPCall:
         if self._report is not None and prepared.encoded.warnings:
             self._report.changed(prepared.encoded.warnings)
         if plan.sockets is not None:
-            from llmstream.transport.socket_body import ask  # loaded by those who want sockets
+            from llmstream.transport.socket_body import ask  # loaded only for WebSockets
 
             return await ask(prepared.http, plan.deadlines, plan.session, plan.sockets, plan.decode_error)
         return await send(prepared.http, plan.deadlines, plan.session)
@@ -295,7 +299,7 @@ class HTTPCall:
     async def _prepared_in_turn(
         self, limiter: RateLimiter, prepare: Callable[[], Awaitable[Prepared]]
     ) -> Prepared:
-        """Stands in line, within the total deadline only; a request that grew old there is made anew."""
+        """Waits for the limiter, within the total deadline only; prepares a request again if it expired."""
         steps = self._attempts.clock
         prepared = await steps.watched(self._prepared(prepare))
         steps.stop()
@@ -308,29 +312,29 @@ class HTTPCall:
         return prepared
 
     def _slow_down(self, failure: LLMStreamError) -> None:
-        """An attempt failed: its place is free, and where the vendor asks to wait, everybody waits."""
+        """Frees the permit of a failed attempt; if the vendor asks to wait, pauses the limiter."""
         self._release(0.0 if isinstance(failure, ConnectionFailed) else None)
         limiter, wait_s = self._plan.limiter, failure.retry_after_s
         if limiter is not None and wait_s and failure.retryable and isinstance(failure, RateLimited):
             limiter.pause(wait_s)
 
     def _response_cost(self) -> float | None:
-        """What the response that is read counts for in a limiter; None where the vendor did not say."""
+        """Tokens of the current response for the limiter; None if the vendor did not report them."""
         cost = _cost(self.usage)
         return None if cost is None else cost - self._paid
 
     def _wait_s(self, failure: LLMStreamError) -> float | None:
-        """How long to wait before the next attempt; None where there is to be none."""
+        """How long to wait before the next attempt; None for no further attempt."""
         rejected = [error for error in self._attempts.failures if isinstance(error, AuthenticationError)]
         if isinstance(failure, AuthenticationError) and self._plan.new_keys and not rejected:
-            return 0.0  # keys are rotated: the function that gives them is asked once more
+            return 0.0  # the key may have been rotated: get it once more
         if self._plan.adapter is not None and self._plan.adapter.learn(failure):
             return 0.0
         wait_s = wait_before_retry_s(self._plan.retry, failure, self._attempts.count)
         return None if wait_s is not None and self._attempts.clock.past_total(wait_s) else wait_s
 
     def _refused(self, failure: LLMStreamError) -> list[Event]:
-        """The sentence of a call that came to nothing: what the last attempt had, or only why."""
+        """The events of a failed call: those of the last attempt, or only its error."""
         self._over = True
         self.error = failure
         if self._held:
@@ -339,17 +343,17 @@ class HTTPCall:
         return [*start, ErrorEvent(failure.info), Finish("error", failure.usage or Usage())]
 
     def _finished(self, answer: Answer, events: list[Event]) -> list[Event]:
-        """The last batch; if it says an error, then without any key in it."""
+        """The last batch, with keys in its error masked."""
         if answer.error is None:
             return events
         self.error = self._attempts.scrubbed(answer.error)
         return self._attempts.scrubbed_events(events)
 
     def _cleaned(self, answer: Answer, events: list[Event]) -> list[Event]:
-        """The same batch; an error in it without any key."""
-        if answer.sentence.errors == self._told:
+        """The same batch, with keys in a new error masked."""
+        if answer.sentence.errors == self._reported_errors:
             return events
-        self._told = answer.sentence.errors
+        self._reported_errors = answer.sentence.errors
         return self._attempts.scrubbed_events(events)
 
     def _drop_answer(self) -> None:
@@ -360,12 +364,12 @@ class HTTPCall:
 
 
 def _has_content(events: list[Event]) -> bool:
-    """Whether a reader has seen something that must not be sent twice."""
+    """Whether the events have content, which must not be sent to the reader twice."""
     return not _NO_CONTENT.issuperset(map(type, events))
 
 
 def _cost(usage: Usage) -> float | None:
-    """Tokens of both ways; None where the vendor did not say."""
+    """Input and output tokens together; None if the vendor did not report them."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
     return (usage.input_tokens or 0) + (usage.output_tokens or 0)

@@ -1,4 +1,4 @@
-"""What a model is, as far as it is known or can be asked without an answer."""
+"""Facts about a model that need no response of it: capabilities, availability, token counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Provider
 from llmstream.request import Request, ToolSpec
 from llmstream.streams.call import Prepared
-from llmstream.streams.history import Inliner, mended
+from llmstream.streams.history import Inliner, repaired
 from llmstream.transport.deadlines import Deadlines
 
 if TYPE_CHECKING:
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Capabilities", "ModelCheck", "TokenCount", "capabilities_of", "check_model", "count_tokens"]
 
-_WHOLE_BYTES: Final = 16 * 1024 * 1024
+_MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 _CHARS_PER_TOKEN: Final = 4
 _TOKENS_OF_A_FILE: Final = 1_000
 """About an image, or a page or two."""
 
 _NO_PAGE: Final = frozenset({400, 404, 405, 422, 501})
-"""Statuses by which a server says that it has none; 400 and 422 are what proxies of one path say."""
+"""Statuses of a server without such a page; 400 and 422 come from proxies that serve a single path."""
 
 
 class Addressed(Protocol):
-    """What a look-up needs of a `Model`: where to ask, and with which key."""
+    """The part of `Model` that a look-up needs: address and key."""
 
     name: str
     provider: Provider
@@ -53,18 +53,18 @@ class Addressed(Protocol):
     async def _addressed(
         self, encoded: Encoded, request: Request, headers: Mapping[str, str] = {}
     ) -> Prepared:
-        """With address, key and headers: ready to be sent."""
+        """Adds address, key and headers: ready to be sent."""
 
     def _decode_error(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
-        """The typed error of an answer that is no stream."""
+        """The typed error for a response that is not a stream."""
 
 
 class ModelCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model's server. One that refuses the key, or is not there, is an error instead.
+    """The result of checking a model. A server that is unavailable or refuses the key is an error instead.
 
-    reachable: it answered, and took the key; None where it has no page of models, so that nothing was asked
-    known:     whether the vendor has the model; None where it does not tell
-    similar:   names that are close to an unknown one
+    reachable: it responded and accepted the key; None if it has no list of models, so no request was sent
+    known:     whether the vendor has the model; None if it does not list its models
+    similar:   names close to an unknown one
     """
 
     provider: str
@@ -75,9 +75,9 @@ class ModelCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenCount(msgspec.Struct, frozen=True):
-    """How many tokens a prompt has, with everything that goes along with it.
+    """The number of tokens of a prompt, including system prompt and tools.
 
-    estimated: nobody counted: a quarter of the characters, and a thousand for each file
+    estimated: not counted by the vendor: a quarter of the characters, and a thousand for each file
     """
 
     input_tokens: int
@@ -88,7 +88,7 @@ async def check_model(model: Addressed) -> ModelCheck:
     """See `Model.check`."""
     dialect, name = model.provider.dialect, model.name
     page = dialect.model_page(name)
-    if page is None:  # a missing key and a wrong address are found all the same
+    if page is None:  # still reports a missing key or an invalid address
         await model._addressed(Encoded(HttpRequest("/", method="GET")), Request(model=name))
         return ModelCheck(provider=model.provider.name, model=name)
     known, names = await _found(model, page)
@@ -101,7 +101,7 @@ async def _found(model: Addressed, page: ModelPage) -> tuple[bool | None, set[st
     names = await _names(model, page.http)
     if page.alone and names is not None:
         return True, names
-    if page.alone:  # is it the model that is missing, or the page?
+    if page.alone:  # the model may be missing, or the page: the list shows which
         url = page.http.url.rpartition("/")[0]
         names = await _names(model, HttpRequest(url, method="GET"))
     if not names:
@@ -125,7 +125,7 @@ async def count_tokens(model: Addressed, request: Request) -> TokenCount:
     dialect: Dialect = provider.counter() if provider.counter else provider.dialect
     if not dialect.counts_tokens:
         return TokenCount(_estimate(request), estimated=True)
-    messages, _ = mended(request.messages)
+    messages, _ = repaired(request.messages)
     ready = msgspec.structs.replace(request, messages=tuple(messages))
     ready = await Inliner(dialect, model.downloads).inline(ready)
     asked = dialect.count_request(dialect.encode(ready, provider=provider.name).http)
@@ -142,9 +142,9 @@ async def count_tokens(model: Addressed, request: Request) -> TokenCount:
 
 
 async def _fetched(model: Addressed, http: HttpRequest, request: Request) -> bytes:
-    """The whole answer to one request.
+    """The complete response to one request.
 
-    raises: what the vendor says in place of it, without any key; TransportError, LimitExceeded
+    raises: the vendor's error, with keys masked; TransportError, LimitExceeded
     """
     from llmstream.transport.http import send  # brings aiohttp
 
@@ -155,7 +155,7 @@ async def _fetched(model: Addressed, http: HttpRequest, request: Request) -> byt
             response = await send(prepared.http, deadlines, model._session)
             try:
                 if response.status < 400:
-                    return await response.read_all(_WHOLE_BYTES)
+                    return await response.read_all(_MAX_BODY_BYTES)
                 body = await response.read_error()
             finally:
                 response.close()
@@ -175,7 +175,7 @@ async def _fetched(model: Addressed, http: HttpRequest, request: Request) -> byt
 
 
 def _bare(name: str) -> str:
-    """A name without what servers leave out or add: Google's collection, Ollama's default tag."""
+    """A name without parts that servers add or omit: Google's collection, Ollama's default tag."""
     return name.removeprefix("models/").removesuffix(":latest").lower()
 
 
@@ -204,17 +204,17 @@ def _estimate(request: Request) -> int:
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """None is what nothing says; a model newer than the tables has the newest rules of its family.
+    """What a model supports; None if unknown. A model newer than the tables has its family's newest rules.
 
-    reasoning:    it can think before it answers
-    efforts:      those it knows, in order; () where it takes none, or a budget only
-    schemas:      an answer can be held to a JSON schema
-    json:         an answer can be held to JSON of any shape
-    forced_tools: it can be told that it has to call a tool, while it is not asked to think
-    prefix:       it goes on with an answer that is begun for it
-    kept_answers: an answer can be kept at the vendor, and read on after a break
-    counts_tokens: the vendor counts; else `Model.count_tokens` estimates
-    lists_models: the vendor tells which models it has; else `Model.check` does not know
+    reasoning:    supports reasoning
+    efforts:      the effort levels, in order; () if it accepts none, or only a token budget
+    schemas:      supports answers that conform to a JSON schema
+    json:         supports answers in any JSON
+    forced_tools: can be forced to call a tool, without reasoning
+    prefix:       continues an answer that the request begins
+    kept_answers: the vendor can store an answer, to be resumed after a break
+    counts_tokens: the vendor counts tokens; else `Model.count_tokens` estimates
+    lists_models: the vendor lists its models; else `Model.check` cannot know
     context_tokens, max_output_tokens: sizes
     """
 
@@ -232,7 +232,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def capabilities_of(model: str, provider: Provider) -> Capabilities:
-    """What is known of a model of a provider."""
+    """The capabilities of a provider's model."""
     dialect = provider.dialect
     counter = provider.counter() if provider.counter else dialect
     request = Request(model=model)
@@ -254,11 +254,11 @@ def capabilities_of(model: str, provider: Provider) -> Capabilities:
 
 
 def _counts(model: str, dialect: Dialect) -> bool:
-    """Whether the dialect makes a request that counts tokens of one to this model."""
+    """Whether the dialect has a request that counts tokens for this model."""
     if not dialect.counts_tokens:
         return False
     try:
         http = dialect.encode(Request(model=model, messages=(Message.user("?"),)), provider="").http
-    except LLMStreamError:  # a name that no request can be made of
+    except LLMStreamError:  # an invalid name
         return False
     return dialect.count_request(http) is not None

@@ -1,4 +1,4 @@
-"""A model by name: whom to ask, where, and with which key."""
+"""`Model`: a provider's model with its address, key and default options."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from llmstream.request import Request
 from llmstream.streams.attempts import Adapter
 from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken, secrets_of
 from llmstream.streams.event_stream import EventStream
-from llmstream.streams.history import Inliner, is_plain, mended
+from llmstream.streams.history import Inliner, is_plain, repaired
 from llmstream.streams.observations import Observe, joined
 from llmstream.streams.options import (
     ModelOptions,
@@ -74,18 +74,18 @@ else:
 __all__ = ["ApiKey", "Model", "Opener"]
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
-"""A key, or a function that gives one: it is asked before each attempt."""
+"""A key, or a sync or async function that returns one; it is called before each attempt."""
 
 
 class Opener(Protocol):
-    """Opens the calls of a model in some other way than by HTTP."""
+    """Opens the calls of a model in another way than HTTP: middleware."""
 
     def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
-        """One call, not yet made."""
+        """Creates a call; nothing is sent yet."""
 
 
 class ModelArguments(ModelOptions, total=False):
-    """What `Model` takes by name beside `output`; see there."""
+    """Keyword arguments of `Model`, except `output`."""
 
     base_url: str | None
     api_key: ApiKey | None
@@ -104,23 +104,22 @@ class ModelArguments(ModelOptions, total=False):
 class Model(Generic[T]):
     """A model of a provider: `Model("anthropic:claude-sonnet-4-5")`.
 
-    `Model[City]` is one that answers with a City: `output=City`. Without `output`, T is Message.
+    `Model[City]` has answers of type City: `output=City`. Without `output`, T is Message.
 
     spec:     "provider:model"; `llmstream providers` lists the providers
-    output:   what its answers are to be, where a call does not say otherwise; see `ask`
-    base_url: where the vendor's paths begin, as in the vendor's own SDK
-    api_key:  by default the vendor's usual environment variable
+    output:   the default type of its answers; see `ask`
+    base_url: the base URL of the API, as in the vendor's own SDK
+    api_key:  by default from the vendor's usual environment variable
     headers:  sent with every request
-    session:  an aiohttp.ClientSession of the caller's; by default one per event loop
-    downloads: within which limits files by URL are downloaded for a vendor that takes only their
-              bytes; by default none is, and such a request is refused
-    limiter:  paces this model's requests together with those of every model that has the same one
+    session:  the caller's aiohttp.ClientSession; by default one per event loop
+    downloads: limits for downloading files by URL for a vendor that accepts only their bytes;
+              by default nothing is downloaded, and such a request is refused
+    limiter:  paces the requests of all models that share it
     observe:  called with an `Observation` at each attempt, at the first content and at the end
-    transport: "websocket" where the vendor has that too (OpenAI's Responses): the steps of an agent go
-              over one socket, and an answer can be steered while it comes
-    options:  those of `stream` that hold for every call which gives no other: temperature, instructions,
-              tools and so on
-    raises:   InvalidRequest for a spec that names no provider or no model, an address or a key that is none;
+    transport: "websocket" if the vendor supports it (OpenAI's Responses): the steps of an agent share
+              one socket, and a response can be steered while it streams
+    options:  defaults for the options of `stream`: temperature, instructions, tools and so on
+    raises:   InvalidRequest for a spec without provider or model, or an invalid address or key;
               Unsupported for a provider without WebSockets
     """
 
@@ -163,14 +162,14 @@ class Model(Generic[T]):
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
             raise InvalidRequest(
-                f'a model is written "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
+                f'a model has the form "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
             )
         self.provider = find_provider(name) if provider is None else provider
         if base_url is not None:
-            self.provider.address(base_url)  # a wrong one fails here and now
+            self.provider.address(base_url)  # an invalid one fails at once
         if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
             raise InvalidRequest(
-                f"api_key is a str, or a function that gives one, not {type(api_key).__name__}"
+                f"api_key must be a str or a function that returns one, got {type(api_key).__name__}"
             )
         self.name = model if colon and (provider is None or name == provider.name) else spec
         self.base_url = base_url
@@ -196,16 +195,16 @@ class Model(Generic[T]):
         return f"Model({self.provider.name}:{self.name}){opened}"
 
     def other(self, spec: str) -> Model:
-        """Another model, by its name."""
+        """Another model, by its spec."""
         return Model(spec)
 
     def opened_by(self, opener: Opener | None, kind: type[Model]) -> Model[T]:
-        """The same model with its calls opened so; None for HTTP. Both share their attributes.
+        """The same model with its calls opened by `opener`; None for HTTP. Both share their attributes.
 
         kind: its class
         """
         copied: Model[T] = object.__new__(kind)
-        copied.__dict__ = self.__dict__  # but for the slot: an observer that is set counts for what is within
+        copied.__dict__ = self.__dict__  # all but the slot, so that setting an observer affects both
         copied._opener = opener
         return copied
 
@@ -227,7 +226,7 @@ class Model(Generic[T]):
     def stream(
         self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
     ) -> EventStream[Any]:
-        """A stream that accumulates and runs tools; see `EventStream`."""
+        """Creates a stream that accumulates the response and runs tools; see `EventStream`."""
         return EventStream(self, as_messages(prompt), with_output(output, options))
 
     @overload
@@ -242,14 +241,14 @@ class Model(Generic[T]):
     async def ask(self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]) -> Any: ...
 
     async def ask(self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]) -> Any:
-        """Reads one answer to its end: a `Message`, or with `output` the value.
+        """Reads one answer to its end and returns a `Message`, or with `output` the value.
 
             print(await ls.Model("openai:gpt-5-mini").ask("Hi"))
 
-        An answer that does not fit `output` is repaired as by `EventStream.objects`. Calls of tools are
-        in the message and do not run here; an `Agent` runs them.
+        An answer that does not fit `output` is repaired as by `EventStream.objects`. Tool calls are in the
+        message and do not run; an `Agent` runs them.
 
-        raises: LLMStreamError where the stream failed; InvalidOutput where the answer does not fit
+        raises: LLMStreamError if the stream failed; InvalidOutput if the answer does not fit
         """
         given = with_output(output, options)
         async with EventStream[Any](self, as_messages(prompt), given) as stream:
@@ -261,9 +260,9 @@ class Model(Generic[T]):
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Self]:
-        """The same model over WebSockets of its own, which close when the block ends.
+        """The same model over its own WebSockets, which close at the end of the block.
 
-        The first opens with the first request; more open where several answers come at once.
+        The first socket opens with the first request; concurrent responses open more.
 
         raises: Unsupported for a provider without WebSockets
         """
@@ -286,27 +285,27 @@ class Model(Generic[T]):
         output: Any = None,
         **options: Unpack[StreamOptions],
     ) -> EventStream[Any]:
-        """A stream of what comes after a place in an answer that the vendor keeps.
+        """A stream of the rest of an answer that the vendor stores.
 
-        What the token's reader has seen is not given again, but for a block that goes on, which opens
-        anew under its id, and for the input of a call that was under way, which comes whole. The
-        stream's message holds only what it has given. For tools and further turns read it `whole`,
-        and give the conversation it answers.
+        Events before the token are not sent again, except the start of a block that continues, with its
+        id, and the input of a call that was in progress, which comes complete. The stream's message holds
+        only the events of this stream. For tools and further turns use `whole=True`, and pass the
+        conversation of the answer.
 
         token:   `EventStream.resume_token` of the stream that was left, in this process or another
-        prompt:  the conversation, as it was asked with
-        whole:   the answer from its beginning
-        options: as it was asked with; those for the request itself do not matter any more
-        raises:  InvalidRequest where the token is another provider's, Unsupported where it keeps no answers
+        prompt:  the conversation of the original request
+        whole:   read the answer from its beginning
+        options: of the original request; those that only affect its sending are ignored
+        raises:  InvalidRequest for a token of another provider, Unsupported if it does not store answers
         """
         background_of(self.provider.dialect, token, provider=self.provider.name)
         given = with_output(output, options)
         return EventStream(self, as_messages(prompt), given, token=token, whole=whole)
 
     async def cancel(self, token: ResumeToken) -> None:
-        """Tells the vendor to make no more of an answer that it keeps; what there is stays readable.
+        """Ends an answer that the vendor stores; its content so far stays readable.
 
-        raises: as `reattach`; what the vendor says against it, such as NotFound for one that is forgotten
+        raises: as `reattach`; the vendor's error, such as NotFound for an answer it has deleted
         """
         keeping = background_of(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
@@ -316,9 +315,9 @@ class Model(Generic[T]):
     async def events(
         self, request: Request | Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
     ) -> AsyncIterator[Event]:
-        """The events of one response, and nothing else: no accumulation, no tools run.
+        """Yields the events of one response, without accumulation and without running tools.
 
-        raises: LLMStreamError after finish where the stream failed, unless errors="events"
+        raises: LLMStreamError after finish if the stream failed, unless errors="events"
         """
         given = with_defaults(self.options, with_output(output, options))
         ready = request if isinstance(request, Request) else self._request(request, given)
@@ -327,7 +326,7 @@ class Model(Generic[T]):
             while batch := await call.next():
                 for event in batch:
                     yield event
-                batch = []  # whose memory the next one can take
+                batch = []  # so that the next one can reuse its memory
         finally:
             await call.aclose()
         if call.error is not None and given.get("errors") != "events":
@@ -336,11 +335,11 @@ class Model(Generic[T]):
     def tools_stream(
         self, messages: Prompt, tools: Iterable[AnyTool], **options: Any
     ) -> AsyncIterator[StreamingChunk]:
-        """The same answer as chunks in the shape of Chat Completions, tool calls in fragments.
+        """The response as chunks in the format of Chat Completions, with tool calls in fragments.
 
-        Assembling them is the caller's concern; `stream` does it. Options are those of `events`.
+        The caller assembles the fragments; `stream` does it otherwise. Options are those of `events`.
 
-        raises: InvalidRequest for options that cannot mean anything, here and now
+        raises: InvalidRequest for invalid options, at once
         """
         from llmstream.chunks import streaming_chunks
 
@@ -349,18 +348,18 @@ class Model(Generic[T]):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the model can do, as far as its name and its wire tell; nothing is asked."""
+        """What the model can do, as far as its name and dialect show; sends no request."""
         from llmstream.streams.lookups import capabilities_of
 
         return capabilities_of(self.name, self.provider)
 
     async def check(self) -> ModelCheck:
-        """Whether the model's server is there and takes the key, and whether it has the model.
+        """Checks that the server responds, accepts the key and has the model.
 
-        The vendor's own list of models says so, where it has one; no tokens are used.
+        Uses the vendor's list of models, if it has one; uses no tokens.
 
         raises: MissingKey, AuthenticationError, PermissionDenied for a key; ConnectionFailed and other
-                TransportErrors where nobody answers; whatever else the vendor says
+                TransportErrors without a response; other errors of the vendor
         """
         from llmstream.streams.lookups import check_model
 
@@ -369,26 +368,26 @@ class Model(Generic[T]):
     async def count_tokens(
         self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
     ) -> TokenCount:
-        """How many tokens a prompt has, with system prompt, tools and whatever else goes along.
+        """Counts the tokens of a prompt, including system prompt and tools.
 
-        The vendor counts, where it has an endpoint for that (Anthropic, Google, OpenAI); elsewhere it is
-        an estimate, and says so.
+        The vendor counts if it has an endpoint for it (Anthropic, Google, OpenAI); else the result is an
+        estimate, marked as such.
 
-        raises: as `check`; InvalidRequest for a prompt or options that cannot mean anything
+        raises: as `check`; InvalidRequest for an invalid prompt or options
         """
         from llmstream.streams.lookups import count_tokens
 
         return await count_tokens(self, self.request(prompt, output=output, **options))
 
     def request(self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]) -> Request:
-        """The vendor-neutral request that prompt and options describe."""
+        """The vendor-neutral request for a prompt and options."""
         return self._request(prompt, with_defaults(self.options, with_output(output, options)))
 
     def _request(self, prompt: Prompt, options: Options) -> Request:
         return make_request(self.name, as_messages(prompt), options)
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
-        """One call, not yet made. `started`: loop time from which the total deadline counts."""
+        """Creates a call; nothing is sent yet. `started`: loop time of the total deadline's start."""
         if self._opener is not None:
             return self._opener.open(self, request, options, started)
         wire = self._wire(request)
@@ -400,11 +399,11 @@ class Model(Generic[T]):
         return model._call(request, options or {}, before, started)
 
     def _wire(self, request: Request) -> Wire | None:
-        """Another wire of the same provider, where the request needs it."""
+        """Another wire of the same provider, if the request needs it."""
         choose = self.provider.wire
         try:
             return None if choose is None else choose(request, lambda: self.provider.address(self.base_url))
-        except LLMStreamError:  # no address: the call will say so
+        except LLMStreamError:  # without an address the call fails with its own error
             return None
 
     def _call(self, request: Request, given: Options, before: list[Warning], started: float | None) -> Call:
@@ -424,7 +423,7 @@ class Model(Generic[T]):
         sockets = self._way() if keeping is None else None
         if keeping is not None and self.transport == "websocket":
             warnings.append(
-                OtherWarning("answers in the background do not come over WebSockets; this one goes by HTTP")
+                OtherWarning("background responses are not available over WebSockets; this one uses HTTP")
             )
         making = dialect.decoder if keeping is None else keeping.following_decoder
         if sockets is not None and dialect.sockets is not None:
@@ -454,7 +453,7 @@ class Model(Generic[T]):
         whole: bool = False,
         started: float | None = None,
     ) -> Call:
-        """One call that reads an answer which is kept; see `reattach`. `request` says how it is decoded."""
+        """Creates a call that reads a stored answer; see `reattach`. `request` determines its decoding."""
         name = self.provider.name
         keeping = background_of(self.provider.dialect, token, provider=name)
         request = msgspec.structs.replace(request, model=token.model)
@@ -476,12 +475,12 @@ class Model(Generic[T]):
         return _calls()(plan, total_started=started)
 
     def _decode_error(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
-        """The typed error of an answer that is no stream, whatever its bytes."""
+        """The typed error for a response that is not a stream, whatever its bytes."""
         provider = self.provider
         return decoded_error(provider.decode_error, status, headers, body, provider=provider.name)
 
     def _way(self) -> SocketWay | None:
-        """How a request goes over a socket; None where it goes by HTTP."""
+        """How requests use a socket; None for HTTP."""
         sockets, name = self.provider.dialect.sockets, self.provider.name
         if self.transport == "http" or sockets is None:
             return None
@@ -495,7 +494,7 @@ class Model(Generic[T]):
         )
 
     def _asked(self, request: Request) -> tuple[Request, Callable[[Decoder], Decoder]]:
-        """The request in the mode of its response format, and the decoder of its answer around another."""
+        """The request in the mode of its response format, and what wraps the decoder of its response."""
         if request.response_format is None:
             return request, _unchanged
         from llmstream.structured import asked  # loaded by those who ask for a form
@@ -504,7 +503,7 @@ class Model(Generic[T]):
         return way.request, way.reading
 
     def _plan(self, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
-        """What every call needs; `ways`: how to prepare, decode and find this one again."""
+        """The plan of a call; `ways`: how to prepare, decode and resume it."""
         return Plan(
             provider=self.provider.name,
             decode_error=self._decode_error,
@@ -533,12 +532,12 @@ class Model(Generic[T]):
         before: Iterable[Warning] = (),
         adapter: Adapter | None = None,
     ) -> Prepared:
-        """The request as it is sent; `call_id` stays the same over all attempts of a call."""
+        """The request as it is sent; all attempts of a call have the same `call_id`."""
         warnings: list[OtherWarning] = []
         if not is_plain(request.messages):
-            messages, warnings = mended(request.messages)
+            messages, warnings = repaired(request.messages)
             if request.messages and not messages:
-                raise InvalidRequest("the conversation is empty: none of its messages says anything")
+                raise InvalidRequest("the conversation is empty: none of its messages has content")
             inliner = inliner or Inliner(self.provider.dialect, self.downloads)
             request = await inliner.inline(msgspec.structs.replace(request, messages=tuple(messages)))
         encoded = self.provider.dialect.encode(request, provider=self.provider.name)
@@ -549,7 +548,7 @@ class Model(Generic[T]):
         return await self._addressed(encoded, request, self._call_headers(call_id))
 
     def _kept(self, keeping: Background, request: Request) -> KeptAnswer:
-        """How the requests for the rest of an answer are made."""
+        """The requests for the rest of a stored answer."""
         return KeptAnswer(
             lambda position: self._addressed(Encoded(keeping.resume(position)), request),
             lambda position: self._addressed(Encoded(keeping.look_up(position.response_id)), request),
@@ -557,11 +556,11 @@ class Model(Generic[T]):
         )
 
     def _continued(self, request: Request, inliner: Inliner, adapter: Adapter | None) -> Continued | None:
-        """How the next request is made, where long answers to this one are to be continued."""
+        """Prepares the next request, if the vendor splits long answers to this one."""
         continuation, name = self.provider.dialect.continuation, self.provider.name
         if continuation is None or not continuation.continues(request, provider=name):
             return None
-        # An id of its own: with that of the call, a vendor could take it for the same request.
+        # A new id: with that of the call, a vendor could treat it as a repetition of the same request.
         return lambda place: self._prepare(
             continuation.continued(request, place, provider=name), _new_id(), inliner, adapter=adapter
         )
@@ -569,7 +568,7 @@ class Model(Generic[T]):
     async def _addressed(
         self, encoded: Encoded, request: Request, headers: Mapping[str, str] = {}
     ) -> Prepared:
-        """With address, key and headers: ready to be sent."""
+        """Adds address, key and headers: ready to be sent."""
         key = self._api_key
         if callable(key):
             given = key()
@@ -583,28 +582,30 @@ class Model(Generic[T]):
             headers={**headers, **self._headers, **request.headers},
         )
         self._key_sent = key
-        # Every text that is searched asks for them, and the content of a call is any number of texts.
+        # Cached: this is called for every text that is masked, and a call may have any number of texts.
         return Prepared(
             encoded, http, functools.cache(lambda: secrets_of(self._known_key(key), http.headers, http.url))
         )
 
     def known_secrets(self) -> tuple[str, ...]:
-        """What no record of a run may show: keys, and credentials in headers and addresses.
+        """Texts that no record of a run may show: keys, and credentials in headers and addresses.
 
-        Of a function that gives keys, the last it gave.
+        For a function that returns keys, the last one it returned.
         """
         key = self._key_sent if callable(self._api_key) else self._api_key
         return secrets_of(self._known_key(key), self._headers, self.base_url or "")
 
     def _known_key(self, given: str | None) -> str | None:
-        """The key that was just sent, for the search for it; None if the environment has lost it since."""
+        """The key that was sent, to mask it; None if it has since been removed from the environment."""
         try:
             return self.provider.key(given)
         except LLMStreamError:
             return None
 
     def __getstate__(self) -> object:
-        raise TypeError("a Model is not pickled: it may hold a key. Make it anew from its name")
+        raise TypeError(
+            "a Model cannot be pickled, because it may hold a key. Create it from its name instead"
+        )
 
     def __copy__(self) -> Self:
         copied = object.__new__(type(self))
@@ -622,7 +623,7 @@ class Model(Generic[T]):
 
 @functools.cache
 def _calls() -> type[HTTPCall]:
-    """The class, which brings aiohttp: loaded with the first call."""
+    """The class HTTPCall, loaded with the first call because it imports aiohttp."""
     from llmstream.streams.http_call import HTTPCall
 
     return HTTPCall
@@ -633,5 +634,5 @@ def _unchanged(decoder: Decoder) -> Decoder:
 
 
 def _new_id() -> str:
-    """128 random bits, as a name and no secret: those of the system would take ten times as long."""
+    """128 random bits. Not a secret, so the system's generator, ten times slower, is not needed."""
     return f"{random.getrandbits(128):032x}"

@@ -1,4 +1,4 @@
-"""What observers of calls are told, and how."""
+"""Observations of calls, and their delivery to observers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _SHORTEST_S: Final = 1e-7
 
 
 class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
-    """A request is about to be made; with a limiter, it first stands in line.
+    """A request is about to be sent; with a limiter, it waits first.
 
     call_id: the same in all observations of a call
     attempt: from 1
@@ -62,10 +62,10 @@ class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt came to nothing.
+    """An attempt failed.
 
-    error_code: that of the error's class, such as "rate-limited"
-    wait_s:     seconds until the next attempt; None where there is none
+    error_code: of the error's class, such as "rate-limited"
+    wait_s:     seconds until the next attempt; None if there is none
     """
 
     call_id: str
@@ -79,7 +79,7 @@ class AttemptFailed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FirstContent(msgspec.Struct, frozen=True, kw_only=True):
-    """The first fragment of text, reasoning or tool input is here.
+    """The first delta of text, reasoning or tool input has arrived.
 
     after_s: seconds since the call began, waits and failed attempts included
     """
@@ -92,18 +92,18 @@ class FirstContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallFinished(msgspec.Struct, frozen=True, kw_only=True):
-    """A call is over, in whatever way; comes exactly once for each call that was begun.
+    """A call ended; sent exactly once for each call that began.
 
-    left:         the reader went before the end
-    error_code:   why it failed; None where it did not
+    left:         the reader left before the end
+    error_code:   why it failed; None without a failure
     request_id:   the vendor's, for its support
     duration_s:   since the call began
-    time_to_first_s: from there to the first content; None where none came
-    inter_p50_s, inter_p99_s: between two fragments as the reader took them, within 5 %; fragments that
-                  arrive together share the time since those before
-    tokens_per_s: output tokens by the time since the first content
-    paced_s:      how much of it was spent in line for a limiter
-    continuations: how many further responses the vendor cut the answer into; each is an attempt
+    time_to_first_s: from there to the first content; None without content
+    inter_p50_s, inter_p99_s: between two deltas as the reader got them, within 5 %; deltas that arrive
+                  together share the time since the previous ones
+    tokens_per_s: output tokens per second since the first content
+    paced_s:      the part of it spent waiting for a limiter
+    continuations: the number of further responses into which the vendor split the answer; each is an attempt
     """
 
     call_id: str
@@ -127,23 +127,23 @@ class CallFinished(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def retries(self) -> int:
-        """How often a request was sent again."""
+        """The number of repeated requests."""
         return max(0, self.attempts - 1 - self.continuations)
 
 
 Observation: TypeAlias = AttemptStarted | AttemptFailed | FirstContent | CallFinished
 
 Observe: TypeAlias = Callable[[Observation], object]
-"""Called at once, in the task that reads; it has to be quick. What it raises is logged and dropped.
+"""Called synchronously in the task that reads, so it must be fast. Its exceptions are logged.
 
-One whose attribute `wants_content` is true is called with a `CallContent` as well.
+An observer with a true attribute `wants_content` also receives a `CallContent`.
 """
 
 
 class Watch:
-    """Notes the times of one call and tells an observer.
+    """Measures one call and reports it to an observer.
 
-    clean: takes keys out of what a vendor says, should it echo one
+    clean: masks keys in the vendor's texts
     """
 
     def __init__(
@@ -173,14 +173,14 @@ class Watch:
         self._over = False
 
     def attempt_started(self, attempt: int) -> None:
-        """A request is about to be made."""
+        """Reports that a request is about to be sent."""
         self.request_id = None
         self._tell(
             AttemptStarted(call_id=self._call_id, provider=self._provider, model=self._model, attempt=attempt)
         )
 
     def attempt_failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
-        """It came to nothing."""
+        """Reports a failed attempt."""
         self.request_id = error.request_id or self.request_id
         self._tell(
             AttemptFailed(
@@ -196,7 +196,7 @@ class Watch:
         )
 
     def batch(self, events: list[Event]) -> None:
-        """Events that came together."""
+        """Reads a batch of events."""
         if self._contents is not None:
             self._contents.read(events)
         count = 0
@@ -227,7 +227,7 @@ class Watch:
         self._last = now
 
     def finished(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
-        """The call is over; told once."""
+        """Reports the end of the call, once."""
         if self._over:
             return
         self._over = True
@@ -262,14 +262,14 @@ class Watch:
         return value and shown(value, self._clean)
 
     def _tell_content(self) -> None:
-        """What was asked and answered, where it is wanted and can still be read."""
+        """Reports request and response, if the observer wants content."""
         if self._contents is None:
             return
         try:
             content = self._contents.so_far(
                 call_id=self._call_id, provider=self._provider, model=self._model, clean=self._clean
             )
-        except Exception:  # a stream that is collected: its buffers may have been closed before it
+        except Exception:  # in garbage collection the buffers may have been closed first
             _log.info("the content of a call that was dropped is not reported", exc_info=True)
         else:
             self._tell(content)
@@ -279,12 +279,12 @@ class Watch:
 
 
 def shown(value: str, clean: Callable[[str], str]) -> str:
-    """A name or id of a vendor's as observers and the log see it: without keys, at most 256 characters."""
+    """A vendor's name or id for observers and the log: keys masked, at most 256 characters."""
     return clean(value)[:_SHOWN_CHARS]
 
 
 def _step(gap_s: float) -> int:
-    """Times are counted in steps of an eighth of an octave, so that any number of them takes little room."""
+    """The histogram bucket of a time, an eighth of an octave wide, so that memory stays bounded."""
     return round(math.log2(max(gap_s, _SHORTEST_S)) * _STEPS_PER_OCTAVE)
 
 
@@ -299,11 +299,11 @@ def _quantile(gaps: Counter[int], share: float) -> float | None:
 
 
 class CallContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked and answered; comes right before `CallFinished`, to an observer with `wants_content`.
+    """Request and response; sent just before `CallFinished`, to observers with `wants_content`.
 
-    message: as far as the answer came
+    message: the response, complete or not
 
-    The call's keys are taken out of both.
+    The call's keys are masked in both.
     """
 
     is_content: ClassVar[bool] = True
@@ -316,22 +316,22 @@ class CallContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Contents:
-    """Keeps what a call is told of content by."""
+    """Collects the content of a call."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
         self._answer = Accumulator()
 
     def read(self, events: list[Event]) -> None:
-        """Events that came together."""
+        """Adds a batch of events."""
         self._answer.feed_many(events)
 
     def so_far(
         self, *, call_id: str, provider: str, model: str, clean: Callable[[str], str] = str
     ) -> CallContent:
-        """The content as far as it came.
+        """The content so far.
 
-        clean: takes keys out of a text
+        clean: masks keys in a text
         """
         return CallContent(
             call_id=call_id,
@@ -343,7 +343,7 @@ class Contents:
 
 
 def cleaned(value: _T, clean: Callable[[str], str]) -> _T:
-    """A value with each text in it cleaned; the same where that changes nothing. Bytes stay as they are."""
+    """A value with every text in it cleaned; the same object if nothing changes. Bytes are not changed."""
     return cast("_T", _cleaned(value, clean))
 
 
@@ -368,20 +368,20 @@ def _cleaned(value: object, clean: Callable[[str], str]) -> object:
 
 
 def wants_content(observe: Callable[[Any], object] | None) -> bool:
-    """Whether an observer is to be told what is said, beside how it went."""
+    """Whether an observer also receives content."""
     return bool(getattr(observe, "wants_content", False))
 
 
 def tell(observe: Callable[[Any], object], observation: object) -> None:
-    """Tells an observer; what it raises is logged and dropped."""
+    """Calls an observer; its exceptions are logged."""
     try:
         observe(observation)
     except (Exception, asyncio.CancelledError):  # called without await: no cancellation of ours comes here
-        _log.exception("an observer failed at %s; the stream goes on", type(observation).__name__)
+        _log.exception("an observer failed at %s; the stream continues", type(observation).__name__)
 
 
 class _Joined:
-    """Two observers as one; only those that want content are told of it."""
+    """Several observers as one; only those with `wants_content` receive content."""
 
     def __init__(self, *observers: Callable[[Any], object]) -> None:
         self._observers = observers
@@ -394,7 +394,7 @@ class _Joined:
 
 
 def joined(*observers: Callable[[Any], object] | None) -> Callable[[Any], object] | None:
-    """All observers that there are as one; None where there is none."""
+    """The given observers as one; None if there is none."""
     found = [observe for observe in observers if observe is not None]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What an option that does not exist was probably meant to be: a typing error, or another SDK's name."""
+"""Suggests the intended option for an unknown one: a typing error, or another SDK's name."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ _CONVERSATION: Final = frozenset({"messages", "prompt", "input", "contents", "qu
 
 
 def hint_for(name: str, known: Collection[str]) -> str:
-    """A sentence about an unknown option: what it is here, or what it may have been meant to be; or ""."""
+    """A hint for an unknown option: its name here, or a similar one; "" without any."""
     if name in _BY_NAME:
         return f"Did you mean {_BY_NAME[name]}?"
     if name in _MODELS_OWN:
@@ -116,12 +116,14 @@ def hint_for(name: str, known: Collection[str]) -> str:
     if name in _CONVERSATION:
         return "The conversation is the prompt, without a name: stream(model, messages)."
     if name in ("stream", "stream_options", "streaming"):
-        return "Leave it out: every answer is a stream; `await stream.collect()` gives the whole message."
+        return (
+            "Leave it out: every answer is a stream; `await stream.collect()` returns the complete message."
+        )
     close = difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {close[0]}=?" if close else ""
 
 
 def agent_hint(name: str, known: Collection[str]) -> str:
-    """The same of an option of an agent, which has some that a stream has not."""
+    """A hint for an unknown option of an agent, which has more options than a stream."""
     ours = next((ours for ours, names in _AGENTS_OWN.items() if name in names), None)
     return f"Did you mean {ours}?" if ours else hint_for(name, known)

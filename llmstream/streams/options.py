@@ -1,4 +1,4 @@
-"""From what a caller passes to a vendor-neutral `Request`."""
+"""Converts the caller's prompt and options to a vendor-neutral `Request`."""
 
 from __future__ import annotations
 
@@ -57,22 +57,22 @@ Transport: TypeAlias = Literal["http", "websocket"]
 """How requests travel."""
 
 Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]] | Chat
-"""What is asked. Mappings are messages as OpenAI's Chat Completions has them; see `chats.from_openai`."""
+"""The prompt of a request. Mappings are messages of OpenAI's Chat Completions; see `chats.from_openai`."""
 
 
 class CommonOptions(TypedDict, total=False):
-    """The options that a `Model`, a stream and an `Agent` all take. None is as if not given.
+    """The options that a `Model`, a stream and an `Agent` all take. None means not given.
 
     tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
     tool_choice:      "auto", "none", "required" or the name of a tool
-    settings:         a `Settings`; its fields may be given by themselves as well
+    settings:         a `Settings`; its fields may also be passed as options
     reasoning:        an effort such as "low", a budget in tokens, or a `ReasoningOptions`
     provider_options: fields for the vendor's own body, keyed by provider
-    background:       have the answer kept, where the vendor can (OpenAI's Responses, in the background),
-                      and read it on after a break; elsewhere a warning says that it is not
-    adapt:            send a request once more without a setting that the model refuses, where that is a hint:
-                      effort, sampling, display, parallel calls, strict; True unless False is given
-    errors:           "raise" after finish (the default), or "events": end quietly
+    background:       have the vendor store the answer if it can (OpenAI's Responses, in the background),
+                      and resume it after a break; else there is a warning
+    adapt:            repeat a request without a setting that the model refuses, if that is only a hint:
+                      effort, sampling, display, parallel calls, strict; True by default
+    errors:           "raise" after finish (the default), or "events": only report them as events
     """
 
     tools: Iterable[AnyTool] | None
@@ -96,9 +96,9 @@ class CommonOptions(TypedDict, total=False):
 
 
 class ModelOptions(CommonOptions, total=False):
-    """The options that a `Model` may hold as its defaults, beside `output`.
+    """The options that a `Model` may have as defaults, except `output`.
 
-    instructions: the system prompt, put before the conversation unless it begins with it
+    instructions: the system prompt, added to a conversation that does not begin with it
     """
 
     instructions: str | None
@@ -107,9 +107,9 @@ class ModelOptions(CommonOptions, total=False):
 class CallOptions(CommonOptions, total=False):
     """The options of one call, of a model or of an agent.
 
-    headers:   for this request, beside the model's
-    retry:     in place of the model's
-    deadlines: in place of the model's; for an agent, `total_s` is the time of the whole run
+    headers:   for this request, in addition to the model's
+    retry:     instead of the model's
+    deadlines: instead of the model's; for an agent, `total_s` is the time of the complete run
     """
 
     headers: Mapping[str, str] | None
@@ -118,19 +118,19 @@ class CallOptions(CommonOptions, total=False):
 
 
 class StreamOptions(ModelOptions, CallOptions, total=False):
-    """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, beside `output`.
+    """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, except `output`.
 
-    observe: called as that of the model, which it does not replace
+    observe: an observer in addition to the model's
     """
 
     observe: Observe
 
 
 class Options(StreamOptions, total=False):
-    """All options of a call, as a mapping that is stored and passed on.
+    """All options of a call, as a mapping.
 
-    output: what the answer is to be: a type, a JSON schema, "json", or an `Output`. Functions take it as a
-            parameter of its own, since the type of what they return follows from it
+    output: the form of the answer: a type, a JSON schema, "json", or an `Output`. In functions it is a
+            separate parameter, because their return type depends on it
     """
 
     output: Any
@@ -143,9 +143,9 @@ _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 def as_messages(prompt: Prompt) -> list[Message]:
-    """The conversation that a prompt stands for, copied.
+    """The messages of a prompt, copied.
 
-    raises: InvalidRequest where it is none
+    raises: InvalidRequest for an invalid prompt
     """
     given: list[Any]
     match prompt:
@@ -165,7 +165,7 @@ def as_messages(prompt: Prompt) -> list[Message]:
 
 
 def _read(given: list[Any]) -> list[Message]:
-    """The same, with what is a dict read as a message of OpenAI's form."""
+    """The same messages, with dicts read as messages in OpenAI's form."""
     if not any(isinstance(message, Mapping) for message in given):
         return given
     from llmstream.chats.openai_form import from_openai  # loaded by those who have such messages
@@ -178,15 +178,15 @@ def _read(given: list[Any]) -> list[Message]:
 
 
 def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
-    """The conversation with a system prompt at its head, once.
+    """The conversation with a system prompt at its beginning, once.
 
-    A conversation that comes back as a prompt (`stream.messages()`, `run.messages()`, a recovered run) begins
-    with the prompt it was asked with; a second copy would cost tokens and miss the vendor's cache.
+    A conversation from `stream.messages()`, `run.messages()` or a recovered run already begins with the
+    system prompt; a second copy would cost tokens and miss the vendor's cache.
 
-    raises: InvalidRequest where it is no text
+    raises: InvalidRequest for anything but text
     """
     if not isinstance(text, str | None):
-        raise InvalidRequest(f"instructions is a str, got {text!r}. Only an Agent takes a function.")
+        raise InvalidRequest(f"instructions must be a str, got {text!r}. Only an Agent accepts a function.")
     conversation = list(messages)
     head = itertools.takewhile(lambda message: message.role == Role.SYSTEM, conversation)
     if not text or any(message.parts == (Text(text),) for message in head):
@@ -197,10 +197,10 @@ def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
 def make_request(
     model: str, messages: Iterable[Message], options: Options, *, answered: bool = False
 ) -> Request:
-    """The request that the options describe.
+    """The request for messages and options.
 
-    answered: it is for the decoding of an answer that is there already, so the prompt may be missing
-    raises: InvalidRequest for an option that does not exist or cannot mean anything
+    answered: only used to decode an existing answer, so the prompt may be missing
+    raises: InvalidRequest for an unknown or invalid option
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not options.keys() <= _NAMES:
@@ -213,9 +213,9 @@ def make_request(
 
 
 def checked_defaults(model: str, options: Options) -> Options:
-    """The options that a model holds: settings by single names, tools wrapped.
+    """The default options of a model: settings by single names, tools wrapped.
 
-    raises: InvalidRequest for one that does not exist or cannot mean anything
+    raises: InvalidRequest for an unknown or invalid option
     """
     given = {name: value for name, value in options.items() if value is not None}
     if not options:
@@ -223,7 +223,7 @@ def checked_defaults(model: str, options: Options) -> Options:
     if "tools" in given:
         given["tools"] = tool_set(cast(Any, given["tools"])) or ()
     if "output" in given:
-        from llmstream.structured.output import as_output  # loaded by those who ask for a form
+        from llmstream.structured.output import as_output  # loaded only for structured output
 
         given["output"] = as_output(given["output"])
     if "stop" in given:
@@ -238,14 +238,14 @@ def checked_defaults(model: str, options: Options) -> Options:
 
 
 def with_output(output: Any, options: CommonOptions) -> Options:
-    """The options with `output`, which functions take as a parameter of its own."""
+    """The options with `output`, which is a separate parameter of functions."""
     return cast(Options, options if output is None else {**options, "output": output})
 
 
 def with_defaults(defaults: Options, given: Options) -> Options:
-    """The options of a call over those that its model holds; None is as if it were not given.
+    """The options of a call, merged with its model's defaults; None means not given.
 
-    An option of the call stands in place of the model's; `settings` only in place of what they set.
+    An option of the call replaces the model's; `settings` replace only the fields that they set.
     """
     if not defaults:
         return given
@@ -265,12 +265,12 @@ def _unknown(name: str) -> InvalidRequest:
     hint = hint_for(name, _NAMES)
     return InvalidRequest(
         f"unknown option {name!r}. {hint and hint + ' '}Options: {', '.join(sorted(_NAMES))}. "
-        "What only one vendor knows goes into provider_options."
+        "Pass options of a single vendor in provider_options."
     )
 
 
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a request that the options give; what is not for the wire is checked only."""
+    """The fields of a request from the options; options that are not sent are only checked."""
     check_options(given)
     tools = tool_set(given.get("tools"))
     specs = () if tools is None else tools.current().specs
@@ -287,13 +287,13 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def tool_set(tools: Iterable[AnyTool] | None) -> ToolSet | None:
-    """The tools that an option gives; None where there are none.
+    """The tools of an option; None if there are none.
 
-    raises: InvalidRequest where one is no tool, or two have the same name
+    raises: InvalidRequest if one is not a tool, or two have the same name
     """
     if tools is None or (type(tools) in (list, tuple) and not tools):
         return None
-    from llmstream.tools import ToolSet  # loaded by those who use tools
+    from llmstream.tools import ToolSet  # loaded only for tools
 
     return ToolSet.of(tools)
 
@@ -314,7 +314,7 @@ def _settings(given: dict[str, Any]) -> Settings:
         raise InvalidRequest(f"settings: {error}") from None
     for name in Settings.__struct_fields__:
         if isinstance(value := getattr(settings, name), float) and not math.isfinite(value):
-            raise InvalidRequest(f"settings: {name} is {value}, which is no number")
+            raise InvalidRequest(f"settings: {name} must be a finite number, got {value}")
     return settings
 
 
@@ -348,7 +348,7 @@ def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions |
             return msgspec.convert({"effort": value}, ReasoningOptions)
         case _:
             raise InvalidRequest(
-                f"reasoning is one of {', '.join(_EFFORTS)}, or a number of tokens; got {value!r}"
+                f"reasoning must be one of {', '.join(_EFFORTS)}, or a number of tokens; got {value!r}"
             )
 
 
@@ -368,7 +368,7 @@ def check_messages(messages: Iterable[object]) -> None:
     for message in messages:
         if not isinstance(message, Message):
             raise InvalidRequest(
-                "a prompt is a str, a Message, a list of Messages or a Chat; "
+                "a prompt must be a str, a Message, a list of Messages or a Chat; "
                 f"got {type(message).__name__} in it. Write Message.user(text), or "
                 'a dict {"role": "user", "content": text}.'
             )
@@ -379,16 +379,16 @@ def check_messages(messages: Iterable[object]) -> None:
 def _check_part(part: object) -> None:
     name = type(part).__name__
     if not isinstance(part, msgspec.Struct) and not hasattr(part, "part_kind"):
-        raise InvalidRequest(f"a message is made of parts such as Text or Image; got {name} in it")
+        raise InvalidRequest(f"a message consists of parts such as Text or Image; got {name} in it")
     if isinstance(part, Image | Audio | Document):
         if not isinstance(part.url, str) or not isinstance(part.data, bytes | bytearray | memoryview):
-            raise InvalidRequest(f"{name}: url is a str, data is bytes. Of a file: data=path.read_bytes()")
+            raise InvalidRequest(f"{name}: url must be a str, data bytes. For a file: data=path.read_bytes()")
         if not part.url and not part.data and not part.metadata:
-            raise InvalidRequest(f"{name}: neither data nor a url is given")
+            raise InvalidRequest(f"{name}: pass data or a url")
 
 
 def _check_one_answer(fields: Mapping[str, Any]) -> None:
-    """Refuses to ask for several answers: of what a vendor sends then, only the first would be read.
+    """Refuses a request for several answers, because only the first would be read.
 
     raises: InvalidRequest
     """
@@ -397,13 +397,13 @@ def _check_one_answer(fields: Mapping[str, Any]) -> None:
     for name in ("n", "candidateCount"):
         if isinstance(found.get(name), int) and found[name] > 1:
             raise InvalidRequest(
-                f"{name}={found[name]} asks for several answers, and a stream is one. Leave it out and make "
-                "as many calls, side by side with asyncio.gather()."
+                f"{name}={found[name]} requests several answers, but a stream has only one. Leave it out and "
+                "make several calls concurrently with asyncio.gather()."
             )
 
 
 def check_options(given: Mapping[str, Any]) -> None:
-    """Whether the options that no type of their own checks have the right form; None is as if not given.
+    """Checks options that no type checks; None means not given.
 
     raises: InvalidRequest
     """
@@ -411,32 +411,32 @@ def check_options(given: Mapping[str, Any]) -> None:
         if not isinstance(given.get(name), kind | None):
             field = "max_retries" if kind is Retry else "total_s"
             raise InvalidRequest(
-                f"{name} is a {kind.__name__}, got {given[name]!r}. "
+                f"{name} must be a {kind.__name__}, got {given[name]!r}. "
                 f"Write {name}=ls.{kind.__name__}({field}=...)."
             )
     if given.get("errors") not in (None, "raise", "events"):
-        raise InvalidRequest(f'errors is "raise" or "events", got {given["errors"]!r}')
+        raise InvalidRequest(f'errors must be "raise" or "events", got {given["errors"]!r}')
     for name in ("provider_options", "headers"):
         if not isinstance(given.get(name), Mapping | None):
-            raise InvalidRequest(f"{name} is a mapping, got {type(given[name]).__name__}")
+            raise InvalidRequest(f"{name} must be a mapping, got {type(given[name]).__name__}")
     for provider, fields in (given.get("provider_options") or {}).items():
         if not isinstance(fields, Mapping):
             raise InvalidRequest(
-                f"provider_options holds a mapping for each provider: {{{provider!r}: {{...}}}}"
+                f"provider_options must have a mapping for each provider: {{{provider!r}: {{...}}}}"
             )
         _check_one_answer(fields)
 
 
 def check_transport(transport: str, provider: Provider) -> None:
-    """Whether a provider's answers can travel so.
+    """Checks that the provider supports the transport.
 
     raises: InvalidRequest, Unsupported
     """
     if transport not in ("http", "websocket"):
-        raise InvalidRequest(f'transport is "http" or "websocket", got {transport!r}')
+        raise InvalidRequest(f'transport must be "http" or "websocket", got {transport!r}')
     if transport == "websocket" and provider.dialect.sockets is None:
         raise Unsupported(
-            f'{provider.name} does not answer over WebSockets. Leave out transport="websocket", or take '
+            f'{provider.name} does not support WebSockets. Leave out transport="websocket", or use '
             "openai-responses, azure-responses or xai-responses.",
             provider=provider.name,
         )

@@ -1,6 +1,6 @@
-"""How the events of a stream or of a run are read: one by one, as text, or as values of a type.
+"""Reading of streams and runs: one event at a time, as text, or as values of a type.
 
-`EventStream` and `AgentRun` give their events and say when they are over; the rest of their reading is here.
+`EventStream` and `AgentRun` provide the events and their end; the code they share is here.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ __all__ = [
 ]
 
 CUT_SHORT: Final = {
-    "length": "The answer was cut off by max_output_tokens before it was whole.",
+    "length": "The answer was cut off by max_output_tokens before it was complete.",
     "content-filter": "The answer was withheld by the vendor's content filter.",
 }
 _REPAIRED_CHARS: Final = 512 * 1024
-"""The longest answer that is sent back: about what the largest models can write at a time."""
+"""The longest answer to send back for repair: about the maximum output of the largest models."""
 
 _BEGINS_ANEW: Final = (RetryNotice, StepStart)
-"""What came before one of these is no part of the answer: it is void, or belongs to an earlier step."""
+"""Events before one of these are not part of the answer: they are void, or of an earlier step."""
 
 Read: TypeAlias = Callable[[], AsyncGenerator[Event]]
-"""Begins to read the events that are still to come; refuses a second reader."""
+"""Starts reading the remaining events; refuses a second reader."""
 
 
 class Handle(Protocol):
-    """What is read: an `EventStream` or an `AgentRun`."""
+    """An `EventStream` or an `AgentRun`."""
 
     @property
     def error(self) -> LLMStreamError | None:
@@ -62,11 +62,11 @@ class Handle(Protocol):
 
 
 class Reading:
-    """Reads a handle one event at a time, for `next`. It holds the events, never the handle.
+    """Implements `next` of a handle. It holds the events, not the handle, so that the handle can be freed.
 
     name:     of the handle, for errors
-    stepping: a task waits in `next`
-    events:   what it reads; None while nothing was asked for
+    stepping: whether a task waits in `next`
+    events:   the events being read; None before the first `next`
     """
 
     def __init__(self, name: str) -> None:
@@ -75,12 +75,14 @@ class Reading:
         self.events: AsyncGenerator[Event] | None = None
 
     async def next(self, read: Read) -> bool:
-        """Goes on to the next event; False when there is none.
+        """Reads the next event; False when there is none.
 
         raises: InvalidRequest while another task reads
         """
         if self.stepping:
-            raise InvalidRequest(f"this {self._name} is being read by another task. One reader at a time.")
+            raise InvalidRequest(
+                f"this {self._name} is being read by another task. Use one reader at a time."
+            )
         if self.events is None:
             self.events = read()
         self.stepping = True
@@ -95,7 +97,7 @@ class Reading:
 
 
 async def text_deltas(read: Read) -> AsyncGenerator[str]:
-    """The fragments of text among the events; leaving it leaves them."""
+    """Yields the text deltas of the events; leaving it leaves the events too."""
     async with aclosing(read()) as events:
         async for event in events:
             if type(event) is TextDelta:
@@ -103,13 +105,13 @@ async def text_deltas(read: Read) -> AsyncGenerator[str]:
 
 
 def required_output(output: Output | None) -> Output:
-    """What the answer is to be.
+    """The output, which must be given.
 
-    raises: InvalidRequest where no form was asked for
+    raises: InvalidRequest without one
     """
     if output is None:
         raise InvalidRequest(
-            "objects() and object need to know what the answer is to be. "
+            "objects() and object need the type of the answer. "
             'Pass output=T for a type, output="json" or a JSON schema.'
         )
     return output
@@ -124,14 +126,13 @@ async def growing_objects(
     ask_again: Callable[[InvalidOutput], bool],
     quiet: bool,
 ) -> AsyncGenerator[Any]:
-    """The answer as a value that grows; see `EventStream.objects`.
+    """Yields the answer as a growing value; see `EventStream.objects`.
 
-    waits:     whether the handle, once read, has no answer yet: calls or decisions are pending
-    ask_again: shows the model what is wrong with its answer, so that more events follow; False where that
-               is not to be done
+    waits:     whether the handle, once read, has no answer yet because calls or decisions are pending
+    ask_again: requests a repair, so that more events follow; returns False if there is none
     quiet:     whether an answer that does not fit is only reported by `object`
     """
-    from llmstream.structured.growth import Growth  # loaded by those who ask for values
+    from llmstream.structured.growth import Growth  # loaded only for structured output
 
     elements = _Elements(output)
     shown: Any = msgspec.UNSET
@@ -169,9 +170,9 @@ async def growing_objects(
 
 
 class _Elements:
-    """Which elements of a list, set or open tuple have been given: each is once, also after a repair.
+    """The elements of a list, set or open tuple that were yielded: each only once, even after a repair.
 
-    wanted: whether the answer is given by its elements
+    wanted: whether the answer is yielded by elements
     """
 
     def __init__(self, output: Output) -> None:
@@ -181,7 +182,7 @@ class _Elements:
         self._by_value: set[Any] = set()
 
     def is_new(self, value: Any, index: int) -> bool:
-        """Whether an element was not given yet: at its place, or at all where there are no places."""
+        """Whether an element was not yielded yet: at its index, or in a set at all."""
         return self._is_new_value(value) if self._is_set else self._is_new_at(value, index)
 
     def _is_new_at(self, value: Any, index: int) -> bool:
@@ -202,7 +203,7 @@ class _Elements:
 
 
 def final_object(message: Message, reason: str | None, output: Output) -> Any:
-    """The value that a complete message holds.
+    """The value in a complete message.
 
     reason: why the model ended
     raises: InvalidOutput
@@ -219,13 +220,13 @@ def final_object(message: Message, reason: str | None, output: Output) -> Any:
 
 
 def may_be_repaired(message: Message) -> bool:
-    """Whether an answer is short enough to go back to the model, which has to write it again."""
+    """Whether an answer is short enough to be sent back for repair."""
     return sum(len(part.text) for part in message.parts if isinstance(part, Text)) <= _REPAIRED_CHARS
 
 
 def repair_message(error: InvalidOutput) -> Message:
-    """The user message that asks for an answer that fits."""
-    return Message.user(f"{error.message} Give the whole answer again, mended, and nothing else.")
+    """The user message that requests a repaired answer."""
+    return Message.user(f"{error.message} Give the complete, corrected answer and nothing else.")
 
 
 def _is_answer(part: Text) -> bool:
@@ -235,47 +236,47 @@ def _is_answer(part: Text) -> bool:
 
 
 class AsyncOnly:
-    """Refuses `await`, `for` and `with`, with an error that names what to write instead.
+    """Refuses `await`, `for` and `with`, with an error that shows what to write instead.
 
-    A type checker does not see these methods, so that it goes on refusing such code itself.
+    Type checkers do not see these methods, so they still report such code.
     """
 
     if not TYPE_CHECKING:
 
         def __await__(self) -> NoReturn:
             raise TypeError(
-                f"{_kind(self)} is not awaited itself: read it with `async for`, or write "
-                "`message = await stream.collect()` for the whole answer."
+                f"{_kind(self)} cannot be awaited: read it with `async for`, or write "
+                "`message = await stream.collect()` for the complete answer."
             )
 
         def __iter__(self) -> NoReturn:
             raise TypeError(
-                f"{_kind(self)} is read with `async for`, in an `async def`; "
+                f"{_kind(self)} must be read with `async for`, in an `async def`; "
                 "`asyncio.run(main())` runs that from other code."
             )
 
         def __enter__(self) -> NoReturn:
-            raise TypeError(f"{_kind(self)} is entered with `async with`, in an `async def`.")
+            raise TypeError(f"{_kind(self)} must be entered with `async with`, in an `async def`.")
 
         def __exit__(self, *_: object) -> None:
-            """Never called; without it Python would speak of the protocol in place of the remedy."""
+            """Never called; without it Python's own error would hide the one of `__enter__`."""
 
 
 def is_stream(value: object) -> bool:
-    """Whether it is one of those, which only look as if they could be iterated."""
+    """Whether it is a stream or run, which cannot be iterated synchronously."""
     return isinstance(value, AsyncOnly)
 
 
 def require_asyncio() -> asyncio.Task[Any] | None:
     """The running task.
 
-    raises: RuntimeError where no event loop of asyncio runs
+    raises: RuntimeError without a running asyncio event loop
     """
     try:
         return asyncio.current_task()
     except RuntimeError:
         raise RuntimeError(
-            "llmstream runs on asyncio only, and no event loop of asyncio is running here. Start the "
+            "llmstream requires asyncio, and no asyncio event loop is running here. Start the "
             'program with asyncio.run(main()); with anyio choose backend="asyncio". trio is not supported.'
         ) from None
 

@@ -1,4 +1,4 @@
-"""The rest of an answer: read on where its vendor keeps it, or asked for where its vendor cuts it."""
+"""The rest of an answer: resumed if the vendor stores it, or requested if the vendor splits it."""
 
 from __future__ import annotations
 
@@ -46,52 +46,54 @@ __all__ = [
 ]
 
 ResumedBody: TypeAlias = "Body | bytes"
-"""The rest as a stream, or the whole answer as the vendor keeps it."""
+"""The rest as a stream, or the complete stored answer."""
 
 _LOOK_AGAIN_S: Final = 2.0
-"""Between two looks at an answer that is still being made: OpenAI's own examples wait as long."""
+"""Time between two polls of an unfinished answer; OpenAI's examples use the same."""
 
 AskFor: TypeAlias = "Callable[[Callable[[], Awaitable[Prepared]]], Awaitable[tuple[Body, Watchdog]]]"
-"""(how a request is made) to the head of its answer, and what watches it from then on."""
+"""(prepares a request) to the head of its response and its watchdog."""
 
-_MOST: Final = 100
-"""Further responses of one answer: 6.5 million tokens of Gemini 4, so that this ends only a loop."""
+_MAX_RESPONSES: Final = 100
+"""Further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches it."""
 
-_WHOLE_BYTES: Final = 64 * 1024 * 1024
+_MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")
 
 
 def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
-    """The request for an answer that is kept; itself, with a warning, where the vendor keeps none."""
-    asked = dialect.background.keep(request, provider=provider) if dialect.background else None
-    if asked is not None:
-        return asked, []
-    words = f"{provider} keeps no answers, so that this one cannot be read on after a break"
-    return request, [UnsupportedSetting("background", words)]
+    """The request for a stored answer; unchanged, with a warning, if the vendor does not store answers."""
+    changed = dialect.background.keep(request, provider=provider) if dialect.background else None
+    if changed is not None:
+        return changed, []
+    text = f"{provider} does not store answers, so this one cannot be resumed after a break"
+    return request, [UnsupportedSetting("background", text)]
 
 
 def background_of(dialect: Dialect, token: ResumeToken, *, provider: str) -> Background:
     """How a stored response is read.
 
-    raises: InvalidRequest where the token is another provider's, Unsupported where answers are not kept
+    raises: InvalidRequest for a token of another provider, Unsupported if answers are not stored
     """
     if token.provider != provider:
-        raise InvalidRequest(f"the token is of {token.provider}, not of {provider}")
+        raise InvalidRequest(f"the token belongs to {token.provider}, not to {provider}")
     if dialect.background is None:
-        raise Unsupported(f"{provider} keeps no answers that could be read on.", provider=provider)
+        raise Unsupported(f"{provider} does not store answers, so none can be resumed.", provider=provider)
     return dialect.background
 
 
 def followed(decoder: Decoder) -> FollowingDecoder | None:
-    """The decoder that goes on over several bodies, if this is one or stands around one."""
-    from llmstream.structured import OutputToolDecoder  # loaded by those who ask for a form or keep an answer
+    """The decoder that continues over several bodies, if this is one or wraps one."""
+    from llmstream.structured import (
+        OutputToolDecoder,  # loaded by those who ask for a form or a stored response
+    )
 
     inner = decoder.decoder if isinstance(decoder, OutputToolDecoder) else decoder
     return inner if goes_on(inner) else None
 
 
 def is_break(error: LLMStreamError) -> bool:
-    """Whether an error says nothing of the answer, only of the way it came."""
+    """Whether an error concerns only the transport, not the answer."""
     match error:
         case DeadlineExceeded():
             return error.reason in _SILENCE
@@ -102,9 +104,9 @@ def is_break(error: LLMStreamError) -> bool:
 
 
 async def open_kept(plan: Plan, prepared: Prepared) -> Body:
-    """An answer that is kept, as a stream.
+    """Opens a stored answer as a stream.
 
-    raises: what the vendor says in place of it; TransportError
+    raises: the vendor's error; TransportError
     """
     from llmstream.transport.http import send  # brings aiohttp
 
@@ -112,9 +114,9 @@ async def open_kept(plan: Plan, prepared: Prepared) -> Body:
 
 
 async def checked(plan: Plan, response: Body) -> Body:
-    """The same response, if it is a stream; else it is closed.
+    """The same response if it is a stream; else it is closed.
 
-    raises: what the vendor says in place of it
+    raises: the vendor's error
     """
     media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status < 400 and media_type not in ("application/json", "text/html"):
@@ -127,16 +129,16 @@ async def checked(plan: Plan, response: Body) -> Body:
 
 
 async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
-    """An answer that is kept, in one piece as far as it is made.
+    """Reads a stored answer so far, in one piece.
 
-    raises: what the vendor says in place of it; TransportError, LimitExceeded
+    raises: the vendor's error; TransportError, LimitExceeded
     """
     from llmstream.transport.http import send  # brings aiohttp
 
     response = await send(prepared.http, plan.deadlines, plan.session)
     try:
         if response.status < 400:
-            return await response.read_all(_WHOLE_BYTES)
+            return await response.read_all(_MAX_STORED_BYTES)
         body = await response.read_error()
         raise plan.decode_error(response.status, response.headers, body)
     finally:
@@ -149,9 +151,9 @@ async def end_kept(
     deadlines: Deadlines,
     session: aiohttp.ClientSession | None,
 ) -> None:
-    """Tells the vendor to make no more of an answer.
+    """Ends an answer at the vendor.
 
-    raises: what the vendor says against it; TransportError
+    raises: the vendor's error; TransportError
     """
     from llmstream.transport.http import send  # brings aiohttp
 
@@ -167,17 +169,17 @@ async def end_kept(
         if limit_s is None or not timer.expired():
             raise
         raise DeadlineExceeded(
-            f"the vendor did not say within {limit_s:g} s that the answer is ended", reason="first-event"
+            f"the vendor did not confirm within {limit_s:g} s that the answer is ended", reason="first-event"
         ) from None
     if response.status >= 400:
         raise decode_error(response.status, response.headers, body)
 
 
 class Reconnector:
-    """Finds the rest for one call, within its deadlines and by its retry policy.
+    """Finds the rest of one call's stored answer, within its deadlines and retry policy.
 
-    Tries count from each event that has come: `Retry.max_retries` of them, with its waits. OpenAI
-    streams an answer for some minutes only; after that it is waited for, and taken whole.
+    Each new event resets the count of tries, at most `Retry.max_retries`. OpenAI streams an answer for some
+    minutes only; after that this polls until the answer is complete.
     """
 
     def __init__(self, attempts: Attempts, plan: Plan, kept: KeptAnswer, report: Reporter) -> None:
@@ -188,9 +190,9 @@ class Reconnector:
         self._stuck = (-1, 0)  # where the answer broke off last, and how often it did there
 
     async def find(self, failure: LLMStreamError, position: Position) -> ResumedBody | None:
-        """The rest; None where it is not to be had, which the message of `failure` then says.
+        """The rest; None if it is not available, with the cause added to the message of `failure`.
 
-        raises: DeadlineExceeded where the step or the whole stream has no time left
+        raises: DeadlineExceeded if the step or the stream has no time left
         """
         attempts, error = self._attempts, failure
         clock = attempts.clock
@@ -201,7 +203,7 @@ class Reconnector:
             wait_s = wait_before_retry_s(self._plan.retry, error, times)
             if wait_s is None or clock.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
                 if error is not failure:
-                    failure.message += f" Reading on failed: {error.message}"
+                    failure.message += f" Resuming failed: {error.message}"
                 return None
             self._report.failed(attempts.count, error, wait_s)
             attempts.failures.append(error)
@@ -222,7 +224,7 @@ class Reconnector:
             refused = refusal
         try:
             return await self._wait_for_all(position)
-        except BadRequest:  # it is not the stream that is refused
+        except BadRequest:  # the vendor refuses polling too, so the first error is the cause
             raise refused from None
 
     async def _stream(self, position: Position) -> Body:
@@ -232,7 +234,7 @@ class Reconnector:
         return await attempts.clock.in_time(open_kept(self._plan, prepared), started, "idle")
 
     async def _wait_for_all(self, position: Position) -> bytes:
-        """The whole answer, once it is made; only step and total deadline end the waiting."""
+        """Polls until the answer is complete; only step and total deadline end this earlier."""
         attempts = self._attempts
         while True:
             started = asyncio.get_running_loop().time()
@@ -245,9 +247,9 @@ class Reconnector:
 
 
 class Continuer:
-    """Finds the next response of one call's answer, within its deadlines and by its retry policy.
+    """Finds the next response of one call's split answer, within its deadlines and retry policy.
 
-    A response that breaks before it says anything is asked for again; tries count from each place.
+    A response that breaks before any content is requested again; tries count from each place.
     """
 
     def __init__(
@@ -271,13 +273,13 @@ class Continuer:
         self._failures = 0
 
     async def find(self, place: Place, failure: LLMStreamError | None) -> tuple[Body, Watchdog]:
-        """The response that goes on at a place, and what watches it.
+        """The response that continues at a place, and its watchdog.
 
-        failure: why the one before ended; None where the vendor ended it there
-        raises:  IncompleteStream with the last failure once the policy has no further try,
-                 DeadlineExceeded, ProtocolError where the answer does not get on, LimitExceeded
+        failure: why the previous one ended; None if the vendor ended it there
+        raises:  IncompleteStream with the last failure once no retry is left, DeadlineExceeded,
+                 ProtocolError if the answer makes no progress, LimitExceeded
         """
-        self._get_on(place, failure)
+        self._check_progress(place, failure)
         attempts, error = self._attempts, failure
         while True:
             if error is not None:
@@ -293,22 +295,22 @@ class Continuer:
                 error = attempts.scrubbed(again)
                 self._slow_down(error)
 
-    def _get_on(self, place: Place, failure: LLMStreamError | None) -> None:
-        """Counts the responses; the same place twice is progress for nobody."""
+    def _check_progress(self, place: Place, failure: LLMStreamError | None) -> None:
+        """Counts the responses; the same place twice means no progress."""
         if place == self._asked:
             if failure is None:
                 raise ProtocolError(
-                    "the answer does not get on: the vendor ended a response where it began. "
-                    "What came is kept in .partial; ask again.",
+                    "the answer makes no progress: the vendor ended a response where it began. "
+                    "The content so far is in .partial; send the request again.",
                     provider=self._plan.provider,
                 )
             return
         self._asked, self._failures = place, 0
         self._count += 1
         self._report.continued()
-        if self._count > _MOST:
+        if self._count > _MAX_RESPONSES:
             raise LimitExceeded(
-                f"the answer goes on after {_MOST} further responses, which is the most that are asked for. "
+                f"the answer is not complete after {_MAX_RESPONSES} further responses, the maximum. "
                 "The metadata of the finish has the token to continue it.",
                 provider=self._plan.provider,
             )
@@ -316,7 +318,7 @@ class Continuer:
     async def _wait(self, error: LLMStreamError) -> None:
         """Waits before the next try.
 
-        raises: what ends the answer, where there is to be none
+        raises: the error that ends the answer if no retry is left
         """
         attempts, clock = self._attempts, self._attempts.clock
         self._failures += 1
@@ -330,9 +332,9 @@ class Continuer:
 
 
 def _given_up(error: LLMStreamError) -> IncompleteStream:
-    """The end of an answer that has begun, whatever it was that its next request met."""
+    """The error of an answer whose next response failed."""
     return IncompleteStream(
-        "the vendor cut the answer into several responses, and the next one did not come. What came is kept "
+        "the vendor split the answer into several responses, and the next one failed. The content so far is "
         f"in .partial, and the metadata of the finish has the token to continue it. Cause: {error.message}",
         provider=error.provider,
         status=error.status,

@@ -16,7 +16,7 @@ from llmstream.request import NamedTool, Request, ResponseFormat, ToolSpec
 __all__ = ["ANSWER_KEY", "Asked", "OutputToolDecoder", "asked"]
 
 
-# An answer that came as the input of a tool, told as text: the same events in every mode.
+# An answer that came as the input of a tool becomes text events, so that every mode has the same events.
 
 ANSWER_KEY: Final = "answer"
 """In the metadata under "llmstream": this text is the answer, whatever stands beside it."""
@@ -25,7 +25,7 @@ ANSWER_KEY: Final = "answer"
 class OutputToolDecoder:
     """A decoder around another: calls of one tool become blocks of text.
 
-    The call itself is left out, so that nobody runs it and the conversation, which keeps the
+    The call itself is left out, so that it is not run and the conversation, which stores the
     text, needs no result for it. A response without other calls finishes with "stop".
 
     decoder: the one around which it stands

@@ -120,7 +120,7 @@ class Output(Generic[T]):
         return f"Output({self.given!r}, mode={self.format.mode!r})"
 
     def read(self, text: str) -> Any:
-        """The value that the text of an answer says; prose and code fences around it do no harm.
+        """The value in the text of an answer; prose and code fences around it are ignored.
 
         raises: InvalidOutput in words that help the model to mend it
         """

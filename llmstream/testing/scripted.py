@@ -30,7 +30,7 @@ from llmstream.simulator import Cut, Refuse, Script, ScriptFunction, ScriptLike,
 from llmstream.simulator.script import as_script
 from llmstream.simulator.timeline import PromptTokens, estimated_tokens, timeline_of, usage_of
 from llmstream.streams.call import Call
-from llmstream.streams.history import is_plain, mended
+from llmstream.streams.history import is_plain, repaired
 from llmstream.streams.model import Model
 from llmstream.streams.observations import Observe, Watch, joined
 from llmstream.streams.options import Options
@@ -97,7 +97,7 @@ class ScriptedModel(Model):
         number = len(self.requests)
         warnings: list[OtherWarning] = []
         if not is_plain(request.messages):
-            messages, warnings = mended(request.messages)
+            messages, warnings = repaired(request.messages)
             request = msgspec.structs.replace(request, messages=tuple(messages))
         self.requests.append(request)
         if self._turns is not None and number >= self._turns:

@@ -25,21 +25,21 @@ __all__ = ["ToolContext", "is_context"]
 
 
 async def _nowhere(value: Any) -> None:
-    """Where nobody listens, progress is lost."""
+    """Ignores progress: the default without a listener."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext(Generic[Deps]):
     """Given to the parameter of a tool that is annotated with it; the model never sees that parameter.
 
-    `ToolContext[Shop]` tells a type checker what `deps` is; nothing is checked when the tool runs.
+    `ToolContext[Shop]` declares the type of `deps` for type checkers; nothing is checked at run time.
 
     call_id:   the id of the call
     tool_name: what the model called
     step:      the step of the run, from 0
     messages:  the conversation as it was when the call began; copies, made when they are looked at
     deadline:  when the run ends at the latest, in the event loop's time; None for no deadline
-    note:      the note of the person who approved the call; "" where nobody did
+    note:      the note of the person who approved the call; "" without an approval
     deps:      the application's own object, as given to `Agent(deps=...)` or `stream(deps=...)`
     continued: where the run of a sub-agent resumes; None for all other calls
     """

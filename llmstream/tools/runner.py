@@ -1,4 +1,4 @@
-"""Runs tool calls side by side, so that each has exactly one result.
+"""Runs tool calls concurrently; each gets exactly one result.
 
 There is one engine, `CallRunner`; an agent's steps, `Accumulator.call_tools` and `tools_stream` all
 use it. They differ in three hooks:
@@ -65,7 +65,7 @@ _CANCELLED: Final = "The call was cancelled before it was done. It may have had 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The call may run, as it stands here. `note` is for `ToolContext.note`."""
+    """The call runs, with these arguments. `note` is for `ToolContext.note`."""
 
     call: ToolCall
     note: str = ""
@@ -73,7 +73,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The call does not run; its result is known. `stop` is why the run has to end, if it has to."""
+    """The call does not run and has this status. `stop` is why the run has to end, or None."""
 
     call: ToolCall
     status: ToolCallStatus
@@ -82,7 +82,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The call waits: for a decision, or for a result from elsewhere."""
+    """The call waits for a decision or for an external result."""
 
     call: ToolCall
     pending: PendingCall
@@ -93,7 +93,7 @@ Verdict: TypeAlias = Run | Settled | Wait
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a call reports before it ends: a `yield` of an async generator, or `ToolContext.report`."""
+    """A progress report of a running call: a `yield` of an async generator, or `ToolContext.report`."""
 
     call: ToolCall
     value: Any
@@ -101,7 +101,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A call is over. `call` is as it ran, which may be with other arguments than the model's."""
+    """A call ended. `call` has the arguments it ran with, which may differ from the model's."""
 
     call: ToolCall
     status: ToolCallStatus
@@ -120,7 +120,7 @@ class Execution(Protocol):
 
 Gate: TypeAlias = Callable[[ToolCall], Awaitable[Verdict]]
 Around: TypeAlias = Callable[[ToolCall, Execution], Awaitable[ToolCallStatus | None]]
-"""Gives the status of a call; None where it is not over but paused, to be continued by another run."""
+"""Returns the status of a call; None if it is suspended and another run continues it."""
 Emit: TypeAlias = Callable[[CallEvent], Awaitable[None]]
 
 
@@ -186,7 +186,7 @@ class CallRunner:
         return bool(self._running)
 
     def start(self, call: ToolCall) -> None:
-        """Starts a call, unless it was started before; one that waits is gated again."""
+        """Starts a call, unless it was started before; a waiting call passes the gate again."""
         if call.id in self._started and call.id not in self.waiting:
             return
         self.waiting.pop(call.id, None)
@@ -197,14 +197,14 @@ class CallRunner:
         task.add_done_callback(functools.partial(self._over, call.id))
 
     def start_eager(self, event: Event) -> None:
-        """Starts the call that an event completes, where its tool is eager and the call is ours and sound."""
+        """Starts the call that the event completes, if its tool is eager and the call is valid and local."""
         if not isinstance(event, ToolCallEvent) or event.tool_name not in self.tools.eager:
             return
         if not event.invalid and not event.provider_executed:
             self.start(ToolCall(event.tool_call_id, event.tool_name, event.input))
 
     def see(self, events: Iterable[Event]) -> None:
-        """Starts the eager calls of a response as it comes; a `retry` discards those that were started."""
+        """Starts the eager calls of a streaming response; a `retry` event discards the started ones."""
         for event in events:
             if isinstance(event, RetryNotice):
                 self.discard()
@@ -212,7 +212,7 @@ class CallRunner:
                 self.start_eager(event)
 
     async def run(self, calls: Iterable[ToolCall]) -> list[ToolCallStatus]:
-        """Runs the calls that are ours to their end; their statuses in call order. Leaves nothing running.
+        """Runs the local calls to their end and returns their statuses in call order. Leaves nothing running.
 
         raises: `failure`
         """
@@ -230,18 +230,18 @@ class CallRunner:
         return [self.statuses[call.id] for call in ours if call.id in self.statuses]
 
     async def aclose(self) -> None:
-        """Cancels what still runs, and waits for its cleanup. May be called again, and at the same time."""
+        """Cancels running calls and waits for their cleanup. Idempotent, also concurrently."""
         self._cancel()
         await _finished(self._cancelled)
         self._cancelled = {task for task in self._cancelled if not task.done()}
 
     def discard(self) -> None:
-        """Cancels what still runs and forgets all calls; `aclose` waits for the cleanup."""
+        """Cancels running calls and drops all calls; `aclose` waits for the cleanup."""
         self._cancel()
         self._forget()
 
     def _cancel(self) -> None:
-        # A second cancellation would cut a task's cleanup off, so the cancelled ones are a set apart.
+        # A second cancellation would interrupt a task's cleanup, so cancelled tasks have their own set.
         for task in self._running:
             task.cancel()
         self._cancelled |= self._running
@@ -295,7 +295,7 @@ class CallRunner:
 
 
 class ApprovalGate:
-    """The gate of callers without an agent: a call that needs approval runs once somebody agrees.
+    """The gate without an agent: a call that needs approval waits for it.
 
     decisions: a person's, by the id of the call
     approve:   asked about those that are not decided about; without, or where it gives None, the call waits
@@ -407,7 +407,7 @@ async def run_call(
 def cancelled_results(
     calls: Iterable[ToolCall], done: Iterable[ToolResult | ToolCallStatus] = ()
 ) -> list[ToolResult]:
-    """A result for each client call that has none yet, saying that it was cancelled."""
+    """A "cancelled" result for each client call without a result."""
     settled = {status.tool_call_id for status in done}
     results = []
     for call in calls:

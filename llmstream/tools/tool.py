@@ -43,25 +43,25 @@ T = TypeVar("T")
 _log = logging.getLogger("llmstream")
 
 _HELD_S: Final = 0.8
-"""Every other stream of the process stands still for that long: far above what a slice of work takes, also
-on a machine that is busy with other things."""
+"""Blocking time that is logged, because all other streams of the process stop meanwhile. Far above a
+normal slice of work, even on a busy machine."""
 
 Progress: TypeAlias = Callable[[Any], object]
-"""Told of progress; where it gives an awaitable, the tool waits for that."""
+"""Called with progress; the tool awaits a returned awaitable."""
 
 NeedsApproval: TypeAlias = (
     bool
     | Callable[[Mapping[str, Any]], bool | Awaitable[bool]]
     | Callable[[Mapping[str, Any], ToolContext], bool | Awaitable[bool]]
 )
-"""Whether a person has to agree to a call; a predicate is given the arguments by name, parsed.
+"""Whether a call needs approval; a predicate receives the parsed arguments by name.
 
-One with a second parameter is given the `ToolContext` of the call too.
+A predicate with a second parameter also receives the `ToolContext` of the call.
 """
 
 
 class ArgumentReader(Protocol):
-    """Turns the raw arguments of a call into those of the function."""
+    """Parses the raw arguments of a call into arguments of the function."""
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
         """Positional and keyword arguments; raises InvalidToolInput."""
@@ -77,19 +77,19 @@ class Tool(Generic[P, R]):
                       value is the result
     reader:           checks the arguments; without one, a call's JSON object is passed as
                       keywords unchecked, for tools whose schema comes from elsewhere
-    timeout_s:        after which the call is abandoned with an error result; a thread cannot be
-                      stopped, so what a sync function still does then is unseen
+    timeout_s:        after this time the call gets an error result; a thread cannot be stopped, so a sync
+                      function continues to run without effect on the result
     eager:            safe to repeat: an agent starts it as soon as the call is complete, before the
-                      response is; where the response fails, what it gave is discarded
+                      response is; if the response fails, the result is discarded
     idempotent:       safe to repeat: a call that a crash interrupted may be made again; see `Journal`
     sequential:       its calls run one after the other, in call order; the same as concurrency=1
-    concurrency:      how many of its calls run at once; None for no limit of its own
-    needs_approval:   True, or a predicate over the parsed arguments, and the `ToolContext` if it takes
-                      two: a person has to agree first. Nobody is asked about arguments that do not fit
-    max_result_chars: longer text is cut, and ends with a note of that
+    concurrency:      maximum number of its concurrent calls; None for no separate limit
+    needs_approval:   True, or a predicate of the parsed arguments, and of the `ToolContext` if it takes
+                      two. Invalid arguments need no approval, because the call does not run
+    max_result_chars: longer text is cut, and ends with a note about it
     max_result_bytes: of its images and files together; more are left out, with a note
 
-    raises: InvalidRequest for an option that cannot mean anything
+    raises: InvalidRequest for an invalid option
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Tool(Generic[P, R]):
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name that the model uses."""
         return self.spec.name
 
     @property
@@ -139,7 +139,7 @@ class Tool(Generic[P, R]):
         return self._context_key is not None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The function itself."""
+        """Calls the function itself."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -155,7 +155,7 @@ class Tool(Generic[P, R]):
         return {**dict(zip(names, args, strict=False)), **kwargs}
 
     async def approval_needed(self, arguments: str, context: ToolContext | None = None) -> bool:
-        """Whether a person has to agree to this call. Arguments that do not fit need nobody: nothing runs.
+        """Whether this call needs approval. With invalid arguments it does not, because it cannot run.
 
         context: for a predicate that takes it
         raises:  what the predicate raises
@@ -181,7 +181,7 @@ class Tool(Generic[P, R]):
         context: ToolContext | None = None,
         timeout_s: float | None = None,
     ) -> ToolOutcome:
-        """Runs one call. Whatever goes wrong is an outcome; only cancellation and the like pass.
+        """Runs one call. Every failure is an outcome; only cancellation and other BaseExceptions propagate.
 
         arguments:   JSON text of an object; "" where the model sent none
         on_progress: is given each value that an async generator yields, as it is yielded; the
@@ -216,7 +216,7 @@ class Tool(Generic[P, R]):
         generator = inspect.isasyncgenfunction(code)
         if generator or inspect.iscoroutinefunction(code):
             coroutine = _last(call(), on_progress) if generator else call()
-            # Sub-agents and MCP tools are ours: whatever takes long in one is not in its function.
+            # Sub-agents and MCP tools are part of llmstream: their functions do not block.
             ours = str(getattr(code, "__module__", "")).startswith("llmstream.")
             return await (coroutine if ours else Watched(coroutine, self.name))
         value = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
@@ -319,27 +319,28 @@ def _check_options(
     needs_approval: object,
     limits: Mapping[str, object],
 ) -> None:
-    """Whether the options of a tool mean something; see `Tool` for what.
+    """Checks the options of a `Tool`.
 
     raises: InvalidRequest
     """
     where = f"tool {name}"
     if timeout_s is not None and not _is_time(timeout_s):
-        raise InvalidRequest(f"{where}: timeout_s is a number of seconds above 0, got {timeout_s!r}")
+        raise InvalidRequest(f"{where}: timeout_s must be a number of seconds above 0, got {timeout_s!r}")
     for option, flag in flags.items():
         if not isinstance(flag, bool):
-            raise InvalidRequest(f"{where}: {option} is True or False, got {flag!r}")
+            raise InvalidRequest(f"{where}: {option} must be True or False, got {flag!r}")
     if concurrency is not None and not _is_count(concurrency, 1):
-        raise InvalidRequest(f"{where}: concurrency is at least 1, got {concurrency!r}")
+        raise InvalidRequest(f"{where}: concurrency must be an integer of at least 1, got {concurrency!r}")
     if flags.get("sequential") and concurrency not in (None, 1):
         raise InvalidRequest(f"{where}: sequential calls run one by one; leave out concurrency={concurrency}")
     if not isinstance(needs_approval, bool) and not callable(needs_approval):
         raise InvalidRequest(
-            f"{where}: needs_approval is True, False or a function of the arguments; got {needs_approval!r}"
+            f"{where}: needs_approval must be True, False or a function of the arguments; "
+            f"got {needs_approval!r}"
         )
     for option, limit in limits.items():
         if not _is_count(limit, 0):
-            raise InvalidRequest(f"{where}: {option} is a whole number, at least 0; got {limit!r}")
+            raise InvalidRequest(f"{where}: {option} must be an integer of at least 0, got {limit!r}")
 
 
 def _is_count(value: Any, least: int) -> bool:

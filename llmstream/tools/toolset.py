@@ -25,18 +25,18 @@ __all__ = ["AnyTool", "ContextOf", "LiveTools", "ToolSet", "unreadable_input"]
 
 
 class LiveTools(list[Tool]):
-    """A list of tools that its owner may change, such as those of a server; a reader sees the change.
+    """A list of tools that its owner may change, such as the tools of a server.
 
-    `tools=[*mine, live]` or `tools=live` offers what is in it at the time of each request;
-    `tools=[*mine, *live]` what is in it now, for ever.
+    `tools=[*mine, live]` or `tools=live` offers its content at the time of each request;
+    `tools=[*mine, *live]` copies its current content.
     """
 
 
 AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
-"""A tool that runs here, as a Tool or a plain function; one that is only declared; or a list that changes."""
+"""A local tool, as a Tool or a plain function; a declared tool; or a list that may change."""
 
 ContextOf: TypeAlias = Callable[[ToolCall], ToolContext]
-"""Gives the context of a call; asked only for tools and predicates that take one."""
+"""Returns the context of a call; called only for tools and predicates that take one."""
 
 
 class ToolSet:
@@ -108,15 +108,15 @@ class ToolSet:
         return tuple(found)
 
     def find(self, name: str) -> Tool | None:
-        """The tool of that name that runs here, or None."""
+        """The local tool of that name, or None."""
         return self._here.get(name)
 
     def declaration(self, name: str) -> ToolSpec | ProviderTool | None:
-        """The tool of that name, or of that type, that is only declared, so that its calls run elsewhere."""
+        """The declared tool of that name or type, whose calls run outside this process; or None."""
         return self._elsewhere.get(name)
 
     def runnable(self, calls: Iterable[ToolCall]) -> list[ToolCall]:
-        """The calls that are ours to run, each id once: not those of the vendor or of declared tools."""
+        """The local calls, each id once: without those of the vendor and of declared tools."""
         found: dict[str, ToolCall] = {}
         for call in calls:
             if not call.provider_executed and call.name not in self._elsewhere:
@@ -124,7 +124,7 @@ class ToolSet:
         return list(found.values())
 
     def error_of(self, call: ToolCall) -> ToolError | None:
-        """Why a call cannot run: an unknown tool, arguments that do not fit; None where it can."""
+        """Why a call cannot run: an unknown tool or invalid arguments; None if it can."""
         found = self.refusal(call)
         if found is None:
             try:
@@ -134,16 +134,16 @@ class ToolSet:
         return found
 
     def refusal(self, call: ToolCall) -> ToolError | None:
-        """Why a call cannot run, without a look at its arguments: no such tool, or it arrived broken."""
+        """Why a call cannot run, apart from its arguments: an unknown tool or a broken call."""
         if self.find(call.name) is None:
             names = ", ".join([t.name for t in self._tools if t.name])
             return UnknownTool(f"There is no tool {call.name!r}. The tools are: {names or 'none'}.")
         return _broken_error(call) if _is_broken(call) else None
 
     async def approval_needed(self, call: ToolCall, context: ContextOf | None = None) -> bool:
-        """Whether a person has to agree to a call; yes where the tool's predicate fails.
+        """Whether a call needs approval; true if the tool's predicate fails.
 
-        Nobody is asked about a call that cannot run: the model reads why.
+        A call that cannot run needs none: the model receives the error.
         """
         found = self._here.get(call.name)
         if found is None or found.needs_approval is False or _is_broken(call):
@@ -157,9 +157,9 @@ class ToolSet:
             return True
 
     def approved(self, call: ToolCall, decision: Approve) -> ToolCall:
-        """The call that a person approved: with other arguments, where the decision has them.
+        """The approved call, with the arguments of the decision if it has any.
 
-        raises: InvalidRequest where those do not fit the tool: the model cannot repair what a person wrote
+        raises: InvalidRequest if these do not fit the tool: the model cannot repair a person's arguments
         """
         if decision.arguments is None:
             return call
@@ -172,9 +172,9 @@ class ToolSet:
 
 
 def unreadable_input(call: ToolCall) -> InvalidToolInput | None:
-    """What is wrong with a call that runs elsewhere: its arguments are no JSON object.
+    """The error of an external call whose arguments are not a JSON object.
 
-    Nothing here knows more of a `ToolSpec` than its schema, so this is all that is checked.
+    This is the only check, because a `ToolSpec` has no function, only a schema.
     """
     try:
         msgspec.json.decode(object_text(call.arguments), type=dict[str, Any])

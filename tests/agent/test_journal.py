@@ -20,7 +20,7 @@ from llmstream.agent.journal_file import _copy_prefix
 from llmstream.agent.journal_lines import Line, encode_line, read_lines
 from llmstream.chats import Message, Role, ToolCall, ToolResult
 from llmstream.simulator import Call, Cut, Turn
-from llmstream.streams.history import mended
+from llmstream.streams.history import repaired
 from llmstream.testing import ScriptedModel
 
 PROGRAM = '''
@@ -98,7 +98,7 @@ async def test_finished_calls_known_after_a_crash(died: Path) -> None:
     assert "may have had effects" in first.content
     assert "has not run" in second.content
     assert all(result.is_error for result in (sent, looked, first, second))
-    assert mended(history) == (history, [])
+    assert repaired(history) == (history, [])
     assert (died.parent / "paid").read_text() == "1\n2\n"
 
 
@@ -122,7 +122,7 @@ def test_torn_line_counts_as_not_written(died: Path) -> None:
     for cut in range(len(lines[0]) + len(lines[1]), len(whole), 7):
         died.write_bytes(whole[:cut])
         history = clerk("-").recover(died)
-        assert mended(history) == (history, [])
+        assert repaired(history) == (history, [])
         assert history[:2] == [Message.system("Be exact."), Message.user("Pay, then send.")]
 
 

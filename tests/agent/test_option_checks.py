@@ -130,5 +130,5 @@ async def test_run_observer_joins_agent_observer() -> None:
 
 def test_stream_refuses_prompt_function() -> None:
     """A stream takes no function as instructions."""
-    with pytest.raises(ls.InvalidRequest, match="is a str"):
+    with pytest.raises(ls.InvalidRequest, match="must be a str"):
         ls.stream("sim:demo", "Hi", instructions=lambda state: "")  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
-from llmstream.streams.history import Repairs, mended
+from llmstream.streams.history import Repairs, repaired
 
 N = 100
 PROVIDERS = {
@@ -37,7 +37,7 @@ def test_an_encoder_of_a_long_history(provider, name):
     dialect = find_provider(provider).dialect
 
     def encoding(n):
-        request = Request(model=PROVIDERS[provider], messages=tuple(mended(HISTORIES[name](n))[0]))
+        request = Request(model=PROVIDERS[provider], messages=tuple(repaired(HISTORIES[name](n))[0]))
 
         def work():
             try:
@@ -56,7 +56,7 @@ def test_a_reader_of_a_long_request(provider, name):
     dialect = find_provider(provider).dialect
 
     def reading(n):
-        request = Request(model=PROVIDERS[provider], messages=tuple(mended(HISTORIES[name](n))[0]))
+        request = Request(model=PROVIDERS[provider], messages=tuple(repaired(HISTORIES[name](n))[0]))
         http = dialect.encode(request, provider=provider).http
         return lambda: server_side(dialect).decode_request(http)
 
@@ -103,7 +103,7 @@ def test_a_reader_of_many_gemini_functions():
 
 
 @pytest.mark.parametrize("name", HISTORIES)
-@pytest.mark.parametrize("use", [mended, settled, open_calls, copy_messages])
+@pytest.mark.parametrize("use", [repaired, settled, open_calls, copy_messages])
 def test_a_use_of_a_long_history(use, name):
     assert_linear(lambda n: (lambda messages: lambda: use(messages))(HISTORIES[name](n)), N)
 

@@ -32,19 +32,19 @@ def test_a_plain_block_names_the_async_one(read_by_async_for) -> None:
 
 
 def test_it_is_no_prompt(read_by_async_for) -> None:
-    with pytest.raises(ls.InvalidRequest, match="a prompt is a str"):
+    with pytest.raises(ls.InvalidRequest, match="a prompt must be a str"):
         as_messages(read_by_async_for)
 
 
 def test_error_names_missing_asyncio_loop(read_by_async_for) -> None:
     """As under trio, where coroutines are driven by something else."""
-    with pytest.raises(RuntimeError, match="asyncio only"):
+    with pytest.raises(RuntimeError, match="requires asyncio"):
         read_by_async_for.collect().send(None)
 
 
 async def test_a_run_is_read_once() -> None:
     async with ls.Agent("sim:demo").stream("Hi") as run:
         message = await run.collect()
-        with pytest.raises(ls.InvalidRequest, match="read once"):
+        with pytest.raises(ls.InvalidRequest, match="read only once"):
             aiter(run)
         assert (await run.collect()) == message

@@ -73,7 +73,8 @@ async def test_events_and_history_mark_the_source() -> None:
     other, events, _ = await went_on(await broken_off(), "groq:llama-4")
     (warning,) = events[0].warnings
     assert warning == OtherWarning(
-        "this goes on with an answer of openai:gpt-5-mini that broke off (connection-lost) after 7 characters"
+        "this continues an answer of openai:gpt-5-mini, which was interrupted "
+        "(connection-lost) after 7 characters"
     )
     mark = {"llmstream": {"continues": "openai:gpt-5-mini"}}
     assert [e.provider_metadata for e in events if type(e) is TextStart] == [mark]
@@ -111,7 +112,8 @@ async def test_response_without_text_starts_anew() -> None:
     assert [m.role for m in request.messages] == ["system", "user"]
     assert events[0].warnings == [
         OtherWarning(
-            "this is asked anew: the answer of openai:gpt-5-mini broke off (connection-lost) before any text"
+            "this is a new answer: that of openai:gpt-5-mini was interrupted "
+            "(connection-lost) before any text"
         )
     ]
     assert [e.provider_metadata for e in events if type(e) is TextStart] == [None]
@@ -125,20 +127,20 @@ async def test_left_response_can_be_continued() -> None:
                 if type(event) is ls.TextDelta:
                     break
     _, events, _ = await went_on(stream, "groq:llama-4")
-    assert "broke off (left)" in events[0].warnings[0].message
+    assert "interrupted (left)" in events[0].warnings[0].message
 
 
 async def test_finished_response_is_not_continued() -> None:
     stream = ls.stream("sim:demo", "Hi")
-    with pytest.raises(ls.InvalidRequest, match="did not break off"):
+    with pytest.raises(ls.InvalidRequest, match="was not interrupted"):
         stream.continue_with("sim:demo")
     await stream.collect()
-    with pytest.raises(ls.InvalidRequest, match="did not break off"):
+    with pytest.raises(ls.InvalidRequest, match="was not interrupted"):
         stream.continue_with("sim:demo")
 
 
 async def test_partial_typed_not_continued() -> None:
     """A typed response that broke off starts anew."""
     stream = await broken_off(output={"type": "object"})
-    with pytest.raises(ls.InvalidRequest, match="Ask anew"):
+    with pytest.raises(ls.InvalidRequest, match="Start a new request"):
         stream.continue_with("sim:demo")

@@ -14,7 +14,7 @@ from llmstream.chats.copying import copy_messages
 from llmstream.dialects.ollama import Ollama
 from llmstream.events import OtherWarning, StreamStart
 from llmstream.simulator import Simulator
-from llmstream.streams.history import mended
+from llmstream.streams.history import repaired
 
 ASK = Message.user("How warm is it?")
 
@@ -40,13 +40,15 @@ def test_sound_conversation_returns_itself() -> None:
         Message.assistant("Warm."),
         Message.user("And tomorrow?"),
     ]
-    found, warnings = mended(messages)
+    found, warnings = repaired(messages)
     assert all(new is old for new, old in zip(found, messages, strict=True))
     assert warnings == []
 
 
 def test_call_without_result_gets_an_error() -> None:
-    found, warnings = mended([ASK, Message.assistant(call("a"), call("b")), Message.tool([result("b")]), ASK])
+    found, warnings = repaired(
+        [ASK, Message.assistant(call("a"), call("b")), Message.tool([result("b")]), ASK]
+    )
     first, second = found[2].tool_results
     assert (first.tool_call_id, first.is_error, first.name) == ("a", True, "weather")
     assert "No result" in first.content
@@ -55,13 +57,13 @@ def test_call_without_result_gets_an_error() -> None:
 
 
 def test_a_call_at_the_end_gets_one_too() -> None:
-    found, _ = mended([ASK, Message.assistant("Let me see.", call("a"))])
+    found, _ = repaired([ASK, Message.assistant("Let me see.", call("a"))])
     assert [message.role for message in found] == ["user", "assistant", "tool"]
 
 
 def test_results_follow_calls_in_call_order() -> None:
     late = Message.tool([result("c")])
-    found, warnings = mended(
+    found, warnings = repaired(
         [ASK, Message.assistant(call("a"), call("b"), call("c")), Message.tool([result("b")]),
          Message.tool([result("a")]), Message.user("Well?"), late]
     )  # fmt: skip
@@ -71,12 +73,12 @@ def test_results_follow_calls_in_call_order() -> None:
 
 
 def test_results_move_out_of_user_messages() -> None:
-    found, _ = mended([Message.assistant(call("a")), Message.user(result("a"), "Go on.")])
+    found, _ = repaired([Message.assistant(call("a")), Message.user(result("a"), "Go on.")])
     assert found[1:] == [Message.tool([result("a")]), Message.user("Go on.")]
 
 
 def test_only_first_result_of_a_call_counts() -> None:
-    found, warnings = mended(
+    found, warnings = repaired(
         [Message.assistant(call("a")), Message.tool([result("a", "one"), result("a", "two")])]
     )
     assert [part.content for part in found[1].tool_results] == ["one"]
@@ -84,7 +86,7 @@ def test_only_first_result_of_a_call_counts() -> None:
 
 
 def test_result_without_earlier_call_dropped() -> None:
-    found, warnings = mended(
+    found, warnings = repaired(
         [Message.tool([result("b")]), ASK, Message.assistant(call("b")), Message.tool([result("z")])]
     )
     assert [message.role for message in found] == ["user", "assistant", "tool"]
@@ -94,7 +96,7 @@ def test_result_without_earlier_call_dropped() -> None:
 
 
 def test_id_shared_by_calls_is_disambiguated() -> None:
-    found, warnings = mended(
+    found, warnings = repaired(
         [ASK, Message.assistant(call("a"), call("a")), Message.tool([result("a", "1"), result("a", "2")]),
          ASK, Message.assistant(call("a"), call("a_2")), Message.tool([result("a", "3"), result("a_2", "4")])]
     )  # fmt: skip
@@ -113,11 +115,11 @@ def test_vendor_executed_parts_stay_in_place() -> None:
         ToolCall("open", "search", "{}", provider_executed=True),
         "Found.",
     )
-    assert mended([ASK, message]) == ([ASK, message], [])
+    assert repaired([ASK, message]) == ([ASK, message], [])
 
 
 def test_empty_dropped_tool_messages_joined() -> None:
-    found, _ = mended(
+    found, _ = repaired(
         [Message.user(), ASK, Message.assistant(""), Message.assistant(),
          Message.assistant(call("a")), Message.tool([]), Message.tool([result("a")]),
          Message("", "tool", (Text("by the way"),)), Message.user("")]
@@ -128,12 +130,12 @@ def test_empty_dropped_tool_messages_joined() -> None:
 
 def test_text_with_metadata_is_not_empty() -> None:
     signed = Message.assistant(Text("", {"gemini": {"thought_signature": "x"}}))
-    assert mended([ASK, signed])[0] == [ASK, signed]
+    assert repaired([ASK, signed])[0] == [ASK, signed]
 
 
 def test_who_sent_the_results_is_kept() -> None:
     sent = Message("runner", "tool", (result("b"), result("a")), {"took_s": 3})
-    found, _ = mended([ASK, Message.assistant(call("a"), call("b")), sent])
+    found, _ = repaired([ASK, Message.assistant(call("a"), call("b")), sent])
     assert (found[2].sender, found[2].metadata) == ("runner", {"took_s": 3})
 
 
@@ -158,9 +160,9 @@ MESSAGES = st.lists(
 def test_each_call_has_its_result_behind_it(messages) -> None:
     """For any conversation."""
     before = copy.deepcopy(messages)
-    found, _ = mended(messages)
+    found, _ = repaired(messages)
     assert messages == before
-    assert mended(found) == (found, [])
+    assert repaired(found) == (found, [])
     for place, message in enumerate(found):
         calls = (
             [c.id for c in message.tool_calls if not c.provider_executed]
@@ -188,7 +190,7 @@ async def test_repairs_are_warnings_at_the_start() -> None:
 
 
 async def test_empty_conversation_is_refused() -> None:
-    with pytest.raises(ls.InvalidRequest, match="none of its messages says anything"):
+    with pytest.raises(ls.InvalidRequest, match="none of its messages has content"):
         await ls.Model("ollama:m", base_url="http://127.0.0.1:1").stream(Message.user()).collect()
 
 

@@ -43,13 +43,13 @@ def test_stop_is_one_string_or_a_list() -> None:
     ("options", "said"),
     [
         ({"errors": "event"}, "errors"),
-        ({"deadlines": 5}, "deadlines is a Deadlines"),
-        ({"retry": 3}, "retry is a Retry"),
-        ({"temperature": math.nan}, "temperature is nan"),
-        ({"settings": {"top_p": math.inf}}, "top_p is inf"),
+        ({"deadlines": 5}, "deadlines must be a Deadlines"),
+        ({"retry": 3}, "retry must be a Retry"),
+        ({"temperature": math.nan}, "temperature must be a finite number"),
+        ({"settings": {"top_p": math.inf}}, "top_p must be a finite number"),
         ({"settings": 5}, "settings"),
         ({"stop": 5}, "settings"),
-        ({"headers": "x: y"}, "headers is a mapping"),
+        ({"headers": "x: y"}, "headers must be a mapping"),
         ({"provider_options": {"openai": 5}}, "'openai'"),
         ({"tools": print}, "tools is a list"),
         ({"output": {"type": "json_object"}}, "OpenAI's wire"),
@@ -62,7 +62,7 @@ def test_meaningless_option_is_refused(options, said) -> None:
 
 @pytest.mark.parametrize("prompt", [None, 5, b"Hi", ["Hi"]])
 def test_a_prompt_that_is_none_is_refused(prompt) -> None:
-    with pytest.raises(ls.InvalidRequest, match="a prompt is a str, a Message"):
+    with pytest.raises(ls.InvalidRequest, match="a prompt must be a str, a Message"):
         as_messages(prompt)
 
 
@@ -75,7 +75,7 @@ def test_a_model_that_is_no_name_is_refused() -> None:
 def test_non_part_refused_in_each_prompt(part) -> None:
     message = ls.Message("", "user", (Text("x"), part))
     for prompt in (message, [message], ls.Chat(message)):
-        with pytest.raises(ls.InvalidRequest, match="made of parts"):
+        with pytest.raises(ls.InvalidRequest, match="consists of parts"):
             as_messages(prompt)
 
 

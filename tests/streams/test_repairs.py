@@ -10,7 +10,7 @@ from llmstream.chats import Message
 from llmstream.chats.content import Text, ToolCall, ToolResult
 from llmstream.request import Request
 from llmstream.simulator import Call, Turn
-from llmstream.streams.history import Growing, Repairs, mended
+from llmstream.streams.history import Growing, Repairs, repaired
 from llmstream.testing import ScriptedModel
 
 
@@ -40,9 +40,9 @@ def test_turn_by_turn_is_as_all_at_once(seed):
     repairs, messages = Repairs(), []
     for _ in range(8):
         messages += [any_message(rng) for _ in range(rng.randrange(4))]
-        repaired, warnings = repairs.repair(tuple(messages))
-        whole, whole_warnings = mended(messages)
-        assert repaired == whole
+        turned, warnings = repairs.repair(tuple(messages))
+        whole, whole_warnings = repaired(messages)
+        assert turned == whole
         assert words(warnings) == words(whole_warnings)
 
 
@@ -57,7 +57,7 @@ def test_changes_of_earlier_messages_count(seed):
             messages[rng.randrange(len(messages))].parts = ()
         if rng.random() < 0.3:
             messages.pop(rng.randrange(len(messages)))
-        assert repairs.repair(messages)[0] == mended(messages)[0]
+        assert repairs.repair(messages)[0] == repaired(messages)[0]
 
 
 def test_what_was_given_may_be_changed():

@@ -195,7 +195,7 @@ async def test_refused_rest_raises_original_break(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[404])
     stream = model(await serve(server)).stream("Hi", background=True)
     events = []
-    with pytest.raises(ls.ConnectionLost, match="Reading on failed: no such response") as caught:
+    with pytest.raises(ls.ConnectionLost, match="Resuming failed: no such response") as caught:
         async for event in stream:
             events.append(event)
     assert check(events) == []
@@ -234,7 +234,7 @@ async def test_unstreamed_response_is_polled(serve, name) -> None:
 
 async def test_refused_full_response_ends_stream(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[400])
-    with pytest.raises(ls.ConnectionLost, match="Reading on failed: no such response"):
+    with pytest.raises(ls.ConnectionLost, match="Resuming failed: no such response"):
         await model(await serve(server)).stream("Hi", background=True).collect()
     assert len(server.asked) == 3
 
@@ -257,7 +257,7 @@ async def test_busy_server_is_asked_again(serve) -> None:
 
 async def test_tries_are_limited_as_retries_are(serve) -> None:
     server = Background(frames_of("text"), breaks=[8], refuse=[500] * 9)
-    with pytest.raises(ls.ConnectionLost, match="Reading on failed"):
+    with pytest.raises(ls.ConnectionLost, match="Resuming failed"):
         await model(await serve(server)).stream("Hi", background=True).collect()
     assert len(server.asked) == 3
 

@@ -157,10 +157,10 @@ async def test_refused_input_changes_no_response(serve, code: str) -> None:
 async def test_input_for_an_answer_that_is_over() -> None:
     async with Simulator(Script((Turn(text="Hi"),))) as sim:
         stream = model(sim.url).stream("?")
-        with pytest.raises(ls.InvalidRequest, match="no answer is under way"):
+        with pytest.raises(ls.InvalidRequest, match="no response is in progress"):
             await stream.steer("French")
         await stream.collect()
-        with pytest.raises(ls.InvalidRequest, match="no answer is under way"):
+        with pytest.raises(ls.InvalidRequest, match="no response is in progress"):
             await stream.steer("French")
 
 

@@ -558,7 +558,7 @@ async def test_session_of_the_callers_carries_it() -> None:
 
 
 def test_other_providers_are_told_at_once() -> None:
-    with pytest.raises(ls.Unsupported, match=r"anthropic does not answer over WebSockets.*openai-responses"):
+    with pytest.raises(ls.Unsupported, match=r"anthropic does not support WebSockets.*openai-responses"):
         ls.Model("anthropic:claude-sonnet-4-5", transport="websocket")
     with pytest.raises(ls.Unsupported, match="openrouter-responses"):
         ls.Model("openrouter-responses:x", transport="websocket")

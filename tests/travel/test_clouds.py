@@ -30,7 +30,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, ToolSpec
 from llmstream.serving.wires import server_side
-from llmstream.streams.history import mended
+from llmstream.streams.history import repaired
 
 SIGNED = base64.b64encode(b"signed by the model that thought").decode()
 CLAUDE, GEMINI = {"anthropic": {"signature": SIGNED}}, {"google": {"thought_signature": SIGNED}}
@@ -112,7 +112,7 @@ def conversation(name: str) -> list[Message]:
 
 
 def sent(messages: list[Message], name: str) -> HttpRequest:
-    ready, _ = mended(messages)
+    ready, _ = repaired(messages)
     request = Request(model=PLACES[name][0], messages=tuple(ready), tools=TOOLS)
     return dialect_of(name).encode(request, provider=name).http
 

@@ -33,7 +33,7 @@ from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
 from llmstream.serving.wires import server_side
-from llmstream.streams.history import mended
+from llmstream.streams.history import repaired
 
 SIGNED = base64.b64encode(b"signed by the vendor that thought").decode()
 THOUGHT = {
@@ -149,7 +149,7 @@ def conversation(wire: Wire) -> list[Message]:
 
 
 def sent(messages: list[Message], wire: Wire) -> HttpRequest:
-    ready, _ = mended(messages)
+    ready, _ = repaired(messages)
     request = Request(model=MODELS[wire.dialect.name], messages=tuple(ready), tools=TOOLS)
     return wire.dialect.encode(request, provider=wire.provider).http
 
@@ -207,7 +207,7 @@ OPEN_TO_UNSIGNED = ("cohere", "gemini", "gemini-interactions", "mistral", "ollam
     ],
 )
 def test_known_foreign_reasoning_is_dropped(first: str, second: str) -> None:
-    ready, _ = mended(conversation(wire_of(first, None)))
+    ready, _ = repaired(conversation(wire_of(first, None)))
     here = wire_of(second, None)
     request = Request(model=MODELS[second], messages=tuple(ready), tools=TOOLS)
     encoded = here.dialect.encode(request, provider=here.provider)

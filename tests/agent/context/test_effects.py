@@ -23,7 +23,7 @@ from llmstream.dialects.names import DIALECTS
 from llmstream.request import Request, ToolSpec
 from llmstream.serving.wires import server_side
 from llmstream.simulator import Call, Turn
-from llmstream.streams.history import mended
+from llmstream.streams.history import repaired
 from llmstream.testing import ScriptedModel
 
 MODELS = {
@@ -82,9 +82,9 @@ def is_in_order(part: list[Message], whole: list[Message]) -> bool:
 @given(histories, chosen)
 async def test_effects_leave_a_complete_history(history: list[Message], effects: list[ContextEffect]) -> None:
     """Nothing is left to repair, and every vendor accepts it."""
-    before = mended(history)[0]
+    before = repaired(history)[0]
     after = await applied(history, effects)
-    again, warnings = mended(after)
+    again, warnings = repaired(after)
     assert warnings == []
     assert all(a is b for a, b in zip(again, after, strict=True))
     systems = [message for message in before if message.role == Role.SYSTEM]
@@ -108,7 +108,7 @@ async def test_what_is_left_stands_as_it_stood(history: list[Message], which: in
     effect = MAKERS[which](n)
     after = await applied(history, [effect])
     if which < 2:
-        assert is_in_order(after, mended(history)[0])
+        assert is_in_order(after, repaired(history)[0])
     assert await applied(after, [effect]) == after
 
 
@@ -139,7 +139,7 @@ async def test_a_budget_fits() -> None:
 
 
 async def test_long_turn_keeps_question_and_tail() -> None:
-    steps = mended([Message.user("Go."), *STEP * 5])[0]
+    steps = repaired([Message.user("Go."), *STEP * 5])[0]
     after = await applied(steps, [token_budget(240)])
     assert after == [steps[0], *steps[-4:]]
     assert await applied(steps, [token_budget(1)]) == [steps[0], *steps[-2:]]
