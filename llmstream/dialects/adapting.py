@@ -1,8 +1,8 @@
-"""Hints in a request that a vendor refused: which one its error names, and the request without it.
+"""Finds the hint that a vendor's error rejects, and removes it from the request.
 
-A hint says how to answer, not what: how much to think, whether to show it, how to sample, calls one
-by one, a schema held strictly. An answer without it is worse, not wrong. Messages, tools, schemas and
-limits are no hints and are never left out.
+A hint changes how the model responds, not what it is asked: reasoning effort and display, sampling,
+parallel tool calls, strict schemas. A response without it is worse, not wrong. Messages, tools, schemas
+and limits are not hints and are never removed.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _FIELDS: Final[dict[str, str]] = {
     "parallel_tool_calls": "parallel_tool_calls tool_choice.disable_parallel_tool_use",
     "strict": "tools.*.function.strict tools.*.strict toolConfig.tools.*.toolSpec.strict",
 }
-"""Hints and where they stand in the bodies of the wires. More telling names stand first."""
+"""Each hint and its paths in the bodies of all dialects. More specific names come first."""
 
 _HINTS: Final[tuple[tuple[str, Path], ...]] = tuple(
     (hint, tuple(path.split("."))) for hint, paths in _FIELDS.items() for path in paths.split()
 )
 _SHORTEST_NAME: Final = 3
-"""Cohere's `p` and `k` are named by an error's `param` only: in prose they could be anything."""
+"""Cohere's `p` and `k` match an error's `param` only: in a message they could mean anything."""
 
 _REFUSES: Final = re.compile(
     r"unsupported|unrecogni[sz]ed|unknown|unexpected|deprecated|incompatible|no longer|cannot|can't|"
@@ -61,17 +61,17 @@ _REFUSES: Final = re.compile(
     r"not (?:currently |yet )?(?:be )?(?:supported|allowed|permitted|enabled|available|accepted|both)",
     re.IGNORECASE,
 )
-"""What a vendor says of a field that it does not take, and not of a value out of its range."""
+"""Matches messages about a field that is not supported, but not about a value out of range."""
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """A field that a model does not take.
+    """A field that a model does not support.
 
-    hint:  what it is called here, such as "temperature" or "reasoning.effort"
-    path:  of the field in the body; `*` stands for each item of a list
-    value: the one that was refused, where others may be taken; None where the field itself was
+    hint:  our name of the setting, such as "temperature" or "reasoning.effort"
+    path:  of the field in the body; `*` matches each item of a list
+    value: the rejected value, where others may be accepted; None if the field itself was rejected
     """
 
     hint: str
@@ -80,7 +80,7 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def refused_hint(error: LLMStreamError, http: HttpRequest) -> Refused | None:
-    """The hint in the request that the error refuses; None where it is about anything else."""
+    """Finds the hint in the request that the error rejects; None if it is about anything else."""
     if not isinstance(error, BadRequest) or isinstance(error, ContextTooLong | ContentFiltered):
         return None
     if not _REFUSES.search(error.message):
@@ -96,7 +96,7 @@ def refused_hint(error: LLMStreamError, http: HttpRequest) -> Refused | None:
 
 
 def without_hints(http: HttpRequest, refused: list[Refused]) -> tuple[HttpRequest, list[Refused]]:
-    """The request without the fields, and those of them that it had."""
+    """Removes the fields from the request; also returns those that were present."""
     body = _body(http)
     gone = [one for one in refused if _remove(body, one)]
     if not gone:
@@ -110,14 +110,14 @@ def _body(http: HttpRequest) -> dict[str, Any]:
 
 
 def _names(param: str, path: Path) -> bool:
-    """Whether the vendor's name of a field means the path: all of it, or its end."""
+    """Whether the vendor's name of a field matches the path or its end."""
     named = [part for part in re.split(r"[.\[\]]+", param) if part and not part.isdecimal()]
     wanted = [part for part in path if part != "*"]
     return bool(named) and (named == wanted or named == wanted[-len(named) :])
 
 
 def _mentions(message: str, path: Path) -> bool:
-    """Whether prose names the field, in whatever spelling: `thinkingLevel`, "Thinking level"."""
+    """Whether a message names the field, in any spelling: `thinkingLevel`, "Thinking level"."""
     if len(path[-1]) < _SHORTEST_NAME:
         return False
     wanted, words = _words(path[-1]), _words(message)
@@ -129,7 +129,7 @@ def _words(text: str) -> list[str]:
 
 
 def _values(value: Any, path: Path) -> Iterator[Any]:
-    """What stands at the path, for each item of a list that it passes."""
+    """Yields the values at the path, one for each item of a list on the way."""
     if not path:
         yield value
     elif path[0] == "*":
@@ -140,7 +140,7 @@ def _values(value: Any, path: Path) -> Iterator[Any]:
 
 
 def _remove(value: Any, refused: Refused) -> bool:
-    """Takes the field out, and objects that it leaves empty; whether it was there."""
+    """Removes the field, and objects that become empty. Returns whether it was there."""
     *way, name = refused.path
     removed = False
     for parent in list(_values(value, tuple(way))):

@@ -1,7 +1,7 @@
-"""What AWS says went wrong: exception messages inside an event stream, and answers that refuse.
+"""AWS errors: exception messages inside an event stream, and error responses.
 
 AWS names an error by its exception, in `:exception-type` or `:error-code` of a message, or in the
-header `x-amzn-errortype` of an answer, where a colon and an address may follow the name.
+header `x-amzn-errortype` of a response, where a colon and a URL may follow the name.
 source: Amazon Bedrock API reference, ConverseStream and InvokeModelWithResponseStream, Errors
 """
 
@@ -25,7 +25,7 @@ __all__ = [
 
 
 _MESSAGE_CHARS: Final = 4096
-"""How much of an exception's message an error holds; a frame may have megabytes of it."""
+"""Longest exception message that an error holds; a frame may have megabytes of it."""
 
 _NAME_CHARS: Final = 128
 
@@ -65,13 +65,13 @@ _CREDENTIALS: Final = frozenset(
         "unrecognizedclient",
     }
 )
-"""Answered with 403, though it is the key that is wrong."""
+"""Sent with status 403, although the cause is a wrong key."""
 
 _RETRYABLE_ORIGINALS: Final = frozenset({408, 409, 424, 425, 429})
 
 
 def exception_of(message: Message, *, provider: str) -> LLMStreamError | None:
-    """The error that a message of the stream is; None for events.
+    """Returns the error that a message of the stream reports; None for events.
 
     Older senders name an exception in `:event-type` alone.
     """
@@ -82,36 +82,36 @@ def exception_of(message: Message, *, provider: str) -> LLMStreamError | None:
         if not isinstance(kind, str) or not kind.endswith("Exception"):
             return None
     name = str(kind or "exception")[:_NAME_CHARS]
-    said = _said(message.payload) or {"message": str(headers.get(":error-message", ""))}
-    return _typed(name, said, status=status_of(name), headers={}, provider=provider)
+    error_body = _error_body(message.payload) or {"message": str(headers.get(":error-message", ""))}
+    return _typed(name, error_body, status=status_of(name), headers={}, provider=provider)
 
 
 def answer_error(status: int, headers: Mapping[str, str], body: bytes, *, provider: str) -> LLMStreamError:
-    """The error that a whole answer means; header names are lower case."""
-    said = _said(body)
-    name = _plain_name(headers.get("x-amzn-errortype") or str((said or {}).get("__type", "")))
-    if status < 400 or said is None or not name:
+    """Returns the error of a complete response; header names are lower case."""
+    error_body = _error_body(body)
+    name = _plain_name(headers.get("x-amzn-errortype") or str((error_body or {}).get("__type", "")))
+    if status < 400 or error_body is None or not name:
         return vendor_error(status, headers, body, provider=provider)
-    return _typed(name, said, status=status, headers=headers, provider=provider)
+    return _typed(name, error_body, status=status, headers=headers, provider=provider)
 
 
 def _typed(
-    name: str, said: dict[str, Any], *, status: int | None, headers: Mapping[str, str], provider: str
+    name: str, error_body: dict[str, Any], *, status: int | None, headers: Mapping[str, str], provider: str
 ) -> ProviderError:
-    message = str(said.get("message") or said.get("Message") or "")[:_MESSAGE_CHARS]
-    original = said.get("originalMessage")
+    message = str(error_body.get("message") or error_body.get("Message") or "")[:_MESSAGE_CHARS]
+    original = error_body.get("originalMessage")
     if isinstance(original, str):
         original = original[:_MESSAGE_CHARS]
     if isinstance(original, str) and original not in message:
         message = f"{message} ({original})" if message else original
-    value = {"message": message, "type": name} if message else {**said, "type": name}
+    value = {"message": message, "type": name} if message else {**error_body, "type": name}
     error = error_from_value(value, provider=provider, status=status, headers=headers)
     error.reason = name
     key = _key(name)
     if key in _CREDENTIALS:
         return _as(AuthenticationError, error, retryable=False)
     if key == "modelstreamerror":
-        cause = said.get("originalStatusCode")
+        cause = error_body.get("originalStatusCode")
         if isinstance(cause, int):
             error.details = {**(error.details or {}), "originalStatusCode": cause}
         final = isinstance(cause, int) and 400 <= cause < 500 and cause not in _RETRYABLE_ORIGINALS
@@ -133,7 +133,7 @@ def _as(kind: type[ProviderError], error: ProviderError, *, retryable: bool) -> 
     )
 
 
-def _said(body: bytes) -> dict[str, Any] | None:
+def _error_body(body: bytes) -> dict[str, Any] | None:
     try:
         value = msgspec.json.decode(body)
     except _UNREADABLE:
@@ -143,12 +143,12 @@ def _said(body: bytes) -> dict[str, Any] | None:
 
 
 def _plain_name(name: str) -> str:
-    """The name without the namespace before `#` and the address after `:`."""
+    """Removes the namespace before `#` and the URL after `:`."""
     return name.partition(":")[0].rpartition("#")[2].strip()
 
 
 def is_exception_type(name: str) -> bool:
-    """Whether a name is one of AWS's exceptions."""
+    """Whether AWS has an exception of this name."""
     return _key(name) in _STATUS or _key(name) in _CREDENTIALS
 
 
@@ -157,7 +157,7 @@ def _key(name: str) -> str:
 
 
 def status_of(name: str) -> int | None:
-    """HTTP status of an exception by its name, or of a status in decimal; None for any other name."""
+    """HTTP status of an exception's name, or of a decimal number; None for any other name."""
     if name.isdecimal():
         return int(name) if 400 <= int(name) < 600 else None
     return _STATUS.get(_key(name))

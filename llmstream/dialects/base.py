@@ -1,8 +1,7 @@
-"""What a dialect is: the shape of an API on the wire, in both directions and without I/O.
+"""Dialect: the shape of an API on the wire, without I/O.
 
-Forwards, it turns a `Request` into an HTTP request and the bytes of the answer into events.
-In reverse, it reads a `Request` from an HTTP request and writes events as bytes: the
-simulator, the gateway and the round-trip tests are made of that half.
+A dialect turns a `Request` into an HTTP request, and the bytes of the response into events. The server
+side, which reads requests and writes events as bytes, is in `serving/`.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_event_bytes:      one line, frame or event of the wire
     max_tool_input_bytes: the joined input of one tool call
     max_blocks:           blocks and calls of one response
-    max_held_bytes:       what a decoder keeps of a response while it comes, in memory: inputs of open calls,
-                          recordings, citations, log probabilities of a block, addresses of sources
+    max_held_bytes:       memory that a decoder holds of one response: inputs of open calls, recordings,
+                          citations, log probabilities of a block, URLs of sources
     """
 
     max_event_bytes: int = 16 * 1024 * 1024
@@ -54,11 +53,11 @@ class StreamLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OutputAbility: TypeAlias = Literal["json_schema", "tool", "json_object"]
-"""How a model can be held to JSON: to a schema, by a forced tool call, or to JSON of any shape."""
+"""How JSON output can be enforced: by a schema, by a forced tool call, or as JSON of any shape."""
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """An HTTP request (its URL relative to the provider's address) and what was left out of it."""
+    """An HTTP request, whose URL is relative to the provider's base URL, and its warnings."""
 
     http: HttpRequest
     warnings: list[Warning] = msgspec.field(default_factory=list)
@@ -67,12 +66,12 @@ class Encoded(msgspec.Struct, frozen=True):
 class Decoder(Protocol):
     """One response body: bytes in, events out.
 
-    A decoder emits neither `stream-start` (the guard does) nor the error and finish of a
-    stream that broke off. It emits `finish` once, when it knows that nothing more will come.
+    A decoder emits neither `stream-start` (the guard does) nor the error and finish of an interrupted
+    stream. It emits `finish` once, when no further event can follow.
 
-    complete: the vendor has said that the answer is complete (trailers may follow)
-    done:     nothing more is wanted from the body: finish was emitted, or `failure` is set
-    failure:  why the stream cannot go on, such as an error the vendor sent inside it
+    complete: the vendor has reported the response as complete (trailers may follow)
+    done:     the rest of the body is not needed: finish was emitted, or `failure` is set
+    failure:  why the stream cannot continue, such as an error the vendor sent inside it
     """
 
     complete: bool
@@ -81,38 +80,38 @@ class Decoder(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as the vendor said; some decoders add them up when asked."""
+        """Tokens the vendor has reported so far; some decoders compute this on access."""
         ...
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that any slice of the body completes."""
+        """Decodes a slice of the body; returns the events that it completes."""
         ...
 
     def close(self) -> list[Event]:
-        """The body is over: what was held back, and finish if the answer is complete."""
+        """Ends the input; returns the events held back, and finish if the response is complete."""
         ...
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """The client side of an API: requests out, events in, without I/O.
+    """The client side of an API: encodes requests and decodes events, without I/O.
 
-    A dialect is a value that holds the quirks of a server. `name` to `decode_error` are every dialect's
-    own; the rest has a default for vendors without the feature. `provider` names the vendor in errors and
-    as key of metadata.
+    A dialect is a value that holds the quirks of a server. Every dialect defines `name` to `decode_error`;
+    the others have a default for vendors without the feature. `provider` names the vendor in errors and
+    is the key of metadata.
     """
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`, for example "openai-chat"."""
+        """Name of the dialect, as in `llmstream replay --dialect`: "openai-chat"."""
         raise NotImplementedError
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed response, for example "text/event-stream"."""
+        """Media type of a streamed response: "text/event-stream"."""
         raise NotImplementedError
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
         raises: InvalidRequest, Unsupported
         """
@@ -121,24 +120,24 @@ class Dialect(msgspec.Struct, frozen=True):
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> Decoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         raise NotImplementedError
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of a response that is not a stream; header names are lower case."""
+        """Returns the typed error of a response that is not a stream; header names are lower case."""
         raise NotImplementedError
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether a part may stay a URL. Where the vendor does not fetch it, it is sent as bytes.
+        """Whether a part can be sent as a URL. Otherwise it is downloaded and sent as bytes.
 
-        True as well where bytes would be refused or left out just the same.
+        Also True where bytes would be rejected or left out as well.
         """
         return True
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """How the model can be held to JSON in this request, best first; () where it cannot."""
+        """Returns how JSON output can be enforced in this request, best first; () if it cannot."""
         return ("json_schema", "tool", "json_object")
 
     def takes_prefix(self, request: Request) -> bool:
@@ -151,24 +150,24 @@ class Dialect(msgspec.Struct, frozen=True):
         return True
 
     def facts(self, model: str) -> ModelFacts:
-        """What is known of a model by its name."""
+        """Returns what is known about a model from its name."""
         return ModelFacts()
 
     def model_page(self, model: str) -> ModelPage | None:
-        """Where to look a model up; None where the server has no such page."""
+        """Returns where the server lists a model; None if it has no such page."""
         return None
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether the vendor counts the tokens of a request without responding to it."""
+        """Whether the vendor has an endpoint that counts the tokens of a request."""
         return False
 
     def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """The request that counts the tokens of an encoded one; None where the server counts none."""
+        """Returns the request that counts the tokens of an encoded one; None if unsupported."""
         return None
 
     def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
-        """The request as the vendor would accept it; None where the error is about something else."""
+        """Returns a request that avoids the error; None if the error is about something else."""
         return None
 
     @property
@@ -188,9 +187,9 @@ class Dialect(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far an answer has been read that its vendor keeps.
+    """How far a stored response has been read.
 
-    sequence_number: of the last event that was read; -1 where none was
+    sequence_number: of the last event read; -1 if none
     """
 
     response_id: str
@@ -199,32 +198,32 @@ class Position(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class FollowingDecoder(Decoder, Protocol):
-    """A decoder of an answer that its vendor keeps: it can go on with another body of the same answer.
+    """Decodes a response that the vendor stores; it can continue with another body of the same response.
 
-    `feed` gives what one event of the wire says, and holds the rest back: what a reader has been
-    given and how far the answer is read always agree.
+    `feed` returns the events of one wire event and holds the rest back, so that the emitted events and
+    `position` always agree.
 
-    gap: events are missing, and reading does not go on in this body; None otherwise
+    gap: error where events are missing and this body cannot be read further; else None
     """
 
     gap: LLMStreamError | None
 
     @property
     def position(self) -> Position | None:
-        """How far the answer is read; None while it has no name, or where it is not kept after all."""
+        """How far the response is read; None while it has no id, or if it is not stored."""
         ...
 
     @property
     def held(self) -> bool:
-        """Whether there is more to be given by `feed(b"")`."""
+        """Whether `feed(b"")` returns more events."""
         ...
 
     def reconnect(self) -> None:
-        """Another body follows, which goes on from `position` or begins before it."""
+        """Prepares for another body, which starts at `position` or before it."""
         ...
 
     def catch_up(self, body: bytes) -> None:
-        """The whole answer has come in one piece: what was not given of it is held, to be given now."""
+        """Takes the complete response as one body; `feed(b"")` returns what was not emitted yet."""
         ...
 
 
@@ -232,30 +231,30 @@ class Background(Protocol):
     """Responses that a vendor stores while it makes them, so that reading can be resumed."""
 
     def keep(self, request: Request, *, provider: str) -> Request | None:
-        """The request that asks the vendor to keep the answer; None where this vendor does not.
+        """Returns the request that has the response stored; None if this vendor cannot store it.
 
-        raises: InvalidRequest where the request says the contrary
+        raises: InvalidRequest if the request forbids storing
         """
         ...
 
     def is_kept(self, request: Request, *, provider: str) -> bool:
-        """Whether a request asks for that."""
+        """Whether a request asks for the response to be stored."""
         ...
 
     def resume(self, position: Position) -> HttpRequest:
-        """The request for the rest of an answer, or for all of it at number -1."""
+        """Returns the request for the rest of a response; all of it at sequence number -1."""
         ...
 
     def look_up(self, response_id: str) -> HttpRequest:
-        """The request for an answer in one piece, as far as it is made."""
+        """Returns the request for the current state of a response, as one JSON object."""
         ...
 
     def is_made(self, body: bytes) -> bool:
-        """Whether the answer to that is the whole: nothing more will be made of it."""
+        """Whether the body that `look_up` received is final: the vendor has stopped generating."""
         ...
 
     def cancel(self, response_id: str) -> HttpRequest:
-        """The request that ends the making of an answer."""
+        """Returns the request that stops a response."""
         ...
 
     def following_decoder(
@@ -266,24 +265,24 @@ class Background(Protocol):
         limits: StreamLimits = StreamLimits(),
         after: Position | None = None,
     ) -> FollowingDecoder:
-        """A decoder of an answer that is kept.
+        """Creates a decoder of a stored response.
 
-        after: what comes up to there is read, but not given: the answer is read again from its
-               beginning, so that the rest is told with all that it rests on
+        after: events up to there are decoded but not emitted. The response is read again from its
+               beginning, because later events depend on earlier ones
         """
         ...
 
 
 def goes_on(decoder: Decoder) -> TypeGuard[FollowingDecoder]:
-    """Whether a decoder can go on with another body. Asked for each call, so one look has to do."""
+    """Whether a decoder can continue with another body. It is called often, so it checks one attribute."""
     return hasattr(decoder, "reconnect")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where another request continues an answer that its vendor cut into several responses.
+    """Where another request continues a response that its vendor sends in several parts.
 
     token:       the vendor's own, opaque
-    response_id: of the response that gave the token, where the vendor asks for it
+    response_id: of the response that held the token, if the vendor requires it
     """
 
     token: str
@@ -292,29 +291,28 @@ class Place(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class ContinuingDecoder(Decoder, Protocol):
-    """A decoder of an answer that may come in several responses, one body after the other.
+    """Decodes a response that may come in several parts, one body after the other.
 
-    It finishes an answer that the vendor cut off only in `close`, so that another body can follow.
-
+    For a part that is not the last, it emits `finish` only in `close`, so that another body can follow.
     """
 
     @property
     def gap(self) -> LLMStreamError | None:
-        """The error of a body that ends before its first event, where another attempt may help; else None."""
+        """The error of a body that ended before its first event, if a retry may help; else None."""
         ...
 
     @property
     def next_place(self) -> Place | None:
-        """Asks for exactly what follows the events so far; None where the vendor gave no such place."""
+        """Where the next request continues after the events so far; None if the vendor gave no token."""
         ...
 
     @property
     def unfinished(self) -> Metadata | None:
-        """What the finish of an answer that broke off says of where it may be continued."""
+        """Metadata for the finish of an interrupted response: where it can be continued."""
         ...
 
     def go_on(self) -> None:
-        """Another body follows: the response to a request with `next_place`."""
+        """Prepares for another body: the response to a request with `next_place`."""
         ...
 
 
@@ -322,40 +320,40 @@ class Continuation(Protocol):
     """Long responses that a vendor cuts into several parts."""
 
     def continues(self, request: Request, *, provider: str) -> bool:
-        """Whether the answer is to be continued without being asked; its decoder is a ContinuingDecoder."""
+        """Whether the response is continued automatically; its decoder is then a ContinuingDecoder."""
         ...
 
     def continued(self, request: Request, place: Place, *, provider: str) -> Request:
-        """The request for what follows a place in the answer to `request`."""
+        """Returns the request that continues the response to `request` from a place."""
         ...
 
     def place_of(self, request: Request) -> Place | None:
-        """The reverse of `continued`: where a request continues an answer; None for any other request."""
+        """Reverse of `continued`: the place from which a request continues; None for any other request."""
         ...
 
     def cut_off(self, place: Place, usage: Usage) -> Finish:
-        """The finish of a response that another one continues."""
+        """Returns the finish of a part that another one continues."""
         ...
 
 
 def takes_more(decoder: Decoder) -> TypeGuard[ContinuingDecoder]:
-    """Whether a decoder takes the responses that continue an answer."""
+    """Whether a decoder can read a response in several parts."""
     return hasattr(decoder, "go_on")
 
 
 class Sockets(Protocol):
-    """Responses over WebSockets, at the address that HTTP has."""
+    """Responses over WebSockets, at the same URL as over HTTP."""
 
     def talk(self, *, provider: str) -> Talk:
-        """The messages over one socket."""
+        """Creates the protocol of one socket."""
         ...
 
     def socket_request(self, body: bytes) -> Any:
-        """The body of a request over HTTP, as the talk wants it."""
+        """Converts the body of an HTTP request to the message that `talk` sends."""
         ...
 
     def socket_decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> Decoder:
-        """A decoder for one answer, whose messages are framed as server-sent events."""
+        """Creates a decoder for one response, whose messages are framed as server-sent events."""
         ...

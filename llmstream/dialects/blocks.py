@@ -1,7 +1,7 @@
-"""The blocks of one answer as events: opened, grown and closed, whatever marks the wire has for them.
+"""Blocks of one response, as events: opened, extended and closed, for every dialect.
 
-A decoder has `Blocks` and maps the events of its wire to them. The rules that hold on every wire are here:
-ids, caps, which calls are complete, and how an answer ends.
+A decoder has `Blocks` and maps its wire events to them. The rules that all dialects share are here:
+ids, caps, which calls are complete, and how a response ends.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ from llmstream.unique_ids import UniqueIds
 
 __all__ = ["LOGPROBS", "Block", "Blocks", "Logprobs", "logprobs_of"]
 
-_SLOT_BYTES: Final = 8  # a place in a list
-_NAME_BYTES: Final = 64  # a place in a set
+# Memory of an entry in a CPython list, and in a set with its spare room.
+_SLOT_BYTES: Final = 8
+_NAME_BYTES: Final = 64
 
 
 class Block(msgspec.Struct, eq=False):
-    """A block between its start and its end. A decoder that gathers more of it has a subclass.
+    """An open block. A decoder that needs more fields has a subclass.
 
-    kind:     "text", "reasoning" or "tool"; any other is the vendor's own, without events of its own
+    kind:     "text", "reasoning" or "tool"; any other is vendor-specific and has no events of its own
     id:       of its events
-    name:     of the tool that is called
-    wire_id:  what the vendor calls a call, by which a result names it
+    name:     of the called tool
+    wire_id:  the vendor's id of a call, which its result refers to
     provider_executed, dynamic: of a call, as in `ToolCall`
     metadata: of the start, and of the call
     invalid:  of a call, where its input may be JSON and is known to be wrong
     parts:    fragments of a call's input; size: their length in bytes
-    held:     bytes of memory that are counted for it
+    held:     memory counted for it, in bytes
     """
 
     kind: str
@@ -69,7 +70,7 @@ class Block(msgspec.Struct, eq=False):
 
     @property
     def input(self) -> str:
-        """The input of a call so far."""
+        """Input of a call so far."""
         return "".join(self.parts)
 
 
@@ -77,17 +78,17 @@ B = TypeVar("B", bound=Block)
 
 
 class Blocks(Generic[B]):
-    """The blocks of the answer that `reader` decodes; their events go to its `out`.
+    """The blocks of the response that `reader` decodes; their events go to its `out`.
 
-    key:     of the metadata that is made here
-    make:    a block of a kind, where its first fragment opens it
-    closing: is given each block as it closes; returns the metadata of its end, and emits what a block of
-             the vendor's own kind becomes
+    key:     of the metadata made here
+    make:    creates a block of a kind that its first fragment opens
+    closing: called with each block that closes; returns the metadata of its end, and emits the events of
+             a vendor-specific block
 
-    opened:        by the wire's index, in the order of opening
-    count:         how many blocks have been opened
-    client_called: whether the caller has calls to run
-    text_id, reasoning_id: of the block of that kind that was opened last, while it is open; for hot loops
+    opened:        open blocks by the wire's index, in the order of opening
+    count:         number of blocks opened so far
+    client_called: whether there are calls for the caller to run
+    text_id, reasoning_id: id of the latest block of that kind, while it is open; for hot loops
     """
 
     def __init__(
@@ -115,16 +116,17 @@ class Blocks(Generic[B]):
         self._orphans: set[Hashable] = set()
         self._next_number = 0
         self._sources = 0
-        self._logprobs: Logprobs | None = None  # made when the first come, which for most answers is never
+        # Most responses have none.
+        self._logprobs: Logprobs | None = None
 
-    # Ids. No two things of one answer share an id, and a server that repeats one costs no search.
+    # Ids: unique within one response. A server that repeats an id costs no search.
 
     def fresh_id(self, wanted: object) -> str:
-        """An id that nothing else in the answer has, as near to the wanted one as can be."""
+        """Returns an id that is unique in the response: the wanted one, else one derived from it."""
         return self.ids.fresh(str(wanted))
 
     def next_id(self) -> str:
-        """The next free number, for a block on a wire that does not number them."""
+        """Returns the next free number, for wires that do not number their blocks."""
         while True:
             number = str(self._next_number)
             self._next_number += 1
@@ -132,26 +134,26 @@ class Blocks(Generic[B]):
                 return number
 
     def call_id(self, given: str | None, mint: Callable[[], str]) -> str:
-        """The vendor's id where it tells the calls apart, else a minted one."""
+        """Returns the vendor's id if it is unique, else a minted one."""
         while not given or not self.ids.take(given):
             given = mint()
         return given
 
     def source_id(self) -> str:
-        """The id of the next source."""
+        """Returns the id of the next source."""
         while True:
             self._sources += 1
             name = f"source-{self._sources}"
             if self.ids.take(name):
                 return name
 
-    # From start to end.
+    # Start, deltas and end of a block.
 
     def open(self, index: Hashable, block: B, *, held: int = 0) -> bool:
-        """Opens a block, which already has its id; what is open at the index ends.
+        """Opens a block, which already has its id; closes a block that is open at the index.
 
-        held:    bytes of memory that it takes from the beginning
-        returns: False past the cap on blocks, where the stream ends, and once it has ended
+        held:    memory that it takes from the beginning, in bytes
+        returns: False once the stream has ended, for example past the cap on blocks
         """
         if not self._admit():
             return False
@@ -174,7 +176,7 @@ class Blocks(Generic[B]):
         return True
 
     def _admit(self) -> bool:
-        """Whether one more block or call may come; the calls that were held back are over."""
+        """Whether another block or call is allowed. Calls that were held back are complete."""
         reader = self._reader
         if reader.done:  # one event of the wire may hold more than one block
             return False
@@ -183,7 +185,7 @@ class Blocks(Generic[B]):
         self.count += 1
         if self.count > reader.limits.max_blocks:
             limit = reader.limits.max_blocks
-            reader.fail(LimitExceeded(f"the answer has more than {limit} blocks and calls"))
+            reader.fail(LimitExceeded(f"the response has more than {limit} blocks and tool calls"))
             return False
         return True
 
@@ -203,14 +205,14 @@ class Blocks(Generic[B]):
         )
 
     def delta(self, block: B, text: str, metadata: Metadata | None = None) -> None:
-        """A fragment of text or reasoning."""
+        """Adds a fragment of text or reasoning."""
         if self._logprobs is not None:
             metadata = merge_metadata(metadata, self._logprobs.of_delta())
         delta = TextDelta if block.kind == "text" else ReasoningDelta
         self._reader.out.append(delta(text, block.id, metadata))
 
     def input(self, block: B, fragment: str) -> None:
-        """A fragment of a call's input; past the cap on one input the stream ends."""
+        """Adds a fragment of a call's input; past the cap on one input the stream ends."""
         reader = self._reader
         block.size += len(fragment) if fragment.isascii() else len(fragment.encode("utf-8", "surrogatepass"))
         if block.size > reader.limits.max_tool_input_bytes:
@@ -224,10 +226,12 @@ class Blocks(Generic[B]):
 
     def _refuse_input(self, block: B) -> None:
         limit = self._reader.limits.max_tool_input_bytes
-        self._reader.fail(LimitExceeded(f"the input of {block.name!r} is longer than {limit} bytes"))
+        self._reader.fail(
+            LimitExceeded(f"the input of the tool call {block.name!r} is longer than {limit} bytes")
+        )
 
     def complete_call(self, block: B, text: str) -> None:
-        """A call that comes in one piece and is never open; prose closes before it.
+        """Emits a call that comes in one piece and is never open; open text and reasoning close first.
 
         text: the input, "" for none
         """
@@ -244,12 +248,12 @@ class Blocks(Generic[B]):
         self._call(block)
 
     def retain(self, block: B, size: int) -> None:
-        """Counts what a block takes in memory until it closes."""
+        """Counts memory that a block takes until it closes."""
         block.held += size
         self._reader.hold(size)
 
     def close(self, index: Hashable) -> None:
-        """Ends an open block: what belongs to it is complete, and a call can be run."""
+        """Closes an open block; its call, if it has one, is complete."""
         block = self._remove(index)
         metadata = self._closing(block)
         if block.kind in self._prose:
@@ -274,7 +278,8 @@ class Blocks(Generic[B]):
         return block
 
     def _call(self, block: B) -> None:
-        if self._reader.done:  # past a cap: the input may not be complete
+        # Past a cap the input may be incomplete.
+        if self._reader.done:
             self._reader.out.append(ToolInputEnd(block.id, incomplete=True))
             return
         text = block.input or "{}"
@@ -293,24 +298,24 @@ class Blocks(Generic[B]):
         )
 
     def hold_back(self, index: Hashable) -> None:
-        """The wire ends a call, but the token limit may have cut its input.
+        """Keeps a call open whose end has come, because the token limit may have cut its input.
 
-        Whether it has, only the next block or the finish reason shows. Until then the call stays open.
+        Only the next block or the finish reason shows whether it did.
         """
         self._held_back[index] = None
 
     def release(self) -> None:
-        """Calls that were held back are complete: the model went on behind them."""
+        """Completes calls that were held back: the model continued after them."""
         if self._held_back:
             for index in list(self._held_back):
                 self.close(index)
 
-    # Wires that do not mark where text and reasoning begin: the first fragment opens, the other kind closes.
+    # Wires without a start of text and reasoning: the first fragment opens a block, the other kind closes it.
 
     def prose(self, kind: str, index: Hashable = None) -> B | None:
-        """The open block of text or reasoning at an index, opened if need be. None past the cap on blocks.
+        """Returns the block of text or reasoning at an index, opened if needed; None past the cap on blocks.
 
-        index: None on a wire that numbers nothing: its blocks count from "0"
+        index: None on wires without indexes: their blocks count from "0"
         """
         block = self.opened.get(index)
         if block is not None and block.kind == kind:
@@ -339,7 +344,7 @@ class Blocks(Generic[B]):
         self._reader.out.append(ReasoningDelta(delta, self.reasoning_id or "", metadata))
 
     def close_prose(self, *kinds: str) -> None:
-        """Closes open blocks of these kinds; of both, where none is named."""
+        """Closes open blocks of these kinds; of both if none is named."""
         for kind in kinds or ("reasoning", "text"):
             if self._prose[kind]:
                 for index in list(self._prose[kind]):
@@ -351,18 +356,18 @@ class Blocks(Generic[B]):
             self._logprobs = Logprobs(self._key)
         self._reader.hold(self._logprobs.add(self._reader.encodable(found)))
 
-    # What has no block, or more than one.
+    # Results of tools, and fragments without a block.
 
     def result(
         self, wire_id: object, result: Any, *, name: str, is_error: bool, metadata: Metadata | None
     ) -> bool:
-        """The result of a tool that the vendor ran; False where the call has one already.
+        """Emits the result of a tool that the vendor ran; False if the call already has one.
 
-        name: of the tool, where the call itself did not come
+        name: of the tool, if the call itself was not sent
         """
         call_id = str(wire_id) if wire_id else self.fresh_id("result")
         if call_id in self._settled:
-            self._reader.defect(f"the call {call_id!r} got a second result, which was left out")
+            self._reader.defect(f"the tool call {call_id!r} has a second result, which was ignored")
             return False
         self._settled.add(call_id)
         self._reader.hold(sys.getsizeof(call_id) + _NAME_BYTES)
@@ -373,15 +378,15 @@ class Blocks(Generic[B]):
         return True
 
     def orphan(self, index: Hashable, message: str) -> None:
-        """Something came for a block that is not open: a defect, reported once an index."""
+        """Reports, once per index, a fragment for a block that is not open."""
         if index not in self._orphans:
             self._orphans.add(index)  # a few: a stream of too many defects ends
             self._reader.defect(message)
 
-    # The end of the answer.
+    # End of the response.
 
     def end(self, reason: FinishReason) -> bool:
-        """Ends what is open; whether a call was cut, which is then no call."""
+        """Closes what is open. Returns whether a call was cut off, which is then dropped."""
         cut = False
         for index, block in list(self.opened.items()):
             if block.kind == "tool" and reason in TRUNCATING:
@@ -393,9 +398,9 @@ class Blocks(Generic[B]):
         return cut
 
     def finish(self, reason: FinishReason, raw: str | None, metadata: Metadata | None = None) -> None:
-        """Ends the answer, and what is still open in it.
+        """Ends the response, and the blocks still open in it.
 
-        An answer with calls to run ends in "tool-calls": servers report "stop" for it, or nothing at all.
+        A response with calls to run ends in "tool-calls", although servers report "stop" or no reason.
 
         raw: the vendor's own name of the reason
         """
@@ -409,22 +414,22 @@ class Blocks(Generic[B]):
         reader.out.append(Finish(reason, reader.usage, raw, metadata))
 
 
-# Log probabilities of an answer's tokens, as metadata under one name on every wire.
+# Log probabilities of the tokens, as metadata of the same name for every dialect.
 #
-# A delta has those of its own tokens, the end of its block all of them again, so that they become
-# the part's: `{PROVIDER: {"logprobs": [...]}}`. The entries are the vendor's own. Those of OpenAI,
+# A delta has those of its own tokens. The end of its block has all of them again, so that they become
+# metadata of the part: `{PROVIDER: {"logprobs": [...]}}`. The entries are the vendor's. Those of OpenAI,
 # Mistral and Ollama have the same shape, `{token, logprob, bytes, top_logprobs}`, and are written back.
 
 LOGPROBS: Final = "logprobs"
 
 
 class Logprobs:
-    """Those of one answer: they wait for the delta that they belong to, then for its block's end.
+    """Log probabilities of one response: held for their delta, then for the end of its block.
 
-    What comes without text, as with the tokens of a call, waits for the next delta, or the finish.
+    Those without text, such as the tokens of a call, are held for the next delta or the finish.
 
     key:  of the metadata
-    held: what they take since the last block, in bytes
+    held: memory they take since the last block, in bytes
     """
 
     def __init__(self, key: str) -> None:
@@ -434,7 +439,7 @@ class Logprobs:
         self.held = 0
 
     def add(self, found: object) -> int:
-        """Those of the tokens that come next, in any of their forms; returns the bytes that they take."""
+        """Adds those of the next tokens, in any of their forms; returns the memory they take, in bytes."""
         entries = _entries(found)
         self._waiting.extend(entries)
         size = sum(map(held_size, entries))
@@ -442,19 +447,19 @@ class Logprobs:
         return size
 
     def of_delta(self) -> Metadata | None:
-        """The metadata of the delta that is emitted now."""
+        """Returns the metadata of the current delta."""
         found, self._waiting = self._waiting, []
         self._of_block.extend(found)
         return self._metadata(found)
 
     def of_block(self) -> Metadata | None:
-        """The metadata of the end of the open block."""
+        """Returns the metadata of the end of the open block."""
         found, self._of_block = self._of_block, []
         self.held = 0
         return self._metadata(found)
 
     def of_rest(self) -> Metadata | None:
-        """The metadata of the finish: what belongs to no text."""
+        """Returns the metadata of the finish: log probabilities without text."""
         found, self._waiting = self._waiting, []
         return self._metadata(found)
 
@@ -463,7 +468,7 @@ class Logprobs:
 
 
 def logprobs_of(metadata: Metadata | None) -> list[Any]:
-    """The entries that any vendor gave, where they have the usual shape."""
+    """Returns the entries of any vendor, if they have the common shape."""
     for own in (metadata or {}).values():
         found = own.get(LOGPROBS)
         if isinstance(found, list) and all(isinstance(entry, dict) and "token" in entry for entry in found):
@@ -472,7 +477,7 @@ def logprobs_of(metadata: Metadata | None) -> list[Any]:
 
 
 def _entries(found: object) -> list[Any]:
-    """A list of tokens; OpenAI and Mistral have one for content and one for a refusal."""
+    """Flattens the lists of tokens: OpenAI and Mistral have one for content and one for a refusal."""
     if isinstance(found, dict) and (found.keys() & {"content", "refusal"}):
         lists = [found.get(name) for name in ("content", "refusal")]
         return [entry for entries in lists if isinstance(entries, list) for entry in entries]

@@ -1,6 +1,7 @@
-"""Ids for calls that come without one, on wires that match calls and results by their order.
+"""Ids of tool calls: minted for wires without ids, and shortened for Mistral's models.
 
-A minted id is told by its prefix, so that it never goes back to the vendor as if it were its own.
+Wires without ids match calls and results by order. A minted id has a prefix of its own, so that it is
+never sent to the vendor.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ _PREFIX: Final = "minted-"
 
 
 def mint_call_id() -> str:
-    """A new id, unique across responses."""
+    """Returns a new id, unique across responses."""
     return f"{_PREFIX}{secrets.token_hex(10)}"
 
 
 def is_minted(call_id: str) -> bool:
-    """Whether an id is one of ours."""
+    """Whether `mint_call_id` made the id."""
     return call_id.startswith(_PREFIX)
 
 
-# Ids of calls in the form of Mistral's models: nine letters and digits.
+# Call ids for Mistral's models: nine letters and digits.
 #
-# An id that has this form stays; any other is replaced, the same for the call and its result, and
-# never by an id that stands elsewhere in the request.
+# An id of this form is not changed. Any other is replaced, the same way for the call and its result, and
+# never by an id that is used elsewhere in the request.
 
 _FITS: Final = re.compile(r"[a-zA-Z0-9]{9}")
 _LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -41,9 +42,9 @@ _LENGTH: Final = 9
 
 
 class ShortCallIds:
-    """The ids of one request.
+    """Maps the call ids of one request.
 
-    messages: the whole conversation; equal conversations get equal ids
+    messages: all of the conversation; equal conversations get equal ids
     """
 
     def __init__(self, messages: Iterable[Message]) -> None:
@@ -56,7 +57,7 @@ class ShortCallIds:
                 taken.add(self._wire[name])
 
     def __getitem__(self, call_id: str) -> str:
-        """The id as it goes to the vendor."""
+        """Returns the id to send to the vendor."""
         return self._wire[call_id]
 
 
@@ -67,7 +68,7 @@ def _id_of(part: object) -> str | None:
 
 
 def _replacement(name: str, taken: set[str]) -> str:
-    """A digest of the id, so that it stays the same while the conversation grows."""
+    # A digest stays the same while the conversation grows.
     attempt = 0
     while True:
         seed = f"{attempt}:{name}".encode("utf-8", "surrogatepass")

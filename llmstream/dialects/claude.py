@@ -1,4 +1,4 @@
-"""Reasoning of Claude and the length of its answer, which the vendor counts together."""
+"""Claude's reasoning and output length, which share one token limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llmstream.request import ReasoningOptions
 
 __all__ = ["NO_BARE_JSON", "encode_thinking", "fitting_cap"]
 
-NO_BARE_JSON: Final = "JSON without a schema cannot be asked for; give a schema, or say so in the prompt"
+NO_BARE_JSON: Final = "JSON without a schema is not supported; give a schema, or ask for JSON in the prompt"
 
 
 _MIN_BUDGET: Final = 1024  # from the vendor's reference of `thinking.budget_tokens`
@@ -27,13 +27,13 @@ _BUDGETS: Final = {
     "xhigh": 24_576,
     "max": 27_904,
 }
-"""Tokens for models that know budgets only; the largest leaves room below 32,000."""
+"""Budgets for models without effort levels; the largest leaves room below 32,000 tokens."""
 
 
 class Thinking(msgspec.Struct, frozen=True):
-    """What a request says about it.
+    """Fields of a request for reasoning and length.
 
-    max_tokens: of thinking and answer together
+    max_tokens: of thinking and text together
     thinking:   the field `thinking`, or None
     effort:     `output_config.effort`, or None
     """
@@ -50,58 +50,58 @@ def encode_thinking(
     rules: ClaudeRules,
     warnings: list[Warning],
 ) -> Thinking:
-    """Fits effort or budget to what the model knows.
+    """Fits effort or budget to what the model supports.
 
     cap:     `max_output_tokens` of the request
-    default: where it has none; grows so that an answer fits after the budget
-    raises:  InvalidRequest where the cap leaves no room for the budget that was asked for
+    default: if it has none; raised so that text fits after the budget
+    raises:  InvalidRequest if the cap leaves no room after the requested budget
     """
     plain = Thinking(default if cap is None else cap)
     if reasoning is None or (reasoning.effort is None and reasoning.budget_tokens is None):
         return plain
     if rules.thinking == "none":
         if reasoning.effort != "none":
-            warnings.append(UnsupportedSetting("reasoning", "this model does not reason"))
+            warnings.append(UnsupportedSetting("reasoning", "this model does not support reasoning"))
         return plain
     if reasoning.effort == "none":
         return _off(plain.max_tokens, rules, warnings)
     if reasoning.budget_tokens is not None and rules.thinking != "adaptive":
         effort = _effort(reasoning.effort, rules, warnings)
         if reasoning.effort is not None and effort is None:
-            words = "this model takes a budget, which was sent"
-            warnings.append(UnsupportedSetting("reasoning.effort", words))
+            details = "this model takes a budget, which was sent"
+            warnings.append(UnsupportedSetting("reasoning.effort", details))
         plan = _by_budget(reasoning.budget_tokens, cap, default, effort, warnings)
         return msgspec.structs.replace(plan, thinking={**(plan.thinking or {}), **_display(rules)})
     if rules.thinking == "budget":
         return _by_effort(reasoning.effort or "medium", cap, default, warnings)
     if reasoning.budget_tokens is not None:
-        words = "this model chooses its budget itself; give an effort instead"
-        warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
+        details = "this model chooses its budget itself; give an effort instead"
+        warnings.append(UnsupportedSetting("reasoning.budget_tokens", details))
     thinking = {"type": "adaptive", **_display(rules)}
     return Thinking(plain.max_tokens, thinking, _effort(reasoning.effort, rules, warnings))
 
 
 def fitting_cap(cap: int | None, rules: ClaudeRules, warnings: list[Warning]) -> int | None:
-    """`max_output_tokens`, or the most that the model writes: the API refuses more."""
+    """Lowers `max_output_tokens` to the model's maximum: the API rejects more."""
     most = rules.max_output_tokens
     if cap is None or most is None or cap <= most:
         return cap
-    warnings.append(OtherWarning(f"max_output_tokens={cap} became {most}: this model writes no more"))
+    warnings.append(OtherWarning(f"max_output_tokens={cap} was lowered to {most}, this model's maximum"))
     return most
 
 
 def _off(max_tokens: int, rules: ClaudeRules, warnings: list[Warning]) -> Thinking:
-    """No thinking, or as little as the model allows."""
+    """Switches thinking off, or to the least that the model allows."""
     if rules.off != "never":
         return Thinking(max_tokens, {"type": rules.off})
     least = nearest_effort("none", rules.efforts)
-    words = f"this model always thinks; the effort {least} was sent"
-    warnings.append(UnsupportedSetting("reasoning.effort", words))
+    details = f"this model always thinks; the effort {least} was sent"
+    warnings.append(UnsupportedSetting("reasoning.effort", details))
     return Thinking(max_tokens, None, least)
 
 
 def _display(rules: ClaudeRules) -> dict[str, str]:
-    """Without it, models that choose their budget themselves send thinking blocks without text."""
+    # Without it, models that choose their budget themselves send thinking blocks without text.
     return {"display": "summarized"} if rules.display else {}
 
 
@@ -113,8 +113,8 @@ def _by_budget(
         budget = _MIN_BUDGET
     if cap is not None and cap <= budget:
         raise InvalidRequest(
-            f"max_output_tokens={cap} leaves no room for an answer after a reasoning budget of {budget} "
-            "tokens, for the API counts both together. Raise it, or lower the budget."
+            f"max_output_tokens={cap} leaves no room for text after a reasoning budget of {budget} "
+            "tokens: the API counts both together. Raise it, or lower the budget."
         )
     max_tokens = max(default, budget + _ROOM_FOR_ANSWER) if cap is None else cap
     return Thinking(max_tokens, {"type": "enabled", "budget_tokens": budget}, effort)
@@ -125,17 +125,17 @@ def _by_effort(effort: str, cap: int | None, default: int, warnings: list[Warnin
     if cap is None:
         return _by_budget(budget, None, default, None, warnings)
     if cap <= _MIN_BUDGET:
-        words = f"max_output_tokens={cap} leaves no room for the smallest budget of {_MIN_BUDGET} tokens"
-        warnings.append(UnsupportedSetting("reasoning", words))
+        details = f"max_output_tokens={cap} leaves no room for the smallest budget of {_MIN_BUDGET} tokens"
+        warnings.append(UnsupportedSetting("reasoning", details))
         return Thinking(cap)
     return _by_budget(min(budget, max(_MIN_BUDGET, cap // 2)), cap, default, None, warnings)
 
 
 def _effort(effort: str | None, rules: ClaudeRules, warnings: list[Warning]) -> str | None:
-    """The vendor's word for it; None where the model takes no efforts, or none was asked for."""
+    """Maps the effort to the nearest supported one; None if the model has none, or none was requested."""
     if effort is None or not rules.efforts:
         return None
     known = nearest_effort(effort, rules.efforts)
     if known != effort:
-        warnings.append(OtherWarning(f"the effort {effort} became {known}: this model does not know it"))
+        warnings.append(OtherWarning(f"the effort {effort} became {known}: this model does not support it"))
     return known

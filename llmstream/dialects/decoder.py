@@ -1,4 +1,4 @@
-"""What decoders of JSON payloads share: framing, typed decoding, and all that can be wrong there."""
+"""Base class of decoders for JSON payloads: framing, typed decoding, caps and defects."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _EXCERPT_CHARS = 200
 _MOST_DEFECTS = 100
 
 _LARGE_BYTES: Final = 1024 * 1024
-"""Events up to this size are not looked at: whatever they hold, it is within all caps."""
+"""Events up to this size are not checked: whatever they hold is within all caps."""
 _MOST_VALUES: Final = 500_000
-"""Twenty alternatives to each of ten thousand tokens, which OpenAI puts into one event, are 400,000."""
+"""OpenAI sends up to 400,000 in one event: twenty alternatives to each of ten thousand tokens."""
 
 _SILENT_BYTES: Final = 1024 * 1024
-"""Pings while a model thinks are some kilobytes an hour."""
+"""Far above real use: pings while a model thinks are some kilobytes an hour."""
 
 
 class Framing(Protocol):
@@ -39,15 +39,15 @@ class Framing(Protocol):
     error: LLMStreamError | None
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
-        """The payloads that a slice completes."""
+        """Returns the payloads that a slice completes."""
         ...
 
 
 class PayloadDecoder(Generic[T]):
-    """Base of the decoders: each vendor's maps a payload to events in `on`, and ends the answer in `end`.
+    """Base of the decoders: a subclass maps a payload to events in `on`, and ends the response in `end`.
 
-    Events are appended to `self.out`. A payload that is no JSON, or does not fit the wire's
-    types, becomes an error event, and reading goes on. `self.payload` is the one that `on` reads.
+    Events are appended to `self.out`. A payload that is not JSON, or does not fit the wire's types,
+    becomes an error event, and decoding continues. `self.payload` is the payload that `on` reads.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class PayloadDecoder(Generic[T]):
         self._include_raw = include_raw
         self.has_half_characters = False  # surrogates may come one by one, and JSON could not hold them
         self._joiner: SurrogateJoiner | None = None
-        self._silent_bytes = 0  # since the last event, what belongs to an unfinished one included
+        # Since the last event, with the bytes of an unfinished one.
+        self._silent_bytes = 0
         self._defects = 0
         self._replaced = 0
         self._held_bytes = 0
@@ -84,15 +85,15 @@ class PayloadDecoder(Generic[T]):
         raise NotImplementedError
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """Whether a payload that is no JSON is the wire's own end mark, dealt with here."""
+        """Handles the wire's end mark; returns False if the payload is something else."""
         return False
 
     def end(self) -> None:
-        """The body is over: emits what was held back, and finish if the answer is complete."""
+        """Ends the input: emits what was held back, and finish if the response is complete."""
         raise NotImplementedError
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that any slice of the body completes."""
+        """Decodes a slice of the body; returns the events that it completes."""
         if self.done:
             return []
         try:
@@ -107,7 +108,8 @@ class PayloadDecoder(Generic[T]):
         else:
             self._count_silence(len(chunk))
         self._read(payloads)
-        self.payload = b""  # which may be megabytes, and nobody reads it again
+        # It may be megabytes, and is not read again.
+        self.payload = b""
         if self._framing.error is not None and not self.done:
             self.fail(self._framing.error)
         if self.done:
@@ -115,64 +117,65 @@ class PayloadDecoder(Generic[T]):
         return self._take()
 
     def close(self) -> list[Event]:
-        """The body is over."""
+        """Ends the input; returns the last events."""
         if not self.done:
             self.end()
         self._log_replaced()
         return self._take(last=True)
 
     def fail(self, error: LLMStreamError) -> None:
-        """The stream cannot go on."""
+        """Ends the stream with an error."""
         self.failure = error
         self.done = True
 
     def hold(self, size: int) -> None:
-        """Counts what is retained from now on, in bytes of memory; past the cap the stream ends."""
+        """Counts memory that is held from now on, in bytes; past the cap the stream ends."""
         self._held_bytes += size
         limit = self.limits.max_held_bytes
         if self._held_bytes > limit and not self._overfull:
-            self._overfull = True  # first, as what ends a stream may emit more
+            # Set first, because ending a stream may emit more.
+            self._overfull = True
             self.fail(
                 LimitExceeded(
                     f"the response makes the decoder hold more than {limit} bytes. "
-                    "Raise max_held_bytes of the limits if it is meant to.",
+                    "Raise max_held_bytes of the limits if this is intended.",
                     provider=self.provider,
                 )
             )
 
     def let_go(self, size: int) -> None:
-        """What was counted is released."""
+        """Releases memory counted by `hold`."""
         self._held_bytes -= size
 
     def _are_too_full(self, payloads: list[bytes]) -> bool:
-        """Whether a large event holds more objects and lists than can be meant; that ends the stream.
+        """Ends the stream if a large event holds more objects and lists than the cap.
 
-        Two bytes of the wire make an object of some eighty.
+        Two bytes of the wire become an object of about eighty.
         """
         most = max(payload.count(b"{") + payload.count(b"[") for payload in payloads)
         if most > _MOST_VALUES:
             self.fail(
                 LimitExceeded(
-                    f"an event holds {most} objects and lists; allowed are {_MOST_VALUES}",
+                    f"an event holds {most} objects and lists; the limit is {_MOST_VALUES}",
                     provider=self.provider,
                 )
             )
         return most > _MOST_VALUES
 
     def _count_silence(self, size: int) -> None:
-        """Comments and empty events are no progress: megabytes of them, of a few packed kilobytes, end it."""
+        # Comments and empty events are no progress, and compress to almost nothing.
         self._silent_bytes += size
         if self._silent_bytes > 2 * self.limits.max_event_bytes + _SILENT_BYTES and not self.done:
-            self.fail(LimitExceeded(f"{self._silent_bytes} bytes came that hold no event"))
+            self.fail(LimitExceeded(f"the stream sent {self._silent_bytes} bytes without an event"))
 
     def defect(self, message: str) -> None:
-        """A known event could not be read; reading goes on, unless that has happened too often."""
+        """Reports an event that could not be decoded; the stream continues, unless it has too many."""
         self._defects += 1
         if self._defects > _MOST_DEFECTS:
             if not self.done:
                 self.fail(
                     ProtocolError(
-                        f"more than {_MOST_DEFECTS} events could not be read. The last: {message}",
+                        f"more than {_MOST_DEFECTS} events could not be decoded. The last: {message}",
                         provider=self.provider,
                     )
                 )
@@ -180,7 +183,7 @@ class PayloadDecoder(Generic[T]):
         self.out.append(ErrorEvent(DecodeError(message, provider=self.provider).info))
 
     def encodable(self, value: Any) -> Any:
-        """A value of the wire as events may hold it: without halves of characters, once such have come."""
+        """Replaces lone surrogates in a value of the wire, if the stream has sent any."""
         return value if self._joiner is None else encodable_value(value)
 
     @property
@@ -189,9 +192,9 @@ class PayloadDecoder(Generic[T]):
         return self._defects
 
     def whole_payload(self) -> Any:
-        """The payload that `on` reads, with the fields that the wire's types do not name.
+        """Decodes the current payload again, with the fields that the wire's types do not have.
 
-        raises: RecursionError where what those hold is nested too deeply
+        raises: RecursionError if those fields are nested too deeply
         """
         try:
             return msgspec.json.decode(self.payload)
@@ -218,7 +221,7 @@ class PayloadDecoder(Generic[T]):
                 return
 
     def _second_look(self, payload: bytes, first: Exception) -> T | None:
-        """Reads what the strict decoder would not: end marks, bad UTF-8, split surrogates."""
+        """Decodes what the strict decoder rejects: end marks, bad UTF-8, split surrogates."""
         if not payload.strip() or self.on_sentinel(payload):
             return None
         text = payload.decode("utf-8", "replace")
@@ -228,7 +231,9 @@ class PayloadDecoder(Generic[T]):
             wire: T = msgspec.convert(value, self._type)
         except _UNREADABLE as error:
             cause = first if isinstance(first, msgspec.ValidationError) else error
-            self.defect(f"an event could not be read: {_reason(cause)}. Its text: {text[:_EXCERPT_CHARS]!r}")
+            self.defect(
+                f"an event could not be decoded: {_reason(cause)}. Its text: {text[:_EXCERPT_CHARS]!r}"
+            )
             return None
         if self._joiner is None and "\\u" in text:
             self._joiner = SurrogateJoiner()
@@ -236,9 +241,8 @@ class PayloadDecoder(Generic[T]):
         return wire
 
     def _log_replaced(self) -> None:
-        """Logs once, at the end, how often bytes were replaced."""
         if self._replaced:
-            message = "%s: %d events held bytes that are no UTF-8; U+FFFD stands for them"
+            message = "%s: %d events held bytes that are not UTF-8; each was replaced by U+FFFD"
             _log.warning(message, self.provider, self._replaced)
             self._replaced = 0
 
@@ -270,11 +274,11 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# How much memory a value takes that a decoder retains of an answer.
+# Memory of the values that a decoder holds.
 
 
 def held_size(value: object) -> int:
-    """Bytes of a JSON value, with all that is in it; linear in its size."""
+    """Estimates the memory of a JSON value and its contents, in bytes; linear in its size."""
     size = 0
     waiting = [value]
     while waiting:

@@ -1,4 +1,4 @@
-"""What vendors say went wrong, in any of their shapes, as our typed errors.
+"""Maps vendors' error responses, in all their shapes, to our typed errors.
 
 Seen on the wire: `{error: {message, type, code, param}}`, `{error: "s"}`, `{message}`,
 `{detail: "s" | [...]}`, `{code, error: "s"}`, `{code, message, type}`,
@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 UNKNOWN_PATH: Final = "unknown-path"
-"""The reason of a request to a path that the vendor does not have; each words it in its own way."""
+"""The reason of a request to an unknown path, for which each vendor has its own message."""
 
 _log: Final = logging.getLogger("llmstream")
 
 _EXCERPT_CHARS: Final = 2048
 _MESSAGE_CHARS: Final = 64 * 1024
-"""As much as is read of the body of a refusal; an event of a stream may hold megabytes."""
+"""Longest message, as of an error response's body; an event of a stream may hold megabytes."""
 _NAME_CHARS: Final = 8192
 _REQUEST_ID_HEADERS: Final = (
     "x-request-id",
@@ -50,7 +50,7 @@ _REQUEST_ID_HEADERS: Final = (
 )
 
 _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
-    # OpenAI's own codes first: the words beside them may hold any of the others (openai-node 7.57).
+    # OpenAI's codes first: their messages may contain any of the others (openai-node 7.57).
     ("bio_policy", 400),
     ("cyber_policy", 400),
     ("misalignment_policy", 400),
@@ -79,7 +79,7 @@ _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
     ("invalid", 400),
     ("bad_request", 400),
 )
-"""What the vendors' words mean as a status, where an error arrives inside a 200; 529 is Anthropic's."""
+"""Status by a word of the error, for errors inside a 200; 529 is Anthropic's."""
 
 _STATUS_OF_ZAI: Final[tuple[tuple[str, int], ...]] = (
     (r"100[0-4]", 401),
@@ -89,12 +89,12 @@ _STATUS_OF_ZAI: Final[tuple[tuple[str, int], ...]] = (
     (r"121[02-5]|1261|1301", 400),
     (r"130[2-58]", 429),
 )
-"""Z.ai's own numbers, which stand inside a 200 too; source: docs.z.ai/api-reference/api-code, 2026-11."""
+"""Z.ai's error codes, also inside a 200; source: docs.z.ai/api-reference/api-code, 2026-11."""
 
 _ANSWER_KEYS: Final = frozenset(
     {"choices", "content", "candidates", "output", "delta", "message_id", "steps"}
 )
-"""What an answer has and an error has not."""
+"""Keys that responses have and errors do not."""
 
 _CONTEXT_WORDS: Final = re.compile(
     r"context.{0,20}(length|window|size)|prompt is too long|too many (input )?tokens|"
@@ -105,16 +105,16 @@ _CONTEXT_WORDS: Final = re.compile(
 _FILTER_WORDS: Final = re.compile(
     r"content[_ -]?(filter|policy)|(bio|cyber|misalignment)_policy|responsibleai|moderation", re.IGNORECASE
 )
-"""OpenAI's policy blocks end a request for good: what is asked again is refused again (openai-node 7.57)."""
+"""Codes of OpenAI's policy blocks. A retry is rejected again (openai-node 7.57)."""
 _SLOW_DOWN: Final = "slow_down"
-"""OpenAI: this account sends faster than before, also where the status is 503."""
+"""OpenAI's code for an account whose request rate rose too fast, also with status 503."""
 _DETAILS: Final = ("misalignment",)
-"""Fields of an error object beside its message, stored as they came."""
+"""Further fields of an error object, stored unchanged."""
 _CLASS_TYPES: Final = re.compile(
     r"(invalid_request|authentication|permission|not_found|rate_limit|overloaded|timeout|server|api"
     r"|service_unavailable)?_?error"
 )
-"""Types of errors that say no more than the status does."""
+"""Error types that add nothing to the status."""
 _QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance", "spend_limit")
 _KEY_WORDS: Final = re.compile(
     r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE
@@ -122,15 +122,15 @@ _KEY_WORDS: Final = re.compile(
 _PLAIN_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
 _CODE_DIGITS: Final = 9
-"""The longest number that is read as a status or a vendor's own code."""
+"""The longest number that is parsed as a status or a vendor's code."""
 
 
 def vendor_error(
     status: int, headers: Mapping[str, str], body: bytes, *, provider: str
 ) -> errors.LLMStreamError:
-    """The error that a whole answer means.
+    """Returns the error of a complete response.
 
-    status:  of the answer; below 400 where a stream was asked for and something else came
+    status:  of the response; below 400 if it is not the requested stream
     headers: names in lower case
     body:    any bytes; at most the first 64 KiB matter
     """
@@ -138,7 +138,8 @@ def vendor_error(
     value = _parsed(text)
     if status < 400 and not _is_error(value):
         return errors.NotAStream(
-            f"the answer is no event stream (content type {headers.get('content-type', 'not given')!r}). "
+            "the response is not an event stream "
+            f"(content type {headers.get('content-type', 'not given')!r}). "
             "Check base_url and the model's name. "
             + (f"It begins: {text[:_EXCERPT_CHARS]!r}" if text else "Its body is empty."),
             provider=provider,
@@ -146,7 +147,7 @@ def vendor_error(
             request_id=request_id(headers),
         )
     if value is None:
-        value = {"message": _plain(text) or f"HTTP {status} without a word"}
+        value = {"message": _plain(text) or f"HTTP {status} without a message"}
     return error_from_value(
         value, provider=provider, status=status if status >= 400 else None, headers=headers
     )
@@ -160,10 +161,10 @@ def decoded_error(
     *,
     provider: str,
 ) -> errors.LLMStreamError:
-    """The error that `decode` makes of an answer; the error of its status where `decode` itself fails.
+    """Returns the error that `decode` makes of a response; if `decode` itself fails, the error of the status.
 
-    A body may hold anything, and a dialect may be somebody else's: whatever is wrong with them, the
-    caller learns of the refusal in a typed way.
+    A body may hold anything, and an application may define the dialect. Whatever fails in them, the caller
+    gets a typed error.
     """
     try:
         found = decode(status, headers, body)
@@ -173,11 +174,11 @@ def decoded_error(
     except errors.LLMStreamError as error:
         return error
     except Exception as error:
-        # The type alone: the message and the frames may hold what the body holds.
+        # The type alone: the message and the frames may hold content of the body.
         kind = type(error).__name__
-    _log.error("%s: the body of HTTP %d met a bug in llmstream (%s)", provider, status, kind)
+    _log.error("%s: the body of an HTTP %d response could not be decoded (%s)", provider, status, kind)
     message = (
-        f"HTTP {status}, with a body that could not be read ({kind}). "
+        f"HTTP {status}, with a body that could not be decoded ({kind}). "
         "This is a bug in llmstream; please report it."
     )
     if status < 400:
@@ -186,7 +187,7 @@ def decoded_error(
 
 
 def is_error_body(body: bytes) -> bool:
-    """Whether a body is a JSON error object, whatever its status said."""
+    """Whether a body is a JSON error object, whatever its status."""
     return _is_error(_parsed(body.decode("utf-8", "replace")))
 
 
@@ -198,43 +199,43 @@ def is_json(body: bytes) -> bool:
 def error_from_value(
     value: object, *, provider: str, status: int | None = None, headers: Mapping[str, str] = {}
 ) -> errors.ProviderError:
-    """The error that a vendor's error object means, whatever its shape.
+    """Returns the error of a vendor's error object, in any shape.
 
-    status: where HTTP gave one; inside a 200 it is read from the object's own words
+    status: of HTTP; None for an error inside a 200, whose status is derived from the object
     """
-    said = _Said.read(value)
-    said.bound()
-    number = status or said.status or _status_inside(said, provider)
+    fields = _ErrorFields.read(value)
+    fields.bound()
+    number = status or fields.status or _status_inside(fields, provider)
     wait = retry_after_s(headers)
     if wait is None:
-        wait = said.retry_after_s
-    kind = _class_of(number, said)
+        wait = fields.retry_after_s
+    kind = _class_of(number, fields)
     retryable = kind.default_retryable or number in _RETRYABLE_STATUS or number >= 500
-    reason = said.error_code or said.reason
+    reason = fields.error_code or fields.reason
     if any(word in (reason or "").lower() for word in _QUOTA_WORDS):
         retryable = False
-    wish = headers.get("x-should-retry", "").lower()
-    if wish in ("true", "false"):
-        retryable = wish == "true"
+    should_retry = headers.get("x-should-retry", "").lower()
+    if should_retry in ("true", "false"):
+        retryable = should_retry == "true"
     return kind(
-        said.message or f"HTTP {number} without a word",
+        fields.message or f"HTTP {number} without a message",
         provider=provider,
         status=number,
         retryable=retryable,
         retry_after_s=wait,
-        request_id=request_id(headers) or said.request_id,
+        request_id=request_id(headers) or fields.request_id,
         reason=reason,
-        param=said.param,
-        details=said.details or None,
+        param=fields.param,
+        details=fields.details or None,
     )
 
 
 def retry_after_s(
     headers: Mapping[str, str], *, now: Callable[[], datetime.datetime] | None = None
 ) -> float | None:
-    """Seconds the vendor asks to wait: `retry-after-ms`, or `retry-after` as a number or a date.
+    """Returns how many seconds to wait: from `retry-after-ms`, or `retry-after` as a number or a date.
 
-    None where it says nothing, or nothing sensible (negative, nan, inf, garbage).
+    None without such a header, or with an invalid value (negative, nan, inf, garbage).
     """
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = headers.get(name, "").strip()
@@ -251,8 +252,8 @@ def retry_after_s(
     return max(0.0, (date - today).total_seconds())
 
 
-class _Said(msgspec.Struct):
-    """What an error object says, in whatever shape."""
+class _ErrorFields(msgspec.Struct):
+    """The fields of an error object, collected from any shape."""
 
     message: str = ""
     reason: str | None = None
@@ -265,13 +266,13 @@ class _Said(msgspec.Struct):
     details: dict[str, Any] = msgspec.field(default_factory=dict)
 
     @classmethod
-    def read(cls, value: object) -> _Said:
-        said = cls()
-        said._take(value, depth=0)
-        return said
+    def read(cls, value: object) -> _ErrorFields:
+        fields = cls()
+        fields._take(value, depth=0)
+        return fields
 
     def bound(self) -> None:
-        """Cuts what is longer than any vendor means it to be: an error is shown, logged and pickled."""
+        """Cuts texts of excessive length, because an error is shown, logged and pickled."""
         self.message = _cut(self.message, _MESSAGE_CHARS)
         self.words = self.words[:_MESSAGE_CHARS]
         self.reason = self.reason and _cut(self.reason, _NAME_CHARS)
@@ -336,7 +337,7 @@ class _Said(msgspec.Struct):
             self.words += f"{code} "
 
     def _take_details(self, value: dict[str, Any]) -> None:
-        """What stands beside message and code; the type where it says more than status and code."""
+        """Stores further fields, and the type if it adds to status and code."""
         for name in _DETAILS:
             if value.get(name):
                 self.details.setdefault(name, encodable_value(value[name]))
@@ -345,7 +346,7 @@ class _Said(msgspec.Struct):
             self.details.setdefault("type", without_lone_surrogates(kind))
 
     def _take_error_code(self, details: dict[str, Any]) -> None:
-        """Anthropic's details: a code finer than the error's type, and what it is about.
+        """Reads Anthropic's details: a code more specific than the error's type, and its subject.
 
         The type still decides the class of the error. source: anthropic 2.12.0, `ErrorDetails`
         """
@@ -358,7 +359,7 @@ class _Said(msgspec.Struct):
             self.message = f"{self.message} ({without_lone_surrogates(', '.join(rest))})".lstrip()
 
     def _take_detail(self, detail: object) -> None:
-        """Google's details: ErrorInfo with a reason, RetryInfo with a delay such as "37s"."""
+        """Reads Google's details: ErrorInfo with a reason, RetryInfo with a delay such as "37s"."""
         if not isinstance(detail, dict):
             return
         if isinstance(detail.get("reason"), str):
@@ -370,7 +371,6 @@ class _Said(msgspec.Struct):
 
 
 def _cut(text: str, most: int) -> str:
-    """A text that is too long: its beginning, and how much is missing."""
     return text if len(text) <= most else f"{text[:most]}... ({len(text) - most} more characters)"
 
 
@@ -388,17 +388,16 @@ def _is_error(value: object) -> bool:
         return False
     if value.get("error") or value.get("type") == "error" or value.get("object") == "error":
         return True
-    told = value.get("message") or value.get("detail")
-    return isinstance(told, (str, list)) and bool(told) and _ANSWER_KEYS.isdisjoint(value)
+    message = value.get("message") or value.get("detail")
+    return isinstance(message, (str, list)) and bool(message) and _ANSWER_KEYS.isdisjoint(value)
 
 
-def _status_inside(said: _Said, provider: str) -> int:
-    """What HTTP would have said of an error that came inside a 200."""
+def _status_inside(fields: _ErrorFields, provider: str) -> int:
     if provider == "zai":
         for numbers, status in _STATUS_OF_ZAI:
-            if re.fullmatch(numbers, said.reason or ""):
+            if re.fullmatch(numbers, fields.reason or ""):
                 return status
-    return _status_of(f"{said.words}{said.reason} {said.message}")
+    return _status_of(f"{fields.words}{fields.reason} {fields.message}")
 
 
 def _status_of(words: str) -> int:
@@ -406,16 +405,16 @@ def _status_of(words: str) -> int:
     return next((status for word, status in _STATUS_OF_WORD if word in lower), 500)
 
 
-def _class_of(status: int, said: _Said) -> type[errors.ProviderError]:
-    words = f"{said.reason or ''} {said.message}"
-    if said.reason == _SLOW_DOWN and status in (429, 503):
+def _class_of(status: int, fields: _ErrorFields) -> type[errors.ProviderError]:
+    words = f"{fields.reason or ''} {fields.message}"
+    if fields.reason == _SLOW_DOWN and status in (429, 503):
         return errors.RateLimited
-    if status == 403 and _FILTER_WORDS.search(said.reason or ""):
+    if status == 403 and _FILTER_WORDS.search(fields.reason or ""):
         return errors.ContentFiltered
     if status in (400, 413, 422):
         if _CONTEXT_WORDS.search(words):
             return errors.ContextTooLong
-        if _FILTER_WORDS.search(said.reason or ""):
+        if _FILTER_WORDS.search(fields.reason or ""):
             return errors.ContentFiltered
         if _KEY_WORDS.search(words):
             return errors.AuthenticationError
@@ -436,13 +435,13 @@ def _class_of(status: int, said: _Said) -> type[errors.ProviderError]:
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:
-    """What the vendor calls this exchange, for its support; None where it says nothing."""
+    """Returns the vendor's id of the exchange, for its support team; None if there is none."""
     return next((headers[name] for name in _REQUEST_ID_HEADERS if headers.get(name)), None)
 
 
 def _plain(text: str) -> str:
-    """The words of an HTML or plain text answer."""
-    # No class takes what begins the next match: a page of "<" or of titles without end is read once.
+    # No character class matches the start of the next match, so a page of "<" or of unclosed titles is
+    # scanned once.
     title = re.search(r"<title[^<>]*>([^<]*)</title>", text, re.IGNORECASE)
     words = (title and title.group(1)) or re.sub(r"<[^<>]*>", " ", text)
     return " ".join(words.split())[:_EXCERPT_CHARS]

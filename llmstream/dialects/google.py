@@ -1,4 +1,4 @@
-"""Errors as Google's APIs say them, and refusals of requests in their words.
+"""What Google's two APIs share: errors, settings, sources, and long responses in several parts.
 
 source: google.rpc.Code and google.rpc.RetryInfo; "Troubleshooting" in the documents of the Gemini API
 """
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 TRANSCRIPTION: Final = "audio_transcription"
-"""What our metadata and parts call the transcript of a recording."""
+"""Our metadata's name of a recording's transcript."""
 
 SIDE_FIELDS: Final = (
     "thought_signature",
@@ -55,7 +55,7 @@ SIDE_FIELDS: Final = (
     "media_resolution",
     "media_processing",
 )
-"""What may stand beside the content of a part of generateContent, by the names our metadata has for it."""
+"""Fields that a part of generateContent may have beside its content, by their names in our metadata."""
 
 
 STATUS_WORDS: Final = {
@@ -97,7 +97,7 @@ _WORD_OF_NUMBER: Final = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
-"""By the number of google.rpc.Code."""
+"""Names by number; source: google.rpc.Code."""
 
 _STATUS_OF_KIND: Final = {
     "invalid_request": 400,
@@ -108,37 +108,37 @@ _STATUS_OF_KIND: Final = {
     "rate_limit_exceeded": 429,
     "quota_exceeded": 429,
 }
-"""Codes of the Interactions API that are no word of google.rpc; source: ai.google.dev api-errors, 2026-11."""
+"""Codes of the Interactions API outside google.rpc; source: ai.google.dev api-errors, 2026-11."""
 
 _NOT_AGAIN: Final = frozenset({"UNIMPLEMENTED", "quota_exceeded"})
-"""What stays so however often one asks, though its status may mean otherwise: the quota is a day's."""
+"""Errors that a retry cannot resolve, whatever their status: the quota is per day."""
 
 
-def failure(told: object, *, provider: str) -> ProviderError:
-    """The error that an interaction or a step of it ended in.
+def failure(detail: object, *, provider: str) -> ProviderError:
+    """Returns the error that ended an interaction or one of its steps.
 
-    told: `{code, message, details}`; the code is a number of google.rpc or of HTTP, a word, or a
-          URI that ends in one
+    detail: `{code, message, details}`; the code is a number of google.rpc or of HTTP, a name, or a URI
+            that ends in one
     """
-    code = told.get("code") if isinstance(told, dict) else None
+    code = detail.get("code") if isinstance(detail, dict) else None
     word = code.rstrip("/").rpartition("/")[2] if isinstance(code, str) else ""
-    if isinstance(told, dict) and isinstance(code, int) and 0 < code < len(_WORD_OF_NUMBER):
+    if isinstance(detail, dict) and isinstance(code, int) and 0 < code < len(_WORD_OF_NUMBER):
         word = _WORD_OF_NUMBER[code]
-        told = {**told, "code": word}
+        detail = {**detail, "code": word}
     status = STATUS_OF_WORD.get(word.upper()) or _STATUS_OF_KIND.get(word.lower())
-    error = error_from_value({"error": told}, provider=provider, status=status)
+    error = error_from_value({"error": detail}, provider=provider, status=status)
     if word in _NOT_AGAIN:
         error.retryable = False
     return error
 
 
-# Settings as a model of Google's takes them: how much to think, and what of sampling has an effect.
+# Settings of Google's models: reasoning, and which sampling settings have an effect.
 
 _BUDGETS: Final = {"minimal": 512, "low": 1024, "medium": 8192, "high": 24_576}
 
 
 def thinking_budget(reasoning: ReasoningOptions, rules: GeminiRules, warnings: list[Warning]) -> int | None:
-    """Tokens to think with, on a model that takes a budget; 0 switches thinking off."""
+    """Returns the budget for a model that takes one, in tokens; 0 switches thinking off."""
     budget = reasoning.budget_tokens
     if budget is not None and reasoning.effort is not None:
         words = "this model takes a budget, which was sent"
@@ -164,7 +164,7 @@ def thinking_budget(reasoning: ReasoningOptions, rules: GeminiRules, warnings: l
 
 
 def thinking_level(reasoning: ReasoningOptions, rules: GeminiRules, warnings: list[Warning]) -> str | None:
-    """How much to think, on a model that takes a level; the nearest it knows."""
+    """Returns the nearest level for a model that takes one."""
     effort = reasoning.effort
     if effort is None:
         return None
@@ -173,7 +173,7 @@ def thinking_level(reasoning: ReasoningOptions, rules: GeminiRules, warnings: li
         words = f"this model always thinks; its level became {level}"
         warnings.append(UnsupportedSetting("reasoning.effort", words))
     elif level != effort:
-        warnings.append(OtherWarning(f"the effort {effort} became {level}: this model does not know it"))
+        warnings.append(OtherWarning(f"the effort {effort} became {level}: this model does not support it"))
     return level
 
 
@@ -182,17 +182,17 @@ _PENALTIES: Final = ("presence_penalty", "frequency_penalty")
 
 
 def refused_settings(rules: GeminiRules) -> Mapping[str, str]:
-    """Settings that are not sent to the model, and why."""
+    """Returns the settings that are not sent to the model, with the reason."""
     if rules.sampling and rules.penalties:
         return NONE_REFUSED
     reasons = {} if rules.sampling else dict.fromkeys(_SAMPLING, "this model ignores it")
     if not rules.penalties:
-        reasons |= dict.fromkeys(_PENALTIES, "this model does not take it")
+        reasons |= dict.fromkeys(_PENALTIES, "this model does not support it")
     return reasons
 
 
 def facts_of(model: str) -> ModelFacts:
-    """What is known of a model."""
+    """Returns what is known about a model from its name."""
     rules = GEMINI.find(model)
     off = () if rules.always_thinks else ("none",)
     return ModelFacts(
@@ -203,7 +203,7 @@ def facts_of(model: str) -> ModelFacts:
     )
 
 
-# Pages and documents that an answer of Google's rests on, each once.
+# Sources: the pages and documents that a response cites, each once.
 
 KEY: Final = "google"
 
@@ -212,17 +212,17 @@ _OCTETS: Final = "application/octet-stream"
 
 
 def document_uri(source: Source) -> str:
-    """The path or name that a document came with."""
-    told = (source.provider_metadata or {}).get(KEY, {})
-    named = next((told[key] for key in ("uri", "document_uri") if isinstance(told.get(key), str)), None)
+    """Returns the path or name of a document."""
+    detail = (source.provider_metadata or {}).get(KEY, {})
+    named = next((detail[key] for key in ("uri", "document_uri") if isinstance(detail.get(key), str)), None)
     return named or source.filename or source.title or source.id
 
 
 class Sources:
-    """Makes sources and forgets none it has made.
+    """Creates one source for each page and document.
 
-    new_id: gives the id of each
-    hold:   is told how many bytes each takes
+    new_id: returns the id of the next source
+    hold:   called with the memory that each takes, in bytes
     """
 
     def __init__(self, new_id: Callable[[], str], hold: Callable[[int], None] = lambda size: None) -> None:
@@ -231,14 +231,14 @@ class Sources:
         self._seen: set[tuple[str, str]] = set()
 
     def page(self, url: object, title: object = None, metadata: Metadata | None = None) -> Iterator[Source]:
-        """A page, if it is new and has an address."""
+        """Yields the source of a page, if it is new and has a URL."""
         if _text(url) and self._is_new("url", str(url)):
             yield Source("url", self._new_id(), _text(url), _text(title), provider_metadata=metadata)
 
     def document(
         self, name: object, title: object = None, metadata: Metadata | None = None
     ) -> Iterator[Source]:
-        """A document by its path or name; a web address makes it a page."""
+        """Yields the source of a document by its path or name; one with a web URL is a page."""
         path = _text(name)
         if path is None:
             return
@@ -264,22 +264,22 @@ def _text(value: Any) -> str | None:
     return without_lone_surrogates(value) if isinstance(value, str) and value else None
 
 
-# Long answers of Google's models, which come in several responses: what both of its APIs share.
+# Long responses, which come in several parts.
 #
-# Gemini 4 writes at most 65,536 tokens a response. An answer that is longer ends in the middle, with a
-# token; the next request sends the token and gets what follows.
+# Gemini 4 writes at most 65,536 tokens in one part. A longer response is cut off and ends with a token;
+# the next request sends the token and gets the next part.
 # source: google-genai 3.4.0, `_extra_utils.StreamContinuation` and `_interactions_continuation`
 
 OPTION: Final = "automatic_continuation"
-"""The provider option that switches it off; google-genai's name. It never goes to the vendor."""
+"""The provider option that switches it off, under google-genai's name. It is not sent to the vendor."""
 
 
 class Responses:
-    """The responses that one answer is made of: counted, added up, and where the next one begins.
+    """The parts of one response: their number, their usage, and where the next one begins.
 
-    last:   the latest place that the vendor gave
-    spoken: content came after it, so that a response from there would repeat some
-    count:  of the responses that continue the first
+    last:   the latest place from the vendor
+    spoken: content came after it, which a part from there would repeat
+    count:  of the parts after the first
     """
 
     def __init__(self) -> None:
@@ -291,23 +291,23 @@ class Responses:
 
     @property
     def next(self) -> Place | None:
-        """What asks for exactly what follows the content so far."""
+        """Returns the place exactly after the content so far; None if there is none."""
         return None if self.spoken else self.last
 
     def place(self, token: Any, response_id: str | None = None) -> None:
-        """The vendor gave a token; anything but a text says nothing."""
+        """Stores the vendor's token, unless it is not a string."""
         if isinstance(token, str) and token:
             self.last = Place(token, response_id)
             self.spoken = False
 
     def forget(self) -> None:
-        """The vendor ended the answer for another reason than its length."""
+        """Drops the place: the response ended for a reason other than its length."""
         self.last = None
 
     def go_on(self, usage: Usage) -> None:
-        """A response is over, and another follows. One that is asked for again is counted once.
+        """Begins the next part. A part that is requested again is counted once.
 
-        usage: of the response that is over
+        usage: of the part that ended
         """
         if self.last != self._asked:
             self._asked = self.last
@@ -316,9 +316,9 @@ class Responses:
             self._usages.append(usage)
 
     def usage(self, current: Usage) -> Usage:
-        """The sum, with the response that is read now. Google bills each with the whole prompt.
+        """Returns the sum over all parts. Google bills each with the full prompt.
 
-        `raw` is a list of the vendor's objects then, one for each request.
+        With several parts, `raw` is a list of the vendor's objects, one for each request.
         """
         if not self._usages:
             return current
@@ -327,18 +327,18 @@ class Responses:
         return msgspec.structs.replace(total, raw=[part.raw for part in parts])
 
     def metadata(self) -> dict[str, Any]:
-        """What the finish says of all this: nothing for an answer of one response."""
-        told: dict[str, Any] = {"continuations": self.count} if self.count else {}
-        return told | ({"continuation_token": self.last.token} if self.last is not None else {})
+        """Returns metadata for the finish; empty for a response of one part."""
+        detail: dict[str, Any] = {"continuations": self.count} if self.count else {}
+        return detail | ({"continuation_token": self.last.token} if self.last is not None else {})
 
 
 def asked_for(request: Request, key: str, provider: str) -> bool:
-    """Whether answers are to be continued; yes, unless the option says no."""
+    """Whether long responses are continued; True unless the option is False."""
     return options_of(request, key, provider).get(OPTION) is not False
 
 
 def without_option(request: Request, key: str, provider: str) -> Request:
-    """The same request without the option, which is for us and not for the vendor."""
+    """Returns the request without the option, which is not sent to the vendor."""
     given = request.provider_options
     if not any(OPTION in given.get(name, {}) for name in (key, provider)):
         return request
@@ -350,7 +350,7 @@ def without_option(request: Request, key: str, provider: str) -> Request:
 
 
 def with_options(request: Request, provider: str, options: dict[str, Any]) -> Request:
-    """The same request with options that win over the caller's."""
+    """Returns the request with options that override the caller's."""
     given = request.provider_options
     merged = {**given, provider: {**given.get(provider, {}), **options}}
     return msgspec.structs.replace(request, provider_options=merged)

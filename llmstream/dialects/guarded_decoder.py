@@ -1,4 +1,4 @@
-"""One response as a sentence: a decoder's events, held to the grammar and always finished."""
+"""Holds a decoder's events to the stream grammar, and ends every stream with a finish."""
 
 from __future__ import annotations
 
@@ -17,25 +17,23 @@ from llmstream.grammar import Guard
 __all__ = ["FOREIGN_REASONING", "GuardedDecoder", "MessageVendors", "is_foreign", "with_origin"]
 
 
-# Whose reasoning it is, as far as the metadata of a message tells.
+# The vendor of reasoning, derived from the metadata of its message.
 #
-# A wire that takes reasoning without a signature would take another vendor's too, and show it to the
-# model as thoughts of its own. What carries metadata of other vendors alone, or stands in a message
-# that does, is theirs; so is what carries no vendor's metadata but the mark of where it came from.
-# Where nothing tells, nothing is known, and the wire may have it.
+# An API that accepts unsigned reasoning would also accept another vendor's, and present it to the model
+# as its own. Reasoning is foreign if its metadata, or that of its message, names other vendors only, or
+# if the origin mark does. Reasoning of unknown origin is sent.
 
 FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
-"""What a request's warning says of it."""
+"""Text of the warning."""
 
 _OURS: Final = "llmstream"
 _ORIGIN: Final = "origin"
 
 
 def with_origin(events: list[Event], provider: str) -> list[Event]:
-    """The same events; reasoning that its vendor does not mark opens with the provider's name.
+    """Returns the events; reasoning without metadata of its vendor starts with the provider's name.
 
-    The mark is `{"llmstream": {"origin": PROVIDER}}`; like all metadata it becomes the part's, and
-    is saved with it.
+    The mark is `{"llmstream": {"origin": PROVIDER}}`. Like all metadata it is saved with the part.
     """
     return [
         ReasoningStart(event.id, _mark(provider))
@@ -46,24 +44,24 @@ def with_origin(events: list[Event], provider: str) -> list[Event]:
 
 
 class MessageVendors:
-    """The vendors that the metadata of a message names; its parts are looked through once."""
+    """The vendors that the metadata of a message names, computed once."""
 
     def __init__(self, message: Message) -> None:
         self._message = message
 
     @functools.cached_property
     def names(self) -> frozenset[str]:
-        """By whose key the message or a part of it has metadata."""
+        """Keys of the metadata of the message and its parts."""
         named = [_vendors(getattr(part, "metadata", None)) for part in self._message.parts]
         return frozenset().union(*named, _vendors((self._message.metadata or {}).get(_OURS)))
 
 
 def is_foreign(part: Reasoning, message: MessageVendors, key: str, provider: str = "") -> bool:
-    """Whether reasoning is known to be of another vendor than the one who is asked.
+    """Whether reasoning is known to come from another vendor than the one of the request.
 
-    message:  the one that it stands in
-    key:      under which the vendor's metadata stands
-    provider: by which name it is asked, where that is not the key
+    message:  the message with the reasoning
+    key:      of the vendor's metadata
+    provider: name of the request's provider, if it differs from the key
     """
     vendors: set[str] | frozenset[str] = _vendors(part.metadata)
     origin = _origin(part.metadata)
@@ -79,14 +77,12 @@ def _mark(provider: str) -> Metadata:
 
 
 def _origin(metadata: object) -> str | None:
-    """The provider from which reasoning came, where that is marked."""
     ours = metadata.get(_OURS) if isinstance(metadata, dict) else None
     origin = ours.get(_ORIGIN) if isinstance(ours, dict) else None
     return origin if isinstance(origin, str) else None
 
 
 def _vendors(metadata: object) -> set[str]:
-    """The vendors that have an object of their own in some metadata."""
     if not isinstance(metadata, dict):
         return set()
     told: dict[str, Any] = metadata
@@ -94,12 +90,12 @@ def _vendors(metadata: object) -> set[str]:
 
 
 class GuardedDecoder:
-    """Bytes of a body in, a whole sentence out, whatever the bytes.
+    """Decodes a body to a stream that the grammar accepts, whatever the bytes.
 
-    marked: unsigned reasoning says by whom it is (`foreign_reasoning`), as a conversation needs it
+    marked: unsigned reasoning names its provider, see `with_origin`
 
-    done:  finish has been given; nothing more is wanted
-    error: what iteration has to raise after finish, or None
+    done:  finish was emitted; the rest of the body is not needed
+    error: raised by iteration after finish, or None
     """
 
     def __init__(
@@ -114,25 +110,25 @@ class GuardedDecoder:
 
     @property
     def done(self) -> bool:
-        """Whether the sentence is finished."""
+        """Whether finish was emitted."""
         return self._guard.finished
 
     @property
     def errors(self) -> int:
-        """How many error events there have been."""
+        """Number of error events so far."""
         return len(self._guard.errors)
 
     @property
     def complete(self) -> bool:
-        """Whether the vendor has said that the answer is complete; trailers may follow."""
+        """Whether the vendor has reported the response as complete; trailers may follow."""
         return self.decoder.complete
 
     def start(self) -> list[Event]:
-        """The first event."""
+        """Returns the first event."""
         return self._guard.start(self._warnings)
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that a slice of the body completes."""
+        """Decodes a slice of the body; returns the events that it completes."""
         decoded = self.decoder.feed(chunk)
         events = self._guard.feed(decoded)
         if self._marked and events is not decoded:  # a batch of deltas alone is the same list
@@ -142,7 +138,7 @@ class GuardedDecoder:
         return events
 
     def close(self, error: LLMStreamError | None = None) -> list[Event]:
-        """The body is over, by its end or by an error; an answer that is complete needs no more."""
+        """Ends the input, with the body's end or an error; an error after a complete response is ignored."""
         if self.done:
             return []
         events: list[Event] = []
@@ -152,7 +148,7 @@ class GuardedDecoder:
         return events + self._end(error)
 
     def fail(self, error: LLMStreamError) -> list[Event]:
-        """Ends the sentence in an error, also where the answer might be complete."""
+        """Ends the stream in an error, even if the response may be complete."""
         return [] if self.done else self._end(error)
 
     def _end(self, error: LLMStreamError | None) -> list[Event]:
@@ -172,7 +168,7 @@ class GuardedDecoder:
 
     def _incomplete(self) -> IncompleteStream:
         return IncompleteStream(
-            "the stream ended before the vendor said that the answer is complete. "
-            "What came is kept in .partial; ask again to get the rest.",
+            "the stream ended before the vendor reported the response as complete. "
+            "What arrived is in .partial; send the request again to get the rest.",
             provider=self._provider,
         )

@@ -1,4 +1,4 @@
-"""What writing a conversation takes on every wire: roles, parts that cannot be sent, results as text."""
+"""Rules for writing a conversation in every dialect: roles, unsupported parts, results as text."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _ROLES: Final = {**{role.value: role for role in Role}, "developer": Role.SYSTEM
 
 
 def role_of(message: Message) -> Role:
-    """The role of a message; "developer" is another name for the system's.
+    """Returns the role of a message; "developer" means "system".
 
     raises: InvalidRequest for any other role
     """
@@ -54,14 +54,14 @@ def role_of(message: Message) -> Role:
         return message.role
     role = _ROLES.get(message.role)
     if role is None:
-        raise InvalidRequest(f"no role {message.role!r} is known. Use system, user, assistant or tool.")
+        raise InvalidRequest(f"unknown role {message.role!r}. Use system, user, assistant or tool.")
     return role
 
 
 def own_parts(message: Message, *, key: str, provider: str, warn: Callable[[str], object]) -> Sequence[Part]:
-    """The parts of a message without reasoning that another vendor made.
+    """Returns the parts of a message, without reasoning of other vendors.
 
-    key:  under which the vendor's metadata stands
+    key:  of the vendor's metadata
     warn: called where reasoning is left out
     """
     for part in message.parts:
@@ -80,12 +80,12 @@ def own_parts(message: Message, *, key: str, provider: str, warn: Callable[[str]
 
 
 def system_text(part: Part, *, moved: bool, warn: Callable[[str], object]) -> str:
-    """The text of a part of a system message; "" for any other part, and for white space.
+    """Returns the text of a part of a system message; "" for any other part and for white space.
 
-    moved: the API has no place for system messages inside the conversation
+    moved: the API does not support system messages inside the conversation
     """
     if not isinstance(part, Text):
-        warn(f"a {part_kind(part)} part in a system message was left out: the API takes text there")
+        warn(f"a {part_kind(part)} part in a system message was left out: the API takes only text there")
         return ""
     if moved:
         warn(MOVED_UP)
@@ -104,36 +104,36 @@ _BEGINNING: Final = 100
 
 
 def result_text(part: ToolResult) -> str:
-    """The text of a result, or the JSON of its value where it has no text."""
+    """Returns the text of a result, or its value as JSON if it has no text."""
     if part.content or part.result is None:
         return part.content
     return msgspec.json.encode(part.result).decode()
 
 
 def told_result(part: ToolResult) -> str:
-    """The same, and a failure says so in it."""
+    """Returns the text of a result; that of a failure starts with "Error" or names the failure."""
     text = result_text(part)
     return failure_text(text) if part.is_error else text
 
 
 def failure_text(content: str) -> str:
-    """The words of a failure, which say at once that it is one."""
+    """Returns a text that can be recognized as a failure."""
     if not content:
         return "Error"
     return content if _SAYS_SO.search(content[:_BEGINNING]) else f"Error: {content}"
 
 
-# Parts that no wire has a word for: those of kinds that an application has added, and `Custom`.
+# Parts without a form on the wire: kinds that an application has added, and `Custom`.
 
 _CONTENT = (Text, Reasoning, Image, Audio, Document, File, ToolCall, ToolResult, Source)
 _OF_ANSWERS = (*_CONTENT, Custom)
-"""A `Custom` of an answer may be the vendor's own, so its dialect decides about that."""
+"""Parts left to the dialect: a `Custom` of a response may be the vendor's own."""
 
 
 def without_custom_parts(messages: Iterable[Message], warn: Callable[[str], object]) -> list[Message]:
-    """The messages as a wire can say them. One that has nothing else to say is left out.
+    """Removes parts that no dialect can send, and messages that become empty.
 
-    warn: is told of each part that is left out
+    warn: called for each part that is left out
     """
     kept = []
     for message in messages:
@@ -152,10 +152,10 @@ def without_custom_parts(messages: Iterable[Message], warn: Callable[[str], obje
 
 def _left_out(part: object) -> str:
     named = f"type {part.type!r}" if isinstance(part, Custom) else f"kind {part_kind(part)!r}"
-    return f"a part of {named} was left out: the API has no word for it"
+    return f"a part of {named} was left out: the API does not support it"
 
 
-# Marks of the prompt cache, of which vendors take four in a request and refuse a fifth.
+# Marks of the prompt cache: vendors accept four in a request and reject a fifth.
 #
 # source: "Prompt caching" in the documents of Anthropic, Amazon Bedrock and Alibaba Cloud
 
@@ -163,9 +163,9 @@ MOST_MARKS: Final = 4
 
 
 def keep_last_marks(blocks: Iterable[Any], warnings: list[Warning], name: str = "cache_control") -> None:
-    """Takes the mark off all but the last four blocks that have one: these hold the longest prompts.
+    """Removes all but the last four marks, which cover the longest prompts.
 
-    blocks: in the order of the prompt, those within results of tools as well
+    blocks: in the order of the prompt, including those within tool results
     """
     marked = [block for block in blocks if isinstance(block, dict) and name in block]
     for block in marked[:-MOST_MARKS]:
@@ -175,6 +175,6 @@ def keep_last_marks(blocks: Iterable[Any], warnings: list[Warning], name: str = 
 
 
 def too_many_marks(count: int) -> Warning:
-    """What is said of marks that were left out."""
+    """Returns the warning about marks that were left out."""
     words = f"only the last {MOST_MARKS} of {count} cache marks were sent: the API takes no more"
     return OtherWarning(words)

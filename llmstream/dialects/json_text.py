@@ -1,4 +1,4 @@
-"""JSON values and texts on the way into events, which hold nothing that JSON could not hold again."""
+"""JSON text for events: repairs split surrogates, so that every event can be encoded again."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ __all__ = [
 ]
 
 
-# Joins surrogate pairs that a vendor cut in two, so that no event holds unencodable text.
+# Surrogate pairs that a vendor cut in two.
 #
-# Some servers cut text between UTF-16 units: one delta ends in an escaped high surrogate, the
-# next begins with the low one. A high half waits for its partner; a half that stays alone
-# becomes U+FFFD.
+# Some servers cut text between UTF-16 units: one delta ends in an escaped high surrogate, the next begins
+# with the low one. A high surrogate is held until the low one comes; a lone surrogate becomes U+FFFD.
 
 Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
 
@@ -50,14 +49,14 @@ def _pair(match: re.Match[str]) -> str:
 
 
 def without_lone_surrogates(text: str) -> str:
-    """The text with pairs joined and lone halves as U+FFFD."""
+    """Joins surrogate pairs, and replaces lone surrogates by U+FFFD."""
     if text.isascii():  # nearly all: names, ids, JSON
         return text
     return _LONE.sub("\ufffd", _PAIR.sub(_pair, text))
 
 
-def _mended(event: Event) -> Event:
-    """An event that can be encoded: half characters in names, ids or metadata are replaced."""
+def _repaired(event: Event) -> Event:
+    """Replaces lone surrogates in names, ids and metadata."""
     try:
         encode(event)
     except UnicodeEncodeError:
@@ -67,7 +66,7 @@ def _mended(event: Event) -> Event:
 
 
 def encodable_value(value: Any) -> Any:
-    """A JSON value whose texts can be encoded."""
+    """Replaces lone surrogates in a JSON value."""
     if isinstance(value, str):
         return without_lone_surrogates(value)
     if isinstance(value, list):
@@ -78,13 +77,13 @@ def encodable_value(value: Any) -> Any:
 
 
 class SurrogateJoiner:
-    """Mends the deltas of one stream, block by block."""
+    """Joins split surrogate pairs in the deltas of one stream, block by block."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, str] = {}
 
     def feed(self, events: list[Event]) -> list[Event]:
-        """The same events with whole characters only; an empty delta means that a half waits."""
+        """Returns the events without lone surrogates; a delta is empty while a high surrogate is held."""
         out: list[Event] = []
         for event in events:
             match event:
@@ -94,7 +93,7 @@ class SurrogateJoiner:
                     out.append(msgspec.structs.replace(event, input=without_lone_surrogates(text)))
                 case _:
                     self._settle(event, out)
-                    out.append(_mended(event))
+                    out.append(_repaired(event))
         return out
 
     def _delta(self, event: Delta) -> Delta:
@@ -105,7 +104,7 @@ class SurrogateJoiner:
         return msgspec.structs.replace(event, delta=without_lone_surrogates(text))
 
     def _settle(self, event: Event, out: list[Event]) -> None:
-        """A block that ends with half a character gets the replacement character."""
+        """Emits U+FFFD for a high surrogate at the end of a block."""
         block_id = getattr(event, "id", None)
         if not isinstance(block_id, str) or block_id not in self._waiting:
             return
@@ -127,7 +126,7 @@ def is_json(text: str) -> bool:
 
 
 def object_text(text: str, *, key: str) -> msgspec.Raw:
-    """A JSON object as it stands; any other value, or text that is none, in an object under `key`."""
+    """Returns a JSON object unchanged; any other value or text is wrapped in an object under `key`."""
     bare = text.strip()
     if not bare:
         return msgspec.Raw(b"{}")
@@ -141,8 +140,9 @@ def object_text(text: str, *, key: str) -> msgspec.Raw:
 
 
 def _is_loose_json(text: str) -> bool:
-    """msgspec refuses lone surrogates and numbers past a double, which are JSON all the same."""
-    import json  # loaded with the first text that msgspec refuses
+    # msgspec rejects lone surrogates and numbers past a double, which are valid JSON.
+    # Imported with the first such text.
+    import json
 
     try:
         json.loads(text, parse_constant=_no_constant)

@@ -1,4 +1,4 @@
-"""Media on the way to Google: bytes go inline, addresses that Google can read go as they are."""
+"""Media: Google's inline data and file URLs, media types, data URLs, base64 in pieces."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MAGIC: Final = (
 )
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _BARE_SAMPLES: Final = frozenset({"audio/l16", "audio/l24", "audio/pcm", "audio/alaw", "audio/mulaw"})
-"""Recordings without a head: a player needs the rate and the channels."""
+"""Recordings without a header: a player needs the rate and the channels."""
 
 _WEB_ALPHABET: Final = str.maketrans("-_", "+/")
 _YOUTUBE: Final = re.compile(r"https?://((www|m)\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
@@ -49,7 +49,7 @@ _FILES_API: Final = re.compile(r"https://generativelanguage\.googleapis\.com/[^/
 
 
 class Media(msgspec.Struct, frozen=True):
-    """What a part holds: `data`, or `url` where Google fetches it. The media type may be unknown ("")."""
+    """Content of a part: `data`, or `url` if Google fetches it. An unknown media type is ""."""
 
     media_type: str
     data: bytes | None = None
@@ -57,10 +57,10 @@ class Media(msgspec.Struct, frozen=True):
 
 
 def media_of(part: Image | Audio | Document | File, *, fetches_urls: bool, provider: str) -> Media:
-    """Bytes or an address that the vendor takes.
+    """Returns the bytes of a part, or the URL if the vendor fetches it.
 
-    fetches_urls: any address of the web will do; else only the vendor's own files and YouTube
-    raises:       Unsupported for other addresses, and bytes of an unknown type
+    fetches_urls: any web URL is supported; else only the vendor's files and YouTube
+    raises:       Unsupported for other URLs, and for bytes of an unknown type
     """
     media_type = part.media_type.partition(";")[0].strip().lower()
     if part.url.startswith("data:"):
@@ -73,14 +73,14 @@ def media_of(part: Image | Audio | Document | File, *, fetches_urls: bool, provi
     if part.data:
         return _inline(part, media_type, part.data, provider)
     if not part.url:
-        raise Unsupported(f"{_name(part)} holds neither bytes nor a URL", provider=provider)
+        raise Unsupported(f"{_name(part)} has neither bytes nor a URL", provider=provider)
     if _YOUTUBE.match(part.url):
         return Media(media_type or "video/mp4", url=part.url)
     web = part.url.startswith(("http://", "https://"))
     if not is_at_google(part.url) and not (web and fetches_urls):
         raise Unsupported(
             f"{_name(part)} at {part.url!r} cannot be fetched by this model. Download it and pass its bytes, "
-            "or upload it to Google and pass the address of the file.",
+            "or upload it to Google and pass the URL of the file.",
             provider=provider,
         )
     guess = mimetypes.guess_type(part.url.partition("?")[0])[0]
@@ -88,27 +88,27 @@ def media_of(part: Image | Audio | Document | File, *, fetches_urls: bool, provi
 
 
 def is_at_google(url: str) -> bool:
-    """Whether every model reads the address: the vendor's own files, and YouTube.
+    """Whether every model can read the URL: the vendor's files, and YouTube.
 
-    Other addresses are fetched by newer models only, not inside the results of functions, and not
-    where the site's robots.txt keeps Google out.
+    Other URLs are fetched by newer models only, not inside function results, and not if the site's
+    robots.txt excludes Google.
     """
     return url.startswith("gs://") or bool(_FILES_API.match(url) or _YOUTUBE.match(url))
 
 
 def base64_bytes(text: str) -> bytes:
-    """The bytes that a base64 text means, in either alphabet and with or without padding.
+    """Decodes base64, in either alphabet and with or without padding.
 
-    raises: ValueError where it is no base64
+    raises: ValueError if it is not base64
     """
     text = "".join(text.split()).rstrip("=").translate(_WEB_ALPHABET)
     return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
 
 
 def sampled_type(media_type: str, rate: object, channels: object) -> str:
-    """The media type of bare samples with their rate and channels, as RFC 2586 and 3551 write them.
+    """Adds rate and channels to the media type of headerless samples, as in RFC 2586 and 3551.
 
-    Other media types stay as they are, and so does a parameter that is there already.
+    Other media types, and parameters that are already present, are not changed.
     """
     if media_type.partition(";")[0].strip().lower() not in _BARE_SAMPLES:
         return media_type
@@ -119,7 +119,7 @@ def sampled_type(media_type: str, rate: object, channels: object) -> str:
 
 
 def sampling_of(media_type: str) -> dict[str, int]:
-    """The reverse: `sample_rate` and `channels`, where a media type of bare samples says them."""
+    """Reverse of `sampled_type`: `sample_rate` and `channels` from the parameters of a media type."""
     head, *parameters = (piece.strip().lower() for piece in media_type.split(";"))
     if head not in _BARE_SAMPLES:
         return {}
@@ -129,12 +129,12 @@ def sampling_of(media_type: str) -> dict[str, int]:
 
 
 def without_sampling(media_type: str) -> str:
-    """The media type alone, where `sampling_of` says the rest."""
+    """Removes the parameters that `sampling_of` reads from a media type."""
     return media_type.partition(";")[0].strip() if sampling_of(media_type) else media_type
 
 
 def part_of_media(media_type: str, *, data: bytes = b"", url: str = "") -> Image | Audio | Document:
-    """The reverse: the part that holds such media."""
+    """Reverse of `media_of`: returns the part that holds such media."""
     if media_type.startswith("image/"):
         return Image(url, data, media_type)
     if media_type.startswith("audio/"):
@@ -167,7 +167,7 @@ def _name(part: Image | Audio | Document | File) -> str:
     return f"a part of kind {part_kind(part)!r}"
 
 
-# Media types by the first bytes, for data that came without one.
+# Media types by the first bytes, for data without one.
 
 _IMAGES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -177,14 +177,14 @@ _IMAGES: Final = (
 
 
 def image_type(data: bytes, otherwise: str = "image/png") -> str:
-    """The media type of an image."""
+    """Returns the media type of an image."""
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     return next((name for magic, name in _IMAGES if data.startswith(magic)), otherwise)
 
 
 def audio_type(data: bytes) -> str:
-    """The media type of a recording; streamed audio without a head is bare 16 bit samples."""
+    """Returns the media type of a recording; streamed audio without a header is 16 bit samples."""
     if data[:4] == b"RIFF":
         return "audio/wav"
     if data[:3] == b"ID3" or data[:2] in (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"):
@@ -192,18 +192,18 @@ def audio_type(data: bytes) -> str:
     return {b"fLaC": "audio/flac", b"OggS": "audio/ogg"}.get(data[:4], "audio/pcm")
 
 
-# Files inside a URL: `data:image/png;base64,...`, in both directions.
+# Data URLs: `data:image/png;base64,...`, written and read.
 
 
 def data_uri(data: bytes, media_type: str) -> str:
-    """The URL that holds a file."""
+    """Returns the data URL of a file."""
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
 
 def read_data_uri(url: str) -> tuple[str, bytes] | None:
-    """Media type ("" where it is not said) and content; None where it is no such URL.
+    """Returns media type ("" if missing) and content; None if it is not a data URL.
 
-    raises: ValueError where the content is not base64
+    raises: ValueError if the content is not base64
     """
     if not url.startswith("data:"):
         return None
@@ -211,17 +211,14 @@ def read_data_uri(url: str) -> tuple[str, bytes] | None:
     try:
         return head.partition(";")[0], base64.b64decode(data, validate=True)
     except binascii.Error as error:
-        raise ValueError(f"a data URL holds no base64: {error}") from None
+        raise ValueError(f"a data URL is not base64: {error}") from None
 
 
-# A file whose base64 comes in pieces: decoded as it comes, so that it is held once.
+# Base64 in pieces, decoded as they come, so that a file is held once.
 
 
 class Base64Pieces:
-    """Text in, bytes out at the end. Vendors encode each piece for itself, or cut one text anywhere.
-
-    size: bytes that are held
-    """
+    """Decodes pieces of base64. Vendors encode each piece separately, or cut one text anywhere."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -233,11 +230,11 @@ class Base64Pieces:
 
     @property
     def size(self) -> int:
-        """Bytes that are held."""
+        """Memory of the decoded pieces, in bytes."""
         return len(self._data) + len(self._rest)
 
     def add(self, piece: str) -> None:
-        """A piece; one that is no base64 makes the whole none."""
+        """Decodes a piece. After a piece that is not base64, `whole` raises."""
         if self._error is not None:
             return
         text = self._rest + piece if self._rest else piece
@@ -249,9 +246,9 @@ class Base64Pieces:
         self._rest = text[end:]
 
     def whole(self) -> bytes:
-        """The file.
+        """Returns the decoded file.
 
-        raises: ValueError where it was no base64
+        raises: ValueError if a piece was not base64
         """
         if self._error is not None:
             raise self._error

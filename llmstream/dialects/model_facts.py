@@ -1,4 +1,4 @@
-"""What a dialect may know beside answers: facts of models, where they are listed, how tokens are counted."""
+"""Facts about models, pages that list them, and requests that count tokens."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = [
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a model by its name; None where nothing says.
+    """What is known about a model from its name; None where it is unknown.
 
     reasoning: whether it can think before it answers
-    efforts:   those it knows, in order; () where it takes none, or a budget only
+    efforts:   supported reasoning efforts, in order; () if none, or a budget only
     context_tokens: of the input, or of input and output together, as its vendor counts
-    max_output_tokens: of one answer
+    max_output_tokens: of one response
     """
 
     reasoning: bool | None = None
@@ -34,9 +34,9 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelPage(msgspec.Struct, frozen=True):
-    """Where a vendor tells of its models.
+    """Where a vendor lists its models.
 
-    alone: the page is of this model alone, and is missing where there is no such model; else it is a list
+    alone: the page is about one model, and is missing if the model does not exist; else it is a list
     """
 
     http: HttpRequest
@@ -64,7 +64,7 @@ _counts = msgspec.json.Decoder(_Count)
 
 
 def names_in(body: bytes) -> set[str]:
-    """The names on a page of models, in the forms of OpenAI, Anthropic, Cohere, Google and Ollama."""
+    """Reads the names on a page of models, in the forms of OpenAI, Anthropic, Cohere, Google and Ollama."""
     try:
         page = _pages.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -75,7 +75,7 @@ def names_in(body: bytes) -> set[str]:
 
 
 def count_in(body: bytes) -> int | None:
-    """The number of tokens that a vendor counted; None where the answer holds none."""
+    """Reads the number of tokens that a vendor counted; None if the response has none."""
     try:
         found = _counts.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -84,7 +84,7 @@ def count_in(body: bytes) -> int | None:
 
 
 def with_fields(http: HttpRequest, url: str, names: Iterable[str]) -> HttpRequest:
-    """The request at another path, with only these fields of its body."""
+    """Returns the request for another path, with only these fields of its body."""
     body: dict[str, Any] = http.json()
     kept = {name: body[name] for name in names if name in body}
     return msgspec.structs.replace(http, url=url, body=msgspec.json.encode(kept))

@@ -21,10 +21,13 @@ DIALECTS: Final[Mapping[str, tuple[str, str]]] = {
     "mistral": ("llmstream.dialects.mistral", "Mistral"),
     "ollama": ("llmstream.dialects.ollama", "Ollama"),
 }
-"""Name to module and class. A new dialect is one line here."""
+"""Module and class by name. A new dialect is one line here."""
 
 
 def dialect_class(name: str) -> Callable[..., Dialect]:
-    """The class of the dialect of that name; KeyError where there is none."""
+    """Imports the class of a dialect.
+
+    raises: KeyError for an unknown name
+    """
     module, kind = DIALECTS[name]
     return cast(Callable[..., Any], getattr(importlib.import_module(module), kind))

@@ -1,8 +1,8 @@
-"""Quirks in groups, and what is different still for some of a vendor's models.
+"""Quirks in groups, and changes to them for some of a vendor's models.
 
-A dialect's quirks are a frozen struct of frozen structs, one a concern (thinking, tools, media ...). Whoever
-changes some fields of a group writes `change(ThinkingQuirks, style="effort")`, which a type checker holds
-to the group's constructor: a misspelt field or a wrong value is found before anything runs.
+A dialect's quirks are a frozen struct of frozen structs, one for each concern (thinking, tools, media ...).
+`change(ThinkingQuirks, style="effort")` changes some fields of a group. A type checker checks it against the
+group's constructor, so that a misspelt field or a wrong value is found before anything runs.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Change(Generic[_Group]):
 def change(group: Callable[_P, _T], *_: _P.args, **fields: _P.kwargs) -> Change[_T]:
     """Changes these fields of a group and leaves the others.
 
-    group:  the class of the group, or of the quirks themselves for fields that are in no group
-    raises: TypeError for a field that the group does not have
+    group:  the class of the group, or of the quirks for fields outside the groups
+    raises: TypeError for an unknown field
     """
     group(*_, **fields)
     return Change(group, fields)
@@ -60,12 +60,12 @@ class ModelQuirks(Generic[_Group]):
 
 
 def changes_for(model: str, rules: Iterable[ModelQuirks[_Group]]) -> list[Change[_Group]]:
-    """The changes of the rules that fit; later ones win."""
+    """Returns the changes of the rules that match; later ones win."""
     return [one for rule in rules if re.search(rule.pattern, model, re.IGNORECASE) for one in rule.changes]
 
 
 def changed(quirks: _Quirks, changes: Iterable[Change[Any]]) -> _Quirks:
-    """The quirks with these changes, of which later ones win."""
+    """Returns the quirks with these changes; later ones win."""
     groups: dict[Any, dict[str, Any]] = {}
     for one in changes:
         groups.setdefault(one.group, {}).update(one.fields)
@@ -81,6 +81,6 @@ def changed(quirks: _Quirks, changes: Iterable[Change[Any]]) -> _Quirks:
 
 @functools.cache
 def _names(kind: type[msgspec.Struct]) -> dict[Any, str]:
-    """The class of each group to the field that holds it."""
+    """Maps the class of each group to its field."""
     usual = kind()
     return {type(getattr(usual, name)): name for name in kind.__struct_fields__}

@@ -1,8 +1,8 @@
-"""Writing a request, as far as it is the same on every wire.
+"""Writes the parts of a request that all dialects share.
 
-`RequestWriter` maps the settings by a table of `Field`, gathers warnings, and makes the HTTP request.
-A vendor's `request.py` adds what is its own: tools, reasoning, output format, messages. The server side
-reads settings by the same table.
+`RequestWriter` maps the settings by a table of `Field`, collects warnings, and makes the HTTP request.
+A dialect's `request.py` adds tools, reasoning, output format and messages. The server side reads settings
+by the same table.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ __all__ = [
 
 
 def options_of(request: Request, key: str, provider: str) -> dict[str, Any]:
-    """`provider_options` for a dialect's key, with those for the provider by its own name on top."""
+    """Returns `provider_options` for a dialect's key; those under the provider's name override them."""
     ours = dict(request.provider_options.get(key, {}))
     return ours if provider == key else merged(ours, request.provider_options.get(provider, {}))
 
 
 def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Both, objects field by field; what is in `over` wins."""
+    """Merges two objects field by field; values in `over` win."""
     out = dict(base)
     for key, value in over.items():
         known = out.get(key)
@@ -54,11 +54,11 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-# The warnings of one request, in which each is found at once.
+# Warnings.
 
 
 class RequestWarnings(list[Warning]):
-    """A list that knows which texts are in it: a long history may give a warning for each of its calls.
+    """A list with a fast lookup of messages: a long history may give a warning for each of its calls.
 
     It grows by `append`, `extend` and `+=` only.
     """
@@ -68,13 +68,13 @@ class RequestWarnings(list[Warning]):
         self._texts: set[str] = set()
 
     def append(self, warning: Warning) -> None:
-        """One more."""
+        """Appends a warning."""
         super().append(warning)
         if isinstance(warning, OtherWarning):
             self._texts.add(warning.message)
 
     def extend(self, warnings: Iterable[Warning]) -> None:
-        """Several more."""
+        """Appends several warnings."""
         for warning in warnings:
             self.append(warning)
 
@@ -88,35 +88,35 @@ class RequestWarnings(list[Warning]):
         return super().__contains__(warning)
 
     def note(self, message: str) -> None:
-        """A warning in prose."""
+        """Appends a warning with a message."""
         self.append(OtherWarning(message))
 
     def note_once(self, message: str) -> None:
-        """The same, unless it is there already."""
+        """Appends a warning, unless it is already present."""
         if message not in self._texts:
             self.append(OtherWarning(message))
 
     def unsupported(self, setting: str, details: str | None = None) -> None:
-        """A setting that was left out."""
+        """Appends a warning about a setting that was left out."""
         self.append(UnsupportedSetting(setting, details))
 
     def unsupported_tool(self, tool: ToolSpec | ProviderTool, details: str) -> None:
-        """A tool that was left out."""
+        """Appends a warning about a tool that was left out."""
         name = tool.name if isinstance(tool, ToolSpec) else tool.name or tool.type
         self.append(UnsupportedTool(name, details))
 
 
-# Settings by a vendor's names, and the frame of every request.
+# Settings by a vendor's names, and the HTTP request.
 
 
 class Field(msgspec.Struct, frozen=True):
     """One of our settings on a vendor's wire.
 
     name:      of the setting in `Settings`
-    wire_name: what the vendor calls it
-    low, high: what the API takes, both or neither; other numbers move to the nearest, with a warning
-    most:      how many stop sequences the API takes; the others are left out, with a warning
-    limited:   whether any of these is given
+    wire_name: the vendor's name of it
+    low, high: range that the API accepts, both or neither; other numbers are clamped, with a warning
+    most:      number of stop sequences that the API accepts; the others are left out, with a warning
+    limited:   whether any of these is set
     """
 
     name: str
@@ -132,13 +132,13 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def kind(self) -> Literal["number", "integer", "strings"]:
-        """What its values are."""
+        """Type of its values."""
         if self.name == "stop":
             return "strings"
         return "integer" if self.name in _INTEGERS else "number"
 
     def fit(self, value: Any) -> Any:
-        """The nearest value that the API takes."""
+        """Returns the nearest value that the API accepts."""
         if self.most is not None:
             return value[: self.most]
         if self.low is not None and value < self.low:
@@ -148,7 +148,7 @@ class Field(msgspec.Struct, frozen=True):
         return value
 
     def fit_note(self, given: Any, sent: Any) -> str:
-        """The warning about a value that did not fit."""
+        """Returns the warning about a value that was changed."""
         if self.most is not None:
             return (
                 f"only the first {self.most} of {len(given)} stop sequences were sent: the API takes no more"
@@ -158,15 +158,15 @@ class Field(msgspec.Struct, frozen=True):
 
 NONE_REFUSED: Final[Mapping[str, str]] = {}
 Refusal: TypeAlias = Callable[[str, Mapping[str, Any]], str | None]
-"""Why the model does not take a setting, or None: its name, and the settings before it that are sent."""
+"""Returns why the model does not support a setting, or None. Takes its name and the settings before it."""
 
 _INTEGERS: Final = frozenset({"top_k", "max_output_tokens", "seed"})
-# Vendors have `parallel_tool_calls` among their tools, under conditions of their own.
+# `parallel_tool_calls` is not here: vendors have it among their tools, under conditions of their own.
 _SETTINGS: Final = tuple(name for name in Settings.__struct_fields__ if name != "parallel_tool_calls")
 
 
 class FieldTable:
-    """The settings that a vendor takes, in the order in which the body has them.
+    """The settings that a vendor supports, in the order of the body.
 
     unsupported: names of the settings that have no field
     """
@@ -175,7 +175,7 @@ class FieldTable:
         names = [field.name for field in fields]
         self.unsupported = tuple(name for name in _SETTINGS if name not in names)
         self._fields = fields
-        # Every request reads all settings and sets few of them, so one call reads them all.
+        # A request sets few of them, so one call reads them all.
         self._values = (
             attrgetter(*names) if len(names) > 1 else lambda settings: (getattr(settings, names[0]),)
         )
@@ -184,15 +184,15 @@ class FieldTable:
         return iter(self._fields)
 
     def with_values(self, settings: Settings) -> Iterator[tuple[Field, Any]]:
-        """Each field and the value of its setting."""
+        """Yields each field that is set, with its value."""
         return zip(self._fields, self._values(settings), strict=True)
 
 
 class RequestWriter:
-    """What writing one request takes on every wire.
+    """Writes one request.
 
-    warnings: what is left out or changed
-    options:  the vendor's own fields that the caller adds, by this dialect's key and by the provider's name
+    warnings: about settings that were left out or changed
+    options:  fields that the caller adds to the body, from the dialect's key and the provider's name
     """
 
     def __init__(self, request: Request, *, provider: str, key: str) -> None:
@@ -204,12 +204,12 @@ class RequestWriter:
     def settings(
         self, fields: FieldTable, refused: Mapping[str, str] = NONE_REFUSED, refusal: Refusal | None = None
     ) -> dict[str, Any]:
-        """The settings of the request by the vendor's names, each as near as the API takes it.
+        """Returns the settings of the request by the vendor's names, fitted to what the API accepts.
 
-        What is refused, or has no field, is left out with a warning.
+        A setting that is refused or has no field is left out, with a warning.
 
-        refused: why the model does not take settings, by name
-        refusal: the same, where it depends on values or on other settings
+        refused: reason by the name of a setting that the model does not support
+        refusal: computes the reason, if it depends on values or on other settings
         """
         settings, out = self.request.settings, {}
         left: dict[str, Any] = {}
@@ -236,9 +236,9 @@ class RequestWriter:
         return out
 
     def encoded(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> Encoded:
-        """The HTTP request of a body, and the warnings. Headers of the caller's win, in any case.
+        """Returns the HTTP request of a body, and the warnings. The caller's headers win, in any case.
 
-        raises: InvalidRequest for values that JSON has no form for
+        raises: InvalidRequest for values that JSON cannot represent
         """
         try:
             data = msgspec.json.encode(body)
@@ -253,30 +253,30 @@ class RequestWriter:
 
 
 def name_and_description(tool: ToolSpec) -> dict[str, Any]:
-    """The fields of a function that most wires have; none for an empty description."""
+    """Returns name and description, without an empty description."""
     if tool.description:
         return {"name": tool.name, "description": tool.description}
     return {"name": tool.name}
 
 
 def object_schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """The input schema of a tool for vendors that want its type named."""
+    """Returns the input schema of a tool for vendors that require its `type`."""
     if not schema:
         return {"type": "object", "properties": {}}
     return schema if "type" in schema else {"type": "object", **schema}
 
 
-# How JSON is asked for in the prompt: where there is no field for it, or the field is not enough.
+# Requesting JSON in the prompt, where the API has no field for it or the field is not enough.
 #
-# A vendor that answers in JSON of any shape wants to read the word in the conversation as well. OpenAI
-# and those like it refuse the request without; with others the model may write white space for ever.
+# For JSON of any shape, vendors require the word "JSON" in the conversation as well. OpenAI and compatible
+# servers reject the request without it; on others the model may write white space without end.
 # source: "JSON mode" in the documents of OpenAI, DeepSeek, Cohere and Ollama
 
 ANSWER_IN_JSON: Final = "Answer with a JSON object and nothing else."
 
 
 def says_json(messages: Iterable[Message]) -> bool:
-    """Whether the conversation has the word."""
+    """Whether the conversation contains "JSON"."""
     return any(
         "json" in part.text.lower()
         for message in messages
@@ -286,7 +286,7 @@ def says_json(messages: Iterable[Message]) -> bool:
 
 
 def in_words(wanted: ResponseFormat) -> str:
-    """The whole wish as an instruction."""
+    """Returns the instruction to respond in this format."""
     if wanted.schema is None:
         return ANSWER_IN_JSON
     schema = msgspec.json.encode(described_schema(wanted)).decode()
@@ -294,7 +294,7 @@ def in_words(wanted: ResponseFormat) -> str:
 
 
 def described_schema(wanted: ResponseFormat) -> dict[str, Any]:
-    """The schema with the description of the format in it, for wires that have no other place."""
+    """Adds the description of the format to the schema, for wires without a field for it."""
     schema = wanted.schema or {}
     if not wanted.description:
         return schema

@@ -1,6 +1,6 @@
-"""JSON schemas without references, for models that read only what stands in place.
+"""JSON schemas in the subsets that vendors accept: without references, OpenAI's strict, Claude's strict.
 
-GLM-5.3 writes a nested argument as a string where its schema is a `$ref` into `$defs`
+References: GLM-5.3 writes a nested argument as a string where its schema is a `$ref` into `$defs`
 (pydantic/pydantic-ai#10243, seen 2026-11, at Z.ai and at Mistral).
 """
 
@@ -14,15 +14,15 @@ __all__ = ["claude_strict_schema", "inlined", "openai_strict_schema", "strict_pr
 
 
 _MOST_NODES: Final = 20_000
-"""Definitions that use each other twice double with each level; a schema past this stays as it is."""
+"""Nested definitions can grow exponentially; a schema past this cap is not changed."""
 
 _NAMED: Final = ("$defs", "definitions")
 
 
 def inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with each local reference replaced by what it names.
+    """Replaces each local reference by the schema it names.
 
-    A schema that refers to itself, or would grow too large, is given back as it is.
+    A schema that refers to itself, or would grow too large, is returned unchanged.
     """
     if not any(name in schema for name in _NAMED):
         return schema
@@ -45,7 +45,7 @@ class _Copier:
         self._nodes = 0
 
     def copy(self, value: Any, within: tuple[str, ...]) -> Any:
-        """The value without references. `within`: those that led here."""
+        """Copies a value without references. `within`: the references on the way to it."""
         self._nodes += 1
         if self._nodes > _MOST_NODES:
             raise _NotPossible
@@ -72,10 +72,10 @@ class _Copier:
         return found if isinstance(found, dict) else None
 
 
-# JSON schemas as OpenAI's strict mode takes them.
+# OpenAI's strict mode.
 #
-# Every object names all its properties as required and closes itself; what was optional may be
-# null instead. Schemas that fit already come out as they were.
+# Every object is closed and requires all its properties; an optional one may be null instead. A schema
+# that conforms is not changed.
 # source: "Structured outputs", supported schemas, in OpenAI's documents
 
 _SUBSCHEMAS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -83,7 +83,7 @@ _NAMED_SUBSCHEMAS: Final = ("$defs", "definitions")
 
 
 def openai_strict_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """The schema in the strict subset; None where it says what the subset cannot (open maps)."""
+    """Converts a schema to the strict subset; None if it cannot be expressed there (open maps)."""
     try:
         strict: dict[str, Any] = _strict(schema)
     except _NotStrictError:
@@ -92,7 +92,7 @@ def openai_strict_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def strict_problem(schema: object, path: tuple[str, ...] = ()) -> str | None:
-    """What the vendor says of a schema that is not strict; None where it is."""
+    """Returns the vendor's error message for a schema that is not strict; None if it is strict."""
     if not isinstance(schema, dict):
         return None
     properties = schema.get("properties")
@@ -155,7 +155,6 @@ def _close(out: dict[str, Any], properties: dict[str, Any]) -> None:
 
 
 def _nullable(schema: Any) -> Any:
-    """The same schema, or null."""
     if not isinstance(schema, dict):
         return schema
     kind = schema.get("type")
@@ -170,10 +169,10 @@ def _nullable(schema: Any) -> Any:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-# JSON schemas as the grammar compiler behind Claude takes them, wherever it is served.
+# Claude's structured outputs, on every provider.
 #
-# Objects are closed, `oneOf` becomes `anyOf`, and the constraints the compiler does not know
-# move into the description, where the model still reads them.
+# Objects are closed, `oneOf` becomes `anyOf`, and unsupported constraints move into the description,
+# where the model still reads them.
 # source: "Structured outputs", JSON schema limitations, in Anthropic's documents
 
 _UNKNOWN: Final = frozenset(
@@ -206,7 +205,7 @@ _MAPS: Final = frozenset({"properties", "$defs", "definitions"})
 
 
 def claude_strict_schema(schema: Any) -> Any:
-    """A copy of a schema in the vendor's subset; applied twice, it changes nothing more."""
+    """Converts a copy of a schema to the vendor's subset. It is idempotent."""
     if isinstance(schema, list):
         return [claude_strict_schema(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Token counts as Google's wires write them: whole numbers, sometimes as floats or text."""
+"""Token counts: numbers in any form, and cumulative counts of one response."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["UsageCounts", "added", "token_count"]
 
 
 def token_count(value: object) -> int | None:
-    """A number of tokens, however it was written; None for anything else."""
+    """Reads a number of tokens, also from a float or text; None for anything else."""
     if isinstance(value, str) and value.isdecimal() and len(value) < 19:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -21,23 +21,20 @@ def token_count(value: object) -> int | None:
 
 
 def added(a: int | None, b: int | None) -> int | None:
-    """The sum of what is known; None where nothing is."""
+    """Adds the known counts; None if neither is known."""
     if a is None:
         return b
     return a if b is None else a + b
 
 
-# Token counts as the events of one response state them.
-
-
 class UsageCounts:
-    """Cumulative counts: each field replaces the one before, and what is left out stays.
+    """Cumulative counts: a later value of a field replaces the earlier one.
 
-    Some servers state them with every chunk. They are read when somebody asks, so that a chunk costs
-    what it says, however much is known by then.
+    Some servers report them with every chunk. They are converted on access, so that the cost of a chunk
+    depends on its own size only.
 
-    read: the vendor's object in our meaning
-    hold: is given the bytes of memory by which it grows; see `PayloadDecoder.hold`
+    read: converts the vendor's object to `Usage`
+    hold: called with the memory by which it grows, in bytes; see `PayloadDecoder.hold`
     """
 
     def __init__(
@@ -49,7 +46,7 @@ class UsageCounts:
         self._usage: Usage | None = Usage()
 
     def add(self, stated: object) -> None:
-        """One statement; a null replaces nothing, and anything but an object states nothing."""
+        """Adds one report; nulls, and reports that are not objects, are ignored."""
         if not isinstance(stated, dict) or not stated:
             return
         known, grown = self._known, 0
@@ -70,12 +67,12 @@ class UsageCounts:
 
     @property
     def usage(self) -> Usage:
-        """The counts so far; a value of its own, which later statements do not change."""
+        """Returns the counts so far; later reports do not change the value."""
         if self._usage is None:
             self._usage = self._read(dict(self._known))
         return self._usage
 
 
 def _size(value: object) -> int:
-    """Bytes of a value; nearly all are counts, which do not grow."""
+    # Nearly all values are counts, which do not grow.
     return 0 if isinstance(value, int | None) else held_size(value)

@@ -1,8 +1,8 @@
 """Assembles tool calls from the fragments servers send, whatever they leave out or repeat.
 
-A fragment names its call by index, by id, by name, or by nothing. Servers omit each of them,
-put all calls at index 0, give every fragment a new id, or repeat the name; the rules below
-tell these apart, and what cannot be told apart is an error, never a guess.
+A fragment names its call by index, by id, by name, or not at all. Servers omit each of them, put all
+calls at index 0, give every fragment a new id, or repeat the name. The rules below distinguish these
+cases; an ambiguous fragment is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__ = [
 ]
 
 
-# What a fragment of a tool call says, whatever types a server gives it, and a call as far as it has come.
+# Values of a fragment, in any type that servers send, and an open call.
 
 _STRUCTURE: Final = re.compile(r'["{}\[\]]|\\.?', re.DOTALL)
 
 CUSTOM_CALL: Final = "custom_tool_call"
-"""The `type` that metadata gives to a call whose input is plain text, as OpenAI's custom tools have it."""
+"""The `type` in the metadata of a call whose input is plain text, as with OpenAI's custom tools."""
 
 
 def mint_call_id() -> str:
-    """An id for a call that came without one, unique across responses."""
+    """Returns an id for a call without one, unique across responses."""
     return f"call_{secrets.token_hex(12)}"
 
 
@@ -53,7 +53,8 @@ def is_json(text: str) -> bool:
     """Whether text is one JSON value."""
     try:
         msgspec.json.decode(text)
-    except UnicodeEncodeError:  # halves of characters, which are joined before anybody sees them
+    # Split surrogates, which are joined later.
+    except UnicodeEncodeError:
         return is_json(without_lone_surrogates(text))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
@@ -61,9 +62,9 @@ def is_json(text: str) -> bool:
 
 
 class _Nesting:
-    """The brackets and quotes of a JSON text that is still coming; looks at each piece once.
+    """Tracks brackets and quotes of an incomplete JSON text; scans each piece once.
 
-    broken: it will never be a JSON value
+    broken: the text cannot become a JSON value
     """
 
     def __init__(self) -> None:
@@ -74,7 +75,7 @@ class _Nesting:
         self._escaped = False
 
     def is_open_after(self, pieces: list[str]) -> bool:
-        """Whether a bracket or a quote is open behind the last of these pieces."""
+        """Whether a bracket or a quote is open after the last of these pieces."""
         for piece in pieces[self._seen :]:
             self._look_at(piece)
         self._seen = len(pieces)
@@ -94,11 +95,11 @@ class _Nesting:
 
 
 class OpenCall:
-    """One call as far as it has come.
+    """One open call.
 
-    wire_id: the first id the server gave; id: ours, set when the input starts to stream
+    wire_id: the server's first id; id: ours, set when the input starts to stream
     pieces:  the input so far, size: its bytes, chars: its length
-    index:   where it stood first; touched: the chunk that last named it
+    index:   its first index; touched: the latest chunk that named it
     placeholder: the text `null` came first; it is the input only if nothing follows
     custom:  metadata of a call whose input is plain text, not JSON; None of all others
     """
@@ -136,29 +137,30 @@ class OpenCall:
 
     @property
     def input(self) -> str:
-        """The input so far."""
+        """Input so far."""
         return "".join(self.pieces)
 
     def has_input(self, text: str) -> bool:
-        """Whether this text is the input so far."""
+        """Whether the input so far equals this text."""
         return len(text) == self.chars and text == self.input
 
     def is_whole(self) -> bool:
-        """Whether the input is one JSON value by now; asked after every piece, it costs as much as once."""
+        """Whether the input is one complete JSON value. All checks together are linear in the input."""
         if self.nesting is None:
             self.nesting = _Nesting()
         if self.nesting.broken or self.nesting.is_open_after(self.pieces):
             return False
-        self.nesting.broken = not is_json(self.input)  # what is no value with all closed never becomes one
+        # With all brackets closed, an invalid text cannot become valid.
+        self.nesting.broken = not is_json(self.input)
         return not self.nesting.broken
 
     def could_be_whole(self) -> bool:
-        """A cheap necessary sign: no JSON goes on with `{` right after `}`."""
+        """A cheap necessary condition: no JSON has `{` directly after `}`."""
         return bool(self.pieces) and self.pieces[-1].rstrip().endswith("}")
 
 
 def json_text(arguments: object) -> str:
-    """Arguments as JSON text: text as it is, null and {} as nothing, any other value written out."""
+    """Converts arguments to JSON text: text unchanged, null and {} as "", any other value encoded."""
     if isinstance(arguments, str):
         return arguments
     if arguments is None or arguments == {}:
@@ -170,7 +172,7 @@ def json_text(arguments: object) -> str:
 
 
 def plain_input(text: str, metadata: Metadata | None) -> str | None:
-    """The input of a call that some vendor marks as custom; None of all others."""
+    """Returns the input of a custom call; None for all others."""
     for own in (metadata or {}).values():
         if isinstance(own, dict) and own.get("type") == CUSTOM_CALL:
             return str(own.get("input", text))
@@ -178,7 +180,7 @@ def plain_input(text: str, metadata: Metadata | None) -> str | None:
 
 
 def json_input(text: str, metadata: Metadata | None) -> str:
-    """The input of a call for a server that takes JSON only: plain text becomes `{"input": "the text"}`."""
+    """Returns the input for a server that takes only JSON: plain text becomes `{"input": "the text"}`."""
     plain = plain_input(text, metadata)
     if plain is None:
         return text or "{}"
@@ -186,14 +188,14 @@ def json_input(text: str, metadata: Metadata | None) -> str:
 
 
 def as_id(value: Any) -> str | None:
-    """The id of a call; null, "" and "null" mean that there is none."""
+    """Reads the id of a call; null, "" and "null" mean that there is none."""
     if isinstance(value, str):
         return value if value not in ("", "null") else None
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def as_index(value: Any) -> int | None:
-    """The index of a call, also where it came as text or as 0.0."""
+    """Reads the index of a call, also from text or 0.0."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float) and value.is_integer():
@@ -209,15 +211,15 @@ _CALL_BYTES: Final = 700  # the call itself and its places in lists and dicts
 
 
 class ToolCallTracker:
-    """Fragments in, events of tool calls out.
+    """Assembles the tool calls of one response from fragments.
 
     A call ends when the next one begins and its own input is complete JSON by then (looked at
     once, at that moment); all others end at `finish`. Each fragment costs O(1).
 
-    ids:     those of the answer, where blocks and sources have some; a call takes none of them
+    ids:     used ids of the response, such as of blocks and sources; a call gets none of them
 
-    started: how many inputs have begun to stream
-    called:  how many calls have been given out
+    started: number of inputs that have started to stream
+    called:  number of calls emitted
     """
 
     def __init__(
@@ -242,7 +244,7 @@ class ToolCallTracker:
         self._held = 0
 
     def next_chunk(self) -> None:
-        """The fragments that follow came in one chunk: whole calls among them are not repetitions."""
+        """Begins a chunk: complete calls within one chunk are not repetitions of each other."""
         self._batch += 1
 
     def add(
@@ -255,13 +257,13 @@ class ToolCallTracker:
         metadata: Metadata | None = None,
         custom: Metadata | None = None,
     ) -> list[Event]:
-        """The events that one fragment gives.
+        """Adds a fragment; returns its events.
 
         index, id: as on the wire; null, "" and "null" mean that there is none
-        arguments: a piece of JSON text, or a whole JSON value; null and {} say nothing
+        arguments: a piece of JSON text, or a complete JSON value; null and {} add nothing
         custom:    marks a call whose input is plain text: metadata of its start and of the call
 
-        raises: DecodeError where no rule says which call it belongs to, LimitExceeded
+        raises: DecodeError if no rule assigns it to a call, LimitExceeded
         """
         if not id and not name and metadata is None and type(index) is int and type(arguments) is str:
             known = self._by_index.get(index)  # the common case: another piece of a call that streams
@@ -296,12 +298,12 @@ class ToolCallTracker:
     def finish(
         self, *, truncated: bool = False, in_one_piece: bool = False, keep_cut: bool = False
     ) -> list[Event]:
-        """The vendor has said that the answer is over: ends what is open, in index order.
+        """Closes the open calls, in index order, at the end of the response.
 
-        truncated:    the answer was cut (by length or a filter): nothing says that what is open was meant
-                      to end here, so it is dropped, also where its input happens to be whole JSON
-        in_one_piece: the wire never sends a call in fragments, so one whose input is whole is kept
-        keep_cut:     what would be dropped is given as an invalid call instead
+        truncated:    the response was cut off (by length or a filter). Open calls are dropped, even if
+                      their input happens to be complete JSON
+        in_one_piece: the wire never sends a call in fragments, so a complete input is not dropped
+        keep_cut:     emits invalid calls instead of dropping them
         """
         out: list[Event] = []
         for call in sorted(self._open, key=lambda call: -1 if call.index is None else call.index):
@@ -309,13 +311,13 @@ class ToolCallTracker:
         return out
 
     def nameless(self) -> bool:
-        """Whether a call came whose name never did."""
+        """Whether a call has no name."""
         return any(call.name is None and (call.pieces or call.wire_id) for call in self._calls)
 
     def _find(
         self, index: int | None, wire_id: str | None, name: str | None, text: str, out: list[Event]
     ) -> OpenCall | None:
-        """The call that a fragment belongs to; a new one where it starts one; None to leave it out."""
+        """Returns the call of a fragment, which may be new; None to ignore the fragment."""
         if index is None:
             last = self._calls[-1] if self._calls else None
             call = self._by_id.get(wire_id) if wire_id else None
@@ -331,7 +333,8 @@ class ToolCallTracker:
         if name and self._is_another(call, index, wire_id, name, text):
             return self._begin(index, out)
         if name and text and call.could_be_whole() and call.has_input(text):
-            return None  # the whole call once more
+            # The complete call once more.
+            return None
         if call.closed:
             return self._after_end(call, index, wire_id, text, out)
         return call
@@ -339,7 +342,7 @@ class ToolCallTracker:
     def _at_new_index(
         self, index: int, wire_id: str | None, name: str | None, text: str, out: list[Event]
     ) -> OpenCall | None:
-        """A first sight of an index: a call's head, or a stray tail (agno #8880, dirac #215)."""
+        """Handles a new index: the head of a call, or a stray tail (agno #8880, dirac #215)."""
         if name is None:
             call = self._by_id.get(wire_id) if wire_id else None
             if call is None and wire_id is None:
@@ -347,7 +350,7 @@ class ToolCallTracker:
                     return self._begin(index, out)
                 if not text.strip():
                     return None
-                call = self._only_unfinished(f"index {index}, which no call has")
+                call = self._only_unfinished(f"index {index}, which belongs to no call")
             if call is not None:
                 self._by_index[index] = call
                 return None if call.closed and not text.strip() else call
@@ -356,7 +359,7 @@ class ToolCallTracker:
     def _is_another(
         self, call: OpenCall, index: int | None, wire_id: str | None, name: str, text: str
     ) -> bool:
-        """Whether a named fragment at a known place starts a call of its own."""
+        """Whether a named fragment at a known index starts a new call."""
         if wire_id is not None and call.wire_id is not None and wire_id != call.wire_id:
             return True
         if call.name is None:
@@ -372,28 +375,28 @@ class ToolCallTracker:
     def _after_end(
         self, call: OpenCall, index: int | None, wire_id: str | None, text: str, out: list[Event]
     ) -> OpenCall | None:
-        """A nameless fragment for a call that is over: nothing, a late head, or a stray tail."""
+        """Handles a nameless fragment of a completed call: nothing, a late head, or a stray tail."""
         if wire_id is not None and wire_id not in self._by_id:
             return self._begin(index, out)
         if not text.strip():
             return None
-        stray = self._only_unfinished("a call that is over")
+        stray = self._only_unfinished("a completed call")
         if index is not None:
             self._by_index[index] = stray
         return stray
 
     def _only_unfinished(self, where: str) -> OpenCall:
-        """The one open call; with none or several, nobody can say whose the fragment is."""
+        """Returns the one open call; with none or several, the fragment is ambiguous."""
         if len(self._open) != 1:
             raise DecodeError(
-                f"a fragment of a tool call belongs to {where}, without an id or a name; "
-                f"{len(self._open)} calls are open. It was left out."
+                f"a fragment of a tool call is for {where} and has no id or name, while {len(self._open)} "
+                "calls are open. It was ignored."
             )
         return next(iter(self._open))
 
     def _begin(self, index: int | None, out: list[Event]) -> OpenCall:
         if len(self._calls) >= self._limits.max_blocks:
-            raise LimitExceeded(f"the response holds more than {self._limits.max_blocks} tool calls")
+            raise LimitExceeded(f"the response has more than {self._limits.max_blocks} tool calls")
         if self._calls:
             last = self._calls[-1]
             if not last.closed and last.name is not None and last.custom is None and is_json(last.input):
@@ -407,10 +410,11 @@ class ToolCallTracker:
         return call
 
     def _take(self, call: OpenCall, text: str, out: list[Event]) -> None:
-        """Adds a piece of input, and starts the input's events once the name is known."""
+        """Adds a piece of input; emits its events once the name is known."""
         if not call.pieces and call.custom is None and (text == "null" or not text.strip()):
             call.placeholder |= text == "null"
-            text = ""  # white space before the input, or a placeholder for what comes
+            # White space before the input, or a placeholder.
+            text = ""
         if text:
             self._grow(call, text)
         if call.id is not None:
@@ -431,7 +435,7 @@ class ToolCallTracker:
         self._hold(sys.getsizeof(text) + _SLOT_BYTES)
 
     def _hold(self, size: int) -> None:
-        """Counts what is kept until the end: pieces of all inputs, ids."""
+        """Counts memory held until the end: pieces of all inputs, ids."""
         self._held += size
         if self._held > self._limits.max_held_bytes:
             raise LimitExceeded(
@@ -464,7 +468,8 @@ class ToolCallTracker:
             return
         call_id = call.id or self._start(call, out)
         if call.placeholder and not call.pieces and not truncated:
-            call.pieces.append("null")  # at the end nothing is refused any more
+            # At the end the placeholder is the input.
+            call.pieces.append("null")
             out.append(ToolInputDelta("null", call_id))
         text = call.input
         whole = call.custom is not None or is_json(text)

@@ -36,4 +36,4 @@ def test_only_emptied_messages_are_removed() -> None:
     kept = without_custom_parts([hello, Message("", Role.USER, (PARTS[1],))], heard.append)
     assert kept == [hello]
     assert kept[0] is hello
-    assert heard == ["a part of kind 'geo' was left out: the API has no word for it"]
+    assert heard == ["a part of kind 'geo' was left out: the API does not support it"]

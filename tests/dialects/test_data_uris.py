@@ -21,5 +21,5 @@ def test_a_type_that_is_not_said_is_empty():
 
 
 def test_non_base64_content_is_refused():
-    with pytest.raises(ValueError, match="no base64"):
+    with pytest.raises(ValueError, match="not base64"):
         read_data_uri("data:text/plain,hello there")

@@ -106,7 +106,7 @@ def test_what_is_converted_is_no_loss() -> None:
 def test_a_defect_of_reading_is_reported() -> None:
     (loss,) = losses(wire(Wrong))
     assert loss.label == "Line"
-    assert "an event could not be read" in loss.what
+    assert "an event could not be decoded" in loss.what
 
 
 def test_a_type_has_one_line() -> None:

@@ -1,7 +1,7 @@
-"""Anthropic's Messages API, in both directions, wherever it is served.
+"""The `anthropic` dialect: Anthropic's Messages API, on every provider that serves it.
 
-`Anthropic()` is api.anthropic.com and the gateways that imitate it; `VERTEX` is Google Vertex AI,
-the same stream under another request; `BEDROCK_INVOKE` is AWS InvokeModel, the events inside AWS frames.
+`Anthropic()` is api.anthropic.com and compatible gateways; `VERTEX` is Google Vertex AI, the same stream
+for another request; `BEDROCK_INVOKE` is AWS InvokeModel, the same events inside AWS frames.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _COUNTING: Final = "/count_tokens"
 _COUNTED: Final = (
     *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "mcp_servers"),
 )
-"""What the endpoint takes (platform.claude.com/docs/en/api/messages/count_tokens, 2026-11)."""
+"""Fields of the endpoint. source: platform.claude.com/docs/en/api/messages/count_tokens, 2026-11"""
 
 
 class Anthropic(Dialect, frozen=True):
-    """The dialect.
+    """Dialect of the Messages API.
 
-    framing: of the answer
-    quirks:  how the server's requests differ
+    framing: of the response
+    quirks:  differences between servers
     """
 
     framing: Literal["sse", "aws-event-stream"] = "sse"
@@ -50,40 +50,40 @@ class Anthropic(Dialect, frozen=True):
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect, as in `llmstream replay --dialect`."""
         return "anthropic"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "text/event-stream" if self.framing == "sse" else "application/vnd.amazon.eventstream"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
         raises: InvalidRequest, Unsupported
         """
         return encode_request(request, provider=provider, quirks=self.quirks)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `Dialect`."""
+        """Returns how JSON output can be enforced; see `Dialect`."""
         rules = CLAUDE.find(request.model)
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
         schema: tuple[OutputAbility, ...] = ("json_schema",) if self.quirks.holds_to_schemas(rules) else ()
-        # With reasoning on, the API forces no tool.
+        # The API does not support forced tools together with reasoning.
         return schema if thinks or not rules.forced_tools else (*schema, "tool")
 
     def takes_prefix(self, request: Request) -> bool:
-        """Whether the model goes on with an answer that is begun for it; none does that while it thinks."""
+        """Whether the model continues an assistant message; no model does while it thinks."""
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
         return not thinks and CLAUDE.find(request.model).prefix
 
     def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
-        """The request as the vendor would take it; None where the error is about something else."""
+        """Returns a request that avoids the error; None if the error is about something else."""
         return dropping_bound_thinking(http, error, betas_in_body=self.quirks.betas_in_body)
 
     def facts(self, model: str) -> ModelFacts:
-        """What is known of a model; see `dialects.model_facts`."""
+        """Returns what is known about a model; see `ModelFacts`."""
         rules = CLAUDE.find(model)
         known = "claude" in model.lower()
         off = ("none",) if rules.efforts and rules.off != "never" else ()
@@ -95,24 +95,24 @@ class Anthropic(Dialect, frozen=True):
         )
 
     def model_page(self, model: str) -> ModelPage | None:
-        """The page of one model; clouds that serve Claude have none."""
+        """Returns the page of one model; clouds that serve Claude have none."""
         if self.quirks.path != _PATH:
             return None
         return ModelPage(HttpRequest(f"/v1/models/{quote(model, safe='')}", method="GET"), alone=True)
 
     @property
     def counts_tokens(self) -> bool:
-        """By `count_request`."""
+        """Whether the server has `count_tokens`; see `count_request`."""
         return True
 
     def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """The request to `count_tokens`; clouds that serve Claude have it elsewhere, or not at all."""
+        """Returns the request to `count_tokens`; clouds have it at another path, or not at all."""
         return with_fields(http, f"{_PATH}{_COUNTING}", _COUNTED) if http.url == _PATH else None
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> AnthropicDecoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         framing: Framing
         if self.framing == "sse":
             framing = SSEDecoder(max_bytes=limits.max_event_bytes)
@@ -123,12 +123,12 @@ class Anthropic(Dialect, frozen=True):
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream; header names are lower case."""
+        """Returns the typed error of a response that is not a stream; header names are lower case."""
         read = vendor_error if self.framing == "sse" else answer_error
         return read(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the server fetches the part itself: images and PDFs, unless it fetches nothing."""
+        """Whether the server fetches the part: images and PDFs, on servers that fetch URLs."""
         return accepts_url(part, quirks=self.quirks)
 
 

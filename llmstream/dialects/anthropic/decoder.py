@@ -1,4 +1,4 @@
-"""Decodes the stream of one Messages answer into events."""
+"""Decodes the stream of one Messages response into events."""
 
 from __future__ import annotations
 
@@ -34,8 +34,7 @@ __all__ = ["AnthropicDecoder"]
 
 _COMPACT = msgspec.json.Encoder()
 
-# What the metadata of finish holds: of `message_start`, of the `message_delta`s, and of what stands beside
-# their `delta`.
+# Fields for the metadata of finish: of `message_start`, of the deltas in `message_delta`, and beside them.
 _OF_MESSAGE: Final = (
     "container",
     "stop_sequence",
@@ -49,13 +48,13 @@ _BESIDE_DELTA: Final = ("context_management", "input_transformations")
 
 
 class OpenBlock(Block, eq=False):
-    """A content block. Beside text, reasoning and calls there are results and custom blocks.
+    """A content block: text, reasoning, a call, a result, or a custom block.
 
-    wire:      the block as `content_block_start` gave it, with the values that deltas set in a custom one
+    wire:      the block from `content_block_start`, with the values that deltas set in a custom block
     signature: of reasoning, to be sent back with it
-    thought:   tokens of reasoning whose text is left out, as far as the vendor has estimated them
+    thought:   the vendor's estimate of reasoning tokens, if the text of reasoning is omitted
     citations: of a text
-    grown:     what deltas add to the texts of a custom block, by field
+    grown:     text that deltas append to a custom block, by field
     """
 
     wire: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -66,7 +65,7 @@ class OpenBlock(Block, eq=False):
 
     @property
     def type(self) -> str:
-        """Its type on the wire."""
+        """Type on the wire."""
         return str(self.wire.get("type"))
 
     @property
@@ -76,9 +75,9 @@ class OpenBlock(Block, eq=False):
 
 
 class AnthropicDecoder(PayloadDecoder[WireEvent]):
-    """One answer of the Messages API.
+    """Decodes one response of the Messages API.
 
-    Blocks have their index as id, tool inputs the id of their call. The answer is complete
+    Blocks have their index as id, tool inputs the id of their call. The response is complete
     once a stop reason came; finish waits for `message_stop` or the end of the body.
     """
 
@@ -93,7 +92,8 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
         self._blocks = Blocks(self, OpenBlock, key=KEY, closing=self._closing)
         self._opened = self._blocks.opened
-        self._seen: set[Hashable] = set()  # indexes of all blocks so far
+        # Indexes of all blocks so far.
+        self._seen: set[Hashable] = set()
         self._counts = UsageCounts(read_usage, self.hold)
         self._message_id: str | int | None = None
         self._started = False
@@ -102,15 +102,15 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
 
     @property
     def usage(self) -> Usage:
-        """Usage as far as the vendor has reported it."""
+        """Usage that the vendor has reported so far."""
         return self._counts.usage
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
-        """The base begins with none; what the events report is counted apart."""
+        """Ignores the initial value from the base class; usage is computed from the events."""
 
     def on(self, wire: WireEvent) -> None:
-        """Turns one event into ours; the deltas of text, which are most of them, go first."""
+        """Maps one event. Text deltas, the most frequent ones, are checked first."""
         kind = wire.type
         if kind == "content_block_delta":
             delta = wire.delta
@@ -140,27 +140,27 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             self.fail(error_from_value(error, provider=self.provider))
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """Gateways that also speak chat completions end with its mark; others send `null` as a heartbeat."""
+        """Ignores `[DONE]` from gateways that also serve Chat Completions, and `null` as a heartbeat."""
         return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
 
     def end(self) -> None:
-        """The body is over: a stop reason without `message_stop` is a complete answer."""
+        """Ends the input; a stop reason without `message_stop` completes the response."""
         if self.complete:
             self._finish()
 
-    # The message around the blocks.
+    # Start and end of the message.
 
     def _message_start(self, wire: WireEvent) -> None:
         message = wire.message
         if message is None:
-            self.defect("a message_start came without its message")
+            self.defect("a message_start has no message")
             return
         if self._started:
             if message.id is not None and message.id != self._message_id:
                 self.fail(
                     ProtocolError(
-                        f"the message {message.id!r} began inside {self._message_id!r}: two answers "
-                        "were spliced into one stream. Send the request again."
+                        f"the message {message.id!r} started inside {self._message_id!r}: the stream "
+                        "mixes two responses. Send the request again."
                     )
                 )
             return
@@ -175,7 +175,8 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             if isinstance(block, dict):
                 self._block_start(("start", number), block)
                 self._block_stop(("start", number))
-        if message.stop_reason:  # the message is complete here, but only message_stop ends the stream
+        # The message is complete, but only message_stop ends the stream.
+        if message.stop_reason:
             self._raw_reason = message.stop_reason
 
     def _message_delta(self, wire: WireEvent) -> None:
@@ -197,13 +198,14 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             return
         self.fail(
             IncompleteStream(
-                "the stream sent message_stop before any answer. Look at the model's name, or ask again.",
+                "the stream sent message_stop before any content. Check the model's name, or send the "
+                "request again.",
                 provider=self.provider,
             )
         )
 
     def _remember(self, holder: WireEvent | WireMessage | WireDelta, names: tuple[str, ...]) -> None:
-        """Later values replace earlier ones, as the vendor means them."""
+        # Values are cumulative: later ones replace earlier ones.
         for name in names:
             value = getattr(holder, name)
             if value is not None:
@@ -216,16 +218,17 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
     def _reason(self) -> FinishReason:
         return "unknown" if self._raw_reason is None else FINISH_REASONS.get(self._raw_reason, "other")
 
-    # Blocks begin and end.
+    # Start and end of blocks.
 
     def _block_start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
         if wire is None or not isinstance(wire.get("type"), str):
-            self.defect("a content_block_start came without a block or its type")
+            self.defect("a content_block_start has no block or no type")
             return
         self._blocks.release()
         known = self._opened.get(index)
         if known is not None and known.wire == wire and not known.parts:
-            return  # some gateways send a start twice
+            # Some gateways send a start twice.
+            return
         self._seen.add(index)
         block = self._block_of(index, wire)
         if not self._blocks.open(index, block, held=held_size(wire)):
@@ -242,9 +245,9 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             self._result(wire)
 
     def _block_of(self, index: Hashable, wire: dict[str, Any]) -> OpenBlock:
-        """The block that a start announces, with its id."""
+        """Creates the block of a start, with its id."""
         kind = wire["type"]
-        # The blocks inside `message_start` count on their own.
+        # Blocks inside `message_start` have their own numbering.
         number = str(index[-1] if isinstance(index, tuple) else 0 if index is None else index)
         if kind in TOOL_USES:
             return OpenBlock(
@@ -272,7 +275,8 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             if index not in self._seen:
                 self._orphan(index, "content_block_stop")
         elif block.is_client_call and not block.parts and not block.wire.get("input"):
-            self._blocks.hold_back(index)  # the token limit may have come before its first argument
+            # The token limit may have come before its first argument.
+            self._blocks.hold_back(index)
         else:
             self._blocks.close(index)
 
@@ -283,7 +287,8 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             return _reasoning_metadata(block)
         if block.kind == "tool":
             given = block.wire.get("input")
-            if given and not block.parts:  # the start had all of it
+            # The start had the complete input.
+            if given and not block.parts:
                 self._blocks.input(block, _COMPACT.encode(given).decode())
         elif block.kind == "custom":
             grown = {name: "".join(pieces) for name, pieces in block.grown.items()}
@@ -291,7 +296,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         return None
 
     def _result(self, wire: dict[str, Any]) -> None:
-        """A tool that the vendor ran: all of the result comes in the block's start."""
+        """Emits the result of a tool that the vendor ran; the start of its block is complete."""
         content = wire.get("content")
         failed = wire.get("is_error") is True or (
             isinstance(content, dict) and str(content.get("type")).endswith("_error")
@@ -310,10 +315,10 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
                 if source is not None:
                     self.out.append(source)
 
-    # Blocks grow.
+    # Deltas.
 
     def _block_delta(self, index: Hashable, block: OpenBlock | None, delta: WireDelta) -> None:
-        """A delta of anything but text in its place."""
+        """Handles all deltas except text of an open text block."""
         if block is None:
             block = self._orphaned(index, delta)
             if block is None:
@@ -333,16 +338,16 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             case _, "custom":
                 self._extend(block)
             case (("input_json_delta" | "thinking_delta" | "text_delta"), _):
-                self.defect(f"a {delta.type} came for block {index}, which is {block.type}")
+                self.defect(f"a {delta.type} was sent for block {index} of type {block.type}")
 
     def _text(self, block: OpenBlock, text: Any) -> None:
         if isinstance(text, str) and text:
             self._blocks.delta(block, text)
 
     def _thinking(self, block: OpenBlock, text: Any, tokens: Any = None) -> None:
-        """Where the text is left out, the vendor estimates its tokens, delta by delta.
+        """Adds thinking. If its text is omitted, each delta has an estimate of its tokens.
 
-        The end has their sum: a delta without text would be an event without news.
+        The sum goes to the end of the block, because a delta without text has no use.
         source: anthropic 2.12.0, `BetaThinkingDelta.estimated_tokens`
         """
         metadata = None
@@ -353,7 +358,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             self._blocks.delta(block, text, metadata)
 
     def _sign(self, block: OpenBlock, signature: Any) -> None:
-        """An empty signature erases none."""
+        # An empty signature does not replace an earlier one.
         if isinstance(signature, str) and signature:
             block.signature = signature
 
@@ -365,17 +370,17 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             self.out.append(source_of_citation(citation, self._blocks.source_id()))
 
     def _extend(self, block: OpenBlock) -> None:
-        """Blocks that only this vendor knows grow field by field, as compaction does."""
+        """Extends a block that only this vendor has, such as compaction, field by field."""
         try:
             delta = self.whole_payload()["delta"]
         except RecursionError:
-            self.defect(f"a delta of a {block.type} block could not be read: it is nested too deeply")
+            self.defect(f"a delta of a {block.type} block could not be decoded: it is nested too deeply")
             return
         for name, value in delta.items():
             if name != "type" and value is not None:
                 known = block.wire.get(name)
                 if isinstance(known, str) and isinstance(value, str):
-                    # Joined at the end: what is there would be copied for each piece.
+                    # Joined at the end, because appending would copy the text for each piece.
                     block.grown.setdefault(name, [known]).append(value)
                 else:
                     block.grown.pop(name, None)
@@ -383,7 +388,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
                 self._blocks.retain(block, held_size(value))
 
     def _orphaned(self, index: Hashable, delta: WireDelta) -> OpenBlock | None:
-        """A block for text that came without one, so that nothing is lost; other deltas get none."""
+        """Opens a block for text without one, so that no text is lost; other deltas get none."""
         known = ("input_json_delta", "signature_delta", "citations_delta")
         if delta.type in known or delta.text or delta.thinking:
             self._orphan(index, str(delta.type))
@@ -394,18 +399,18 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         return self._opened.get(index)
 
     def _orphan(self, index: Hashable, what: str) -> None:
-        self._blocks.orphan(index, f"a {what} came for block {index}, which is not open")
+        self._blocks.orphan(index, f"a {what} was sent for block {index}, which is not open")
 
 
 def _call_metadata(wire: dict[str, Any]) -> Metadata | None:
-    """What a tool's block has beyond id, name and input; a call that the vendor runs also has its type."""
+    """Returns further fields of a tool's block, and the type of a call that the vendor runs."""
     own = ("type", "id", "name", "input") if wire["type"] == "tool_use" else ("id", "name", "input")
     rest = {key: value for key, value in wire.items() if key not in own}
     return {KEY: rest} if rest else None
 
 
 def _reasoning_metadata(block: OpenBlock) -> Metadata | None:
-    """The signature to echo, and how much reasoning there was."""
+    """Returns the signature to send back, and the number of reasoning tokens."""
     found: dict[str, Any] = {}
     if block.signature:
         found["signature"] = block.signature

@@ -1,7 +1,7 @@
-"""Messages of ours as the system prompt and the turns of the Messages API.
+"""Writes messages as the system prompt and the turns of the Messages API.
 
-Neighbours of one role become one turn. In a user's turn the tool results stand first, in an
-assistant's turn the calls stand last: the API refuses every other order.
+Adjacent messages of one role become one turn. In a user turn the tool results come first, in an
+assistant turn the calls come last: the API rejects every other order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from llmstream.unique_ids import UniqueIds
 __all__ = ["Conversation", "accepts_url", "read_media"]
 
 
-# Images and documents as content blocks, and back.
+# Images and documents.
 
 _MAGIC: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -52,9 +52,10 @@ _TEXTS: Final = ("text/", "application/json", "application/xml", "application/ya
 
 
 def accepts_url(part: Image | Audio | Document | File, *, quirks: Quirks) -> bool:
-    """Whether a part may be given by its URL; a document that is text has to be given as text."""
+    """Whether a part can be sent as a URL; a text document has to be sent as text."""
     if not isinstance(part, (Image, Document)):
-        return True  # audio is refused and files are left out, whatever holds them
+        # Audio is rejected and files are left out, with or without their bytes.
+        return True
     if part.url[:5].lower() == "data:":
         return part.url.startswith("data:") and part.url.partition(",")[0].endswith(";base64")
     if not quirks.url_sources:
@@ -64,25 +65,25 @@ def accepts_url(part: Image | Audio | Document | File, *, quirks: Quirks) -> boo
 
 
 def encode_media(part: Image | Document, *, provider: str, quirks: Quirks) -> dict[str, Any]:
-    """The block of an image or document, with what its metadata adds (title, context, citations ...).
+    """Returns the block of an image or document, with title, context, citations ... from its metadata.
 
-    raises: Unsupported for media types and sources that the server does not take
+    raises: Unsupported for media types and sources that the server does not support
     """
-    told = dict((part.metadata or {}).get(KEY, {}))
-    file_id = told.pop("file_id", None)
+    extra = dict((part.metadata or {}).get(KEY, {}))
+    file_id = extra.pop("file_id", None)
     kind = "image" if isinstance(part, Image) else "document"
     block: dict[str, Any] = {"type": kind, "source": _source(part, file_id, provider, quirks)}
     if isinstance(part, Document) and part.filename:
         block["title"] = part.filename
-    return {**block, **told}
+    return {**block, **extra}
 
 
 def read_media(block: dict[str, Any]) -> Image | Document | None:
-    """The part that a block describes; None for sources that our parts do not know."""
+    """Returns the part of a block; None for sources that parts cannot hold."""
     source = block.get("source")
     if not isinstance(source, dict):
         return None
-    told = {k: v for k, v in block.items() if k not in ("type", "source", "title")}
+    extra = {k: v for k, v in block.items() if k not in ("type", "source", "title")}
     fields: dict[str, Any] = {}
     match source:
         case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
@@ -95,10 +96,10 @@ def read_media(block: dict[str, Any]) -> Image | Document | None:
         case {"type": "text", "data": str(text)}:
             fields = {"data": text.encode("utf-8", "replace"), "media_type": "text/plain"}
         case {"type": "file", "file_id": str(file_id)}:
-            told["file_id"] = file_id
+            extra["file_id"] = file_id
         case _:
             return None
-    metadata: Metadata | None = {KEY: told} if told else None
+    metadata: Metadata | None = {KEY: extra} if extra else None
     if block.get("type") == "image":
         return Image(**fields, metadata=metadata)
     title = block.get("title")
@@ -112,10 +113,10 @@ def _source(part: Image | Document, file_id: Any, provider: str, quirks: Quirks)
     if part.data:
         return _inline(part, part.media_type, part.data, provider)
     if not file_id and not part.url:
-        raise Unsupported(f"{_name(part)} holds neither bytes nor a URL", provider=provider)
+        raise Unsupported(f"{_name(part)} has neither bytes nor a URL", provider=provider)
     if not quirks.url_sources:
         raise Unsupported(
-            f"{_name(part)}: this server takes no URLs and file ids. Fetch it and pass its bytes.",
+            f"{_name(part)}: this server does not support URLs and file ids. Download it and pass its bytes.",
             provider=provider,
         )
     return {"type": "file", "file_id": file_id} if file_id else {"type": "url", "url": part.url}
@@ -130,8 +131,8 @@ def _inline(part: Image | Document, media_type: str, data: bytes, provider: str)
         return {"type": "text", "media_type": "text/plain", "data": data.decode("utf-8", "replace")}
     if image != isinstance(part, Image) or not (image or media_type == "application/pdf"):
         raise Unsupported(
-            f"{_name(part)} of media type {media_type or 'unknown'!r} cannot be sent: the API takes images "
-            "(JPEG, PNG, GIF, WebP), PDF and plain text. Convert it, or set media_type.",
+            f"{_name(part)} of media type {media_type or 'unknown'!r} cannot be sent: the API supports "
+            "images (JPEG, PNG, GIF, WebP), PDF and plain text. Convert it, or set media_type.",
             provider=provider,
         )
     return {"type": "base64", "media_type": media_type, "data": base64.b64encode(data).decode()}
@@ -165,12 +166,12 @@ _NO_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Conversation:
-    """Gathers blocks turn by turn.
+    """Collects blocks by turn.
 
     system:   the blocks of the system prompt
-    messages: the turns, as the body has them
+    messages: the turns of the body
 
-    system_turns: system messages inside the conversation stay there, as turns of their own
+    system_turns: keeps system messages inside the conversation, as turns of their own
     """
 
     def __init__(
@@ -179,7 +180,8 @@ class Conversation:
         self.system: list[dict[str, Any]] = []
         self.messages: list[dict[str, Any]] = []
         self._system_turns = system_turns
-        self._waiting: list[dict[str, Any]] = []  # instructions that came between a call and its result
+        # Instructions between a call and its result.
+        self._waiting: list[dict[str, Any]] = []
         self._ids: dict[str, str] = {}
         self._wire_ids = UniqueIds("_")
         self._provider = provider
@@ -187,7 +189,7 @@ class Conversation:
         self._warn = warnings.note_once
 
     def read(self, messages: tuple[Message, ...]) -> None:
-        """Takes in a whole conversation.
+        """Adds a complete conversation.
 
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for audio
         """
@@ -205,7 +207,9 @@ class Conversation:
             self._trim(self.messages[-1]["content"])
         self.messages = [turn for turn in self.messages if turn["content"]]
         if not self.messages:
-            raise InvalidRequest("the conversation is empty: the API wants at least one message with content")
+            raise InvalidRequest(
+                "the conversation is empty: the API requires at least one message with content"
+            )
 
     def _part(self, role: str, part: Part) -> None:
         if role == "system":
@@ -225,7 +229,7 @@ class Conversation:
 
     def _system(self, part: Part) -> None:
         text = system_text(part, moved=False, warn=self._warn)
-        blocks = [{"type": "text", "text": text, **_told(part)}] if text else []
+        blocks = [{"type": "text", "text": text, **_metadata_of(part)}] if text else []
         if not self.messages:
             self.system += blocks
         elif self._system_turns:
@@ -238,7 +242,7 @@ class Conversation:
         self.system += blocks
 
     def _place_waiting(self) -> None:
-        """Instructions follow the last turn, unless it has calls, whose results come next."""
+        """Adds instructions after the last turn, unless it has calls, whose results come next."""
         last = self.messages[-1] if self.messages else None
         if self._waiting and last and not any(block["type"] == "tool_use" for block in last["content"]):
             self._turn("system").extend(self._waiting)
@@ -247,7 +251,9 @@ class Conversation:
     def _block(self, role: str, part: Part) -> dict[str, Any] | None:
         match part:
             case Text():
-                return {"type": "text", "text": part.text, **_told(part)} if part.text.strip() else None
+                return (
+                    {"type": "text", "text": part.text, **_metadata_of(part)} if part.text.strip() else None
+                )
             case Image() | Document():
                 return encode_media(part, provider=self._provider, quirks=self._quirks)
             case Reasoning():
@@ -257,12 +263,14 @@ class Conversation:
             case ToolResult():
                 return self._result(part)
             case Custom(type=kind) if kind.startswith(f"{KEY}."):
-                return {"type": kind.removeprefix(f"{KEY}."), **_told(part)}
+                return {"type": kind.removeprefix(f"{KEY}."), **_metadata_of(part)}
             case Source():
-                return None  # told by the citations of the text, or for the reader alone
+                # Covered by the citations of the text, or not meant for the model.
+                return None
             case Audio():
                 raise Unsupported(
-                    "the Messages API takes no audio. Send a transcript instead.", provider=self._provider
+                    "the Messages API does not support audio. Send a transcript instead.",
+                    provider=self._provider,
                 )
             case File():
                 self._warn(f"a file of type {part.media_type!r} was left out: the API takes no files back")
@@ -271,36 +279,36 @@ class Conversation:
         return None
 
     def _reasoning(self, role: str, part: Reasoning) -> dict[str, Any] | None:
-        told = _told(part)
+        extra = _metadata_of(part)
         if role == "assistant":
-            if "redacted_data" in told:
-                return {"type": "redacted_thinking", "data": told["redacted_data"]}
-            if told.get("signature"):
-                return {"type": "thinking", "thinking": part.text, "signature": told["signature"]}
+            if "redacted_data" in extra:
+                return {"type": "redacted_thinking", "data": extra["redacted_data"]}
+            if extra.get("signature"):
+                return {"type": "thinking", "thinking": part.text, "signature": extra["signature"]}
             if self._quirks.unsigned_thinking == "keep":
                 return {"type": "thinking", "thinking": part.text, "signature": ""}
             if self._quirks.unsigned_thinking == "text" and part.text.strip():
-                self._warn("reasoning without a signature was sent as text: the API takes only its own")
+                self._warn("reasoning without a signature was sent as text: the API requires the signature")
                 return {"type": "text", "text": part.text}
-        self._warn("reasoning without a signature was left out: the API takes only its own")
+        self._warn("reasoning without a signature was left out: the API requires the signature")
         return None
 
     def _call(self, part: ToolCall) -> dict[str, Any] | None:
-        told = _told(part)
-        if part.provider_executed and "type" not in told:
+        extra = _metadata_of(part)
+        if part.provider_executed and "type" not in extra:
             self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
             return None
         block = {"type": "tool_use", "id": self._wire_id(part.id), "name": part.name}
-        return {**block, **told, "input": _input(part.arguments)}
+        return {**block, **extra, "input": _input(part.arguments)}
 
     def _result(self, part: ToolResult) -> dict[str, Any] | None:
-        told = _told(part)
+        extra = _metadata_of(part)
         if part.provider_executed:
-            if "type" not in told:
+            if "type" not in extra:
                 self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
                 return None
-            block = {**told, "tool_use_id": self._wire_id(part.tool_call_id), "content": part.result}
-            return {**block, "is_error": part.is_error} if told["type"] == "mcp_tool_result" else block
+            block = {**extra, "tool_use_id": self._wire_id(part.tool_call_id), "content": part.result}
+            return {**block, "is_error": part.is_error} if extra["type"] == "mcp_tool_result" else block
         text = result_text(part)
         content: Any = text
         if part.parts:
@@ -310,19 +318,19 @@ class Conversation:
         block = {"type": "tool_result", "tool_use_id": self._wire_id(part.tool_call_id), "content": content}
         if part.is_error:
             block["is_error"] = True
-        return {**block, **told}
+        return {**block, **extra}
 
     def _wire_id(self, call_id: str) -> str:
-        """Another vendor's id in the letters that the API takes; the same for call and result.
+        """Maps another vendor's id to the characters that the API allows; equal for call and result.
 
-        Two ids that differ in other letters only stay two.
+        Ids that differ only in other characters stay distinct.
         """
         if call_id not in self._ids:
             self._ids[call_id] = self._wire_ids.fresh(_NO_ID.sub("_", call_id) or "call")
         return self._ids[call_id]
 
     def _trim(self, content: list[dict[str, Any]]) -> None:
-        """The beginning of an answer may not end in white space."""
+        # The API rejects a begun response that ends in white space.
         if content and content[-1]["type"] == "text":
             content[-1]["text"] = content[-1]["text"].rstrip()
 
@@ -331,13 +339,13 @@ def _rank(block: dict[str, Any]) -> int:
     return {"tool_result": 0, "tool_use": 2}.get(block["type"], 1)
 
 
-def _told(part: Any) -> dict[str, Any]:
-    """What the metadata holds for this vendor: cache_control, citations, signatures and the like."""
+def _metadata_of(part: Any) -> dict[str, Any]:
+    """Returns the metadata of this vendor: cache_control, citations, signatures and so on."""
     return dict((part.metadata or {}).get(KEY, {}))
 
 
 def _input(arguments: str) -> Any:
-    """The input of a call: the JSON text as it stands where it is an object, else wrapped in one."""
+    """Returns the input of a call: a JSON object unchanged, any other text wrapped in one."""
     text = arguments.strip()
     if text in ("", "null"):
         return {}

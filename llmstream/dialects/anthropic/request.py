@@ -1,4 +1,4 @@
-"""Our request as an HTTP request of the Messages API."""
+"""Writes a request as an HTTP request of the Messages API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 __all__ = ["FIELDS", "betas_of_tools", "dropping_bound_thinking", "encode_request"]
 
 
-# Tools and the choice among them, on the way to the vendor.
+# Tools and tool choice.
 
 FIELDS: Final = FieldTable(
     Field("max_output_tokens", "max_tokens"),
@@ -65,15 +65,15 @@ _BETAS: Final = {
     "mcp_toolset": "mcp-client-2025-11-20",
     "advisor_20260301": "advisor-tool-2026-03-01",
 }
-"""Beta features that a tool of the vendor needs; those that are generally available need none."""
+"""Beta features of the vendor's tools; generally available tools need none."""
 
 
 def encode_tools(
     request: Request, warnings: RequestWarnings, *, strict_known: bool = True
 ) -> list[dict[str, Any]]:
-    """The field `tools`.
+    """Returns the field `tools`.
 
-    strict_known: the model can be held to the schema of a tool
+    strict_known: the model supports strict tools
     """
     strict = 0
     out = []
@@ -84,12 +84,12 @@ def encode_tools(
         wanted = tool.strict is True and strict_known
         if tool.strict and not wanted:
             warnings.note(
-                f"the tool {tool.name!r} is not strict: the model cannot be held to its schema here"
+                f"the tool {tool.name!r} was sent without strict: the model does not support it here"
             )
         strict += wanted
         if wanted and strict > _MAX_STRICT_TOOLS:
             warnings.note(
-                f"the tool {tool.name!r} is not strict: the API takes {_MAX_STRICT_TOOLS} strict tools"
+                f"the tool {tool.name!r} was sent without strict: the API takes {_MAX_STRICT_TOOLS} of them"
             )
         out.append(_tool(tool, strict=wanted and strict <= _MAX_STRICT_TOOLS))
     return out
@@ -98,9 +98,9 @@ def encode_tools(
 def encode_tool_choice(
     request: Request, *, refusal: str | None, warnings: RequestWarnings
 ) -> dict[str, Any] | None:
-    """The field `tool_choice`, which the API takes only beside tools.
+    """Returns the field `tool_choice`, which the API accepts only together with tools.
 
-    refusal: why no tool can be forced in this request, or None
+    refusal: why this request cannot force a tool, or None
     """
     choice, parallel = request.tool_choice, request.settings.parallel_tool_calls
     if choice is None and parallel is None:
@@ -123,7 +123,7 @@ def encode_tool_choice(
 
 
 def betas_of_tools(request: Request) -> list[str]:
-    """The beta features that the vendor's own tools need."""
+    """Returns the beta features that the vendor's tools of a request need."""
     types = [tool.type for tool in request.tools if isinstance(tool, ProviderTool)]
     return [_BETAS[kind] for kind in types if kind in _BETAS]
 
@@ -141,14 +141,14 @@ def _provider_tool(tool: ProviderTool) -> dict[str, Any]:
     out: dict[str, Any] = {"type": tool.type}
     stem = _DATE.sub("", tool.type)
     name = tool.name or _FIXED_NAMES.get(tool.type) or (stem if stem != tool.type else "")
-    # Toolsets (computer_toolset_20260801, mcp_toolset) have no name: their calls carry it (anthropic 2.12).
+    # Toolsets (computer_toolset_20260801, mcp_toolset) have no name; their calls have it (anthropic 2.12).
     if name and not stem.endswith("_toolset"):
         out["name"] = name
     return {**out, **tool.options}
 
 
 def encode_request(request: Request, *, provider: str, quirks: Quirks) -> Encoded:
-    """The HTTP request and what could not be said in it.
+    """Encodes the HTTP request, with warnings about what was left out or changed.
 
     `provider_options["anthropic"]` is merged into the body last, objects field by field; its
     `betas`, a list of names, become the header `anthropic-beta`.
@@ -188,7 +188,8 @@ def _body(writer: RequestWriter, quirks: Quirks) -> dict[str, Any]:
     cap = fitting_cap(request.settings.max_output_tokens, rules, warnings)
     plan = encode_thinking(request.reasoning, cap, default, rules, warnings)
     asked = options.get("thinking")
-    if isinstance(asked, dict) and "type" in asked:  # `display` and budgets of ours do not fit every type
+    # Our `display` and budget do not fit every type.
+    if isinstance(asked, dict) and "type" in asked:
         plan = msgspec.structs.replace(plan, thinking=None)
     thinking = merged({"thinking": plan.thinking or {}}, options)["thinking"]
     thinks = isinstance(thinking, dict) and thinking.get("type") in ("enabled", "adaptive")
@@ -202,9 +203,9 @@ def _body(writer: RequestWriter, quirks: Quirks) -> dict[str, Any]:
     if request.tools:
         strict_known = quirks.holds_to_schemas(rules)
         body["tools"] = encode_tools(request, warnings, strict_known=strict_known)
-    refusal = None if rules.forced_tools else "this model takes no forced tool"
+    refusal = None if rules.forced_tools else "this model does not support forced tools"
     if thinks:
-        refusal = "with reasoning on, the API forces no tool"
+        refusal = "the API does not support forced tools with reasoning"
     choice = encode_tool_choice(request, refusal=refusal, warnings=warnings)
     if choice is not None:
         body["tool_choice"] = choice
@@ -228,7 +229,7 @@ def _header(request: Request, name: str) -> str | None:
 
 
 def _blocks(body: dict[str, Any]) -> Iterator[Any]:
-    """What may carry a cache mark, in the order of the prompt."""
+    """Yields the blocks that can have a cache mark, in the order of the prompt."""
     for name in ("tools", "system"):
         if isinstance(body.get(name), list):
             yield from body[name]
@@ -240,7 +241,7 @@ def _blocks(body: dict[str, Any]) -> Iterator[Any]:
 
 
 def _container(request: Request) -> str | None:
-    """Code of the next step runs in the container of the last one, where its files are."""
+    # Code of the next step runs in the container of the last one, which has its files.
     if not any(isinstance(t, ProviderTool) and t.type.startswith("code_execution") for t in request.tools):
         return None
     for message in reversed(request.messages):
@@ -261,12 +262,13 @@ def _output_config(request: Request, effort: str | None, warnings: RequestWarnin
 
 
 def _sampling(writer: RequestWriter, rules: ClaudeRules, thinks: bool) -> dict[str, Any]:
-    """Sampling and stopping, as far as the model and its thinking allow."""
+    """Returns sampling settings and stop sequences that the model supports, with or without thinking."""
     out = writer.settings(FIELDS, refusal=partial(sampling_refusal, rules=rules, thinks=thinks))
-    out.pop("max_tokens", None)  # stands in the body with room for the reasoning
+    # The body has it, with room for the reasoning.
+    out.pop("max_tokens", None)
     stops = out.get("stop_sequences")
     if stops is not None and any(not stop.strip() for stop in stops):
-        writer.warnings.note("stop sequences of white space alone were left out: the API refuses them")
+        writer.warnings.note("stop sequences of only white space were left out: the API rejects them")
         out["stop_sequences"] = [stop for stop in stops if stop.strip()]
         if not out["stop_sequences"]:
             del out["stop_sequences"]
@@ -274,12 +276,11 @@ def _sampling(writer: RequestWriter, rules: ClaudeRules, thinks: bool) -> dict[s
 
 
 def _system(blocks: list[dict[str, Any]]) -> Any:
-    """One plain text stays a string."""
     return blocks[0]["text"] if len(blocks) == 1 and len(blocks[0]) == 2 else blocks
 
 
 def _drop_citations(turns: list[dict[str, Any]]) -> bool:
-    """Takes `citations` off the documents; whether one had them."""
+    """Removes `citations` from the documents. Returns whether one had them."""
     found = False
     for turn in turns:
         for block in turn["content"]:
@@ -288,10 +289,10 @@ def _drop_citations(turns: list[dict[str, Any]]) -> bool:
     return found
 
 
-# Thinking blocks that Claude binds to the conversation they were made in, after that has changed.
+# Thinking blocks are bound to their conversation.
 #
-# From 5.1 and 5.5 on the API refuses such blocks once the system prompt, tools or earlier messages are
-# others; asked to, it drops them.
+# From 5.1 and 5.5 on the API rejects them once the system prompt, tools or earlier messages have changed;
+# an option makes it drop them instead.
 # source: platform.claude.com "Thinking troubleshooting";
 # pydantic-ai-slim 2.68 `_thinking_binding.py` (2026-11)
 
@@ -302,7 +303,7 @@ _BETA: Final = "thinking-binding-controls-2026-08-01"
 def dropping_bound_thinking(
     http: HttpRequest, error: LLMStreamError, *, betas_in_body: bool
 ) -> HttpRequest | None:
-    """The request that lets such blocks be dropped; None where they are not what the error is about."""
+    """Returns the request with that option; None if the error is about something else."""
     if not isinstance(error, BadRequest) or _BOUND_ELSEWHERE not in error.message:
         return None
     body = http.json()

@@ -1,7 +1,6 @@
-"""Amazon Bedrock's ConverseStream: one API for many vendors' models, in both directions.
+"""The `bedrock-converse` dialect: Amazon Bedrock's ConverseStream, one API for many vendors' models.
 
-The answer comes in AWS event-stream frames. Signing is the provider's: the request leaves here
-without address and credentials.
+The response comes in AWS event-stream frames. The provider adds base URL and signature.
 """
 
 from __future__ import annotations
@@ -22,30 +21,30 @@ __all__ = ["BedrockConverse"]
 
 
 class BedrockConverse(Dialect, frozen=True):
-    """The dialect. Paths count from `https://bedrock-runtime.{region}.amazonaws.com`.
+    """Dialect of ConverseStream. Paths are relative to `https://bedrock-runtime.{region}.amazonaws.com`.
 
-    The model's id is percent-encoded in them once; whoever sends the URL has to leave it so.
+    The model's id in the path is percent-encoded; the URL must be sent without encoding it again.
     """
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect, as in `llmstream replay --dialect`."""
         return "bedrock-converse"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "application/vnd.amazon.eventstream"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and credentials.
+        """Encodes the HTTP request, without base URL and credentials.
 
         raises: InvalidRequest, Unsupported
         """
         return encode_request(request, provider=provider)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `Dialect`."""
+        """Returns how JSON output can be enforced; see `Dialect`."""
         can = traits(request.model)
         thinks = request.reasoning is not None and request.reasoning.effort != "none"
         schema: tuple[OutputAbility, ...] = ("json_schema",) if can.schemas else ()
@@ -54,15 +53,15 @@ class BedrockConverse(Dialect, frozen=True):
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> BedrockConverseDecoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         return BedrockConverseDecoder(provider=provider, include_raw=include_raw, limits=limits)
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream; header names are lower case."""
+        """Returns the typed error of a response that is not a stream; header names are lower case."""
         return answer_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the part may stay a URL: what lies in a bucket, `s3://`, or in the URL itself."""
+        """Whether the part can be sent as a URL: `s3://` and data URLs."""
         return accepts_url(part)

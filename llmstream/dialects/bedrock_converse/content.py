@@ -1,4 +1,4 @@
-"""Images, documents, videos and recordings as content blocks, and back."""
+"""Content blocks: media, tool results, and the reasoning fields of each model family."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _FORMATS: Final[dict[str, tuple[str, str]]] = {
     "audio/pcm": ("audio", "pcm"),
     "audio/webm": ("audio", "webm"),
 }
-"""Block and format by media type. source: ImageBlock, DocumentBlock and the like in the API reference"""
+"""Block and format by media type. source: ImageBlock, DocumentBlock, VideoBlock in the API reference"""
 
 _MEDIA_TYPES: Final = {found: media_type for media_type, found in reversed(_FORMATS.items())}
 _EXTENSION: Final = re.compile(
@@ -93,14 +93,14 @@ _MAX_NAME_CHARS: Final = 200
 
 
 class DocumentNames:
-    """Gives documents names that Bedrock takes, each once in a request."""
+    """Gives documents valid names that are unique in a request."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
 
     def take(self, filename: str) -> str:
-        """A name as near to the file's as can be."""
+        """Returns a unique name, derived from the file's."""
         plain = " ".join(_NO_NAME.sub("-", _EXTENSION.sub("", filename)).split())[:_MAX_NAME_CHARS].rstrip()
         plain = name = plain if plain.strip("- ") else "document"
         stem = plain[: _MAX_NAME_CHARS - 8].rstrip()
@@ -112,31 +112,32 @@ class DocumentNames:
 
 
 def accepts_url(part: Media | File) -> bool:
-    """Whether a part may stay a URL: buckets, and URLs that hold the file in base64."""
+    """Whether a part can be sent as a URL: buckets and data URLs."""
     if isinstance(part, File):
-        return True  # left out, whatever holds it
+        # Left out, with or without its bytes.
+        return True
     inline = part.url.startswith("data:") and part.url.partition(",")[0].endswith(";base64")
     return inline or part.url.startswith("s3://")
 
 
 def encode_media(part: Media, names: DocumentNames, *, provider: str) -> dict[str, Any]:
-    """The block of a part, with what its metadata adds (citations, context, owner of the bucket).
+    """Returns the block of a part, with citations, context and bucket owner from its metadata.
 
-    raises: Unsupported for media types and addresses that the API does not take
+    raises: Unsupported for media types and URLs that the API does not support
     """
-    told = dict((part.metadata or {}).get(KEY, {}))
+    extra = dict((part.metadata or {}).get(KEY, {}))
     claude = (part.metadata or {}).get("anthropic", {})
     block, form, data = _read(part, provider)
     inner: dict[str, Any] = {"format": form}
     if block == "document":
         inner["name"] = names.take(getattr(part, "filename", ""))
         inner |= {key: claude[key] for key in ("context", "citations") if key in claude}
-        inner |= {key: told[key] for key in ("context", "citations") if key in told}
+        inner |= {key: extra[key] for key in ("context", "citations") if key in extra}
     if data is None:
-        owner = told.get("bucket_owner")
+        owner = extra.get("bucket_owner")
         location = {"uri": part.url} if owner is None else {"uri": part.url, "bucketOwner": owner}
         inner["source"] = {"s3Location": location}
-    elif told.get("text_source"):
+    elif extra.get("text_source"):
         inner["source"] = {"text": data.decode("utf-8", "replace")}
     else:
         inner["source"] = {"bytes": base64.b64encode(data).decode()}
@@ -144,11 +145,11 @@ def encode_media(part: Media, names: DocumentNames, *, provider: str) -> dict[st
 
 
 def read_media(block: str, inner: dict[str, Any]) -> Media | None:
-    """The part that a block describes; None for sources and formats that our parts do not know."""
+    """Returns the part of a block; None for sources and formats that parts cannot hold."""
     media_type = _MEDIA_TYPES.get((block, str(inner.get("format", "txt"))))
     if media_type is None:
         return None
-    told = {key: inner[key] for key in ("context", "citations") if inner.get(key) is not None}
+    extra = {key: inner[key] for key in ("context", "citations") if inner.get(key) is not None}
     fields: dict[str, Any] = {"media_type": media_type}
     match inner.get("source"):
         case {"bytes": str(text)}:
@@ -158,14 +159,14 @@ def read_media(block: str, inner: dict[str, Any]) -> Media | None:
                 return None
         case {"text": str(text)}:
             fields["data"] = text.encode("utf-8", "replace")
-            told["text_source"] = True
+            extra["text_source"] = True
         case {"s3Location": {"uri": str(uri), **rest}}:
             fields["url"] = uri
             if rest.get("bucketOwner") is not None:
-                told["bucket_owner"] = rest["bucketOwner"]
+                extra["bucket_owner"] = rest["bucketOwner"]
         case _:
             return None
-    fields["metadata"] = {KEY: told} if told else None
+    fields["metadata"] = {KEY: extra} if extra else None
     if block == "image":
         return Image(**fields)
     if block == "audio":
@@ -175,7 +176,7 @@ def read_media(block: str, inner: dict[str, Any]) -> Media | None:
 
 
 def _read(part: Media, provider: str) -> tuple[str, str, bytes | None]:
-    """Block, format, and the bytes; None where the part lies in a bucket."""
+    """Returns block, format and bytes; None for bytes in a bucket."""
     media_type, data = part.media_type, part.data or None
     try:
         inline = read_data_uri(part.url)
@@ -184,11 +185,11 @@ def _read(part: Media, provider: str) -> tuple[str, str, bytes | None]:
     if inline is not None:
         media_type, data = inline[0] or media_type, inline[1]
     elif data is None and not part.url:
-        raise Unsupported(f"{_name(part)} holds neither bytes nor a URL", provider=provider)
+        raise Unsupported(f"{_name(part)} has neither bytes nor a URL", provider=provider)
     elif data is None and not part.url.startswith("s3://"):
         raise Unsupported(
-            f"{_name(part)}: Converse takes bytes and s3:// addresses, no other URLs. "
-            "Fetch it and pass its bytes.",
+            f"{_name(part)}: Converse supports bytes and s3:// URLs, no other URLs. "
+            "Download it and pass its bytes.",
             provider=provider,
         )
     media_type = media_type.split(";")[0].strip().lower() or _guessed(part, data)
@@ -197,7 +198,7 @@ def _read(part: Media, provider: str) -> tuple[str, str, bytes | None]:
         found = ("document", "txt")
     if found is None:
         raise Unsupported(
-            f"{_name(part)} of media type {media_type or 'unknown'!r} cannot be sent: Converse knows images "
+            f"{_name(part)} of media type {media_type or 'unknown'!r} cannot be sent: Converse takes images "
             "(PNG, JPEG, GIF, WebP), documents (PDF, Office, HTML, Markdown, CSV, text), video and audio. "
             "Convert it, or set media_type.",
             provider=provider,
@@ -206,7 +207,7 @@ def _read(part: Media, provider: str) -> tuple[str, str, bytes | None]:
 
 
 def _guessed(part: Media, data: bytes | None) -> str:
-    """The media type by the first bytes, else by the name."""
+    """Guesses the media type by the first bytes, else by the name."""
     if data is not None and data.startswith(b"%PDF-"):
         return "application/pdf"
     seen = "" if data is None else image_type(data, "")
@@ -219,36 +220,38 @@ def _name(part: Media) -> str:
     return "an image" if isinstance(part, Image) else "a recording"
 
 
-# What a tool gave, as the content of a `toolResult`, and back.
+# Tool results: the content of a `toolResult`.
 
 _EMPTY: Final = "(no output)"
-"""A blank text is refused."""
+"""Replaces a blank text, which the API rejects."""
 
 
 def encode_result(part: ToolResult, names: DocumentNames, *, provider: str) -> list[dict[str, Any]]:
-    """The pieces of a result: its text, or its JSON where it came as such, then its media.
+    """Returns the content of a result: its text, or its JSON if it was read as JSON, then its media.
 
-    raises: Unsupported for recordings and what `encode_media` refuses
+    raises: Unsupported for recordings, and as `encode_media`
     """
-    told = (part.metadata or {}).get(KEY, {})
-    if isinstance(told.get("content"), list):
-        return list(told["content"])
+    extra = (part.metadata or {}).get(KEY, {})
+    if isinstance(extra.get("content"), list):
+        return list(extra["content"])
     pieces: list[dict[str, Any]] = []
-    if told.get("json"):
+    if extra.get("json"):
         pieces.append({"json": msgspec.Raw(part.content.encode())})
     elif result_text(part).strip():
         pieces.append({"text": result_text(part)})
     for media in part.parts:
         if isinstance(media, Audio):
-            raise Unsupported("a tool's result takes no audio here. Send a transcript.", provider=provider)
+            raise Unsupported(
+                "tool results do not support audio here. Send a transcript instead.", provider=provider
+            )
         pieces.append(encode_media(media, names, provider=provider))
     return pieces or [{"text": _EMPTY}]
 
 
 def read_result(content: list[dict[str, Any]]) -> tuple[str, tuple[Media, ...], dict[str, Any]]:
-    """Text, media, and what the metadata has to say so that the same pieces can be written again."""
+    """Returns text, media, and metadata from which `encode_result` writes the same content."""
     text: str | None = None
-    told: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     media: list[Media] = []
     simple = bool(content)
     for piece in content:
@@ -259,26 +262,26 @@ def read_result(content: list[dict[str, Any]]) -> tuple[str, tuple[Media, ...], 
             continue
         plain = value if kind == "text" else msgspec.json.encode(value).decode()
         simple = simple and text is None and not media and kind in ("text", "json")
-        told = {"json": True} if kind == "json" else {}
+        extra = {"json": True} if kind == "json" else {}
         text = plain if text is None else f"{text}\n{plain}"
     if not simple:
-        told = {"content": content}
-    return text or "", tuple(media), told
+        extra = {"content": content}
+    return text or "", tuple(media), extra
 
 
-# How much to think, in the words of the model behind Bedrock.
+# Reasoning, in the fields of each model family.
 
 _NOVA_EFFORTS: Final = {"minimal": "low", "low": "low", "medium": "medium"}
 _OPENAI_EFFORTS: Final = {"none": "low", "minimal": "low", "low": "low", "medium": "medium"}
 
 
 class ReasoningPlan(msgspec.Struct, frozen=True):
-    """What a request says about it.
+    """Fields of a request for reasoning and length.
 
     max_tokens: `inferenceConfig.maxTokens`, or None
     fields:     for `additionalModelRequestFields`
     effort:     `outputConfig.effort`, or None
-    alone:      sampling and length have to be left to the model
+    alone:      sampling settings and length cannot be set
     """
 
     max_tokens: int | None = None
@@ -288,9 +291,9 @@ class ReasoningPlan(msgspec.Struct, frozen=True):
 
 
 def encode_reasoning(request: Request, can: Traits, warnings: list[Warning]) -> ReasoningPlan:
-    """Fits effort or budget to what the model knows.
+    """Fits effort or budget to what the model supports.
 
-    raises: InvalidRequest where the length asked for leaves no room for the budget
+    raises: InvalidRequest if the requested length leaves no room for the budget
     """
     wanted, cap = request.reasoning, request.settings.max_output_tokens
     claude = CLAUDE.find(request.model)
@@ -304,22 +307,22 @@ def encode_reasoning(request: Request, can: Traits, warnings: list[Warning]) -> 
         return ReasoningPlan(cap, fields, plan.effort)
     if can.reasoning is None:
         if wanted.effort != "none":
-            warnings.append(UnsupportedSetting("reasoning", "this model takes no such setting here"))
+            warnings.append(UnsupportedSetting("reasoning", "this model does not support the setting here"))
         return ReasoningPlan(cap)
     if wanted.budget_tokens is not None:
-        words = "this model chooses its budget itself; give an effort instead"
-        warnings.append(UnsupportedSetting("reasoning.budget_tokens", words))
+        details = "this model chooses its budget itself; give an effort instead"
+        warnings.append(UnsupportedSetting("reasoning.budget_tokens", details))
     effort = wanted.effort or "medium"
     if can.reasoning == "openai":
         level = _OPENAI_EFFORTS.get(effort, "high")
         if level != effort:
-            why = "always reasons" if effort == "none" else "does not know it"
+            why = "always reasons" if effort == "none" else "does not support it"
             warnings.append(OtherWarning(f"the effort {effort} became {level}: this model {why}"))
         return ReasoningPlan(cap, {"reasoning_effort": level})
     if effort == "none":
         return ReasoningPlan(cap, {"reasoningConfig": {"type": "disabled"}})
     level = _NOVA_EFFORTS.get(effort, "high")
     if level != effort:
-        warnings.append(OtherWarning(f"the effort {effort} became {level}: this model does not know it"))
+        warnings.append(OtherWarning(f"the effort {effort} became {level}: this model does not support it"))
     config = {"type": "enabled", "maxReasoningEffort": level}
     return ReasoningPlan(cap, {"reasoningConfig": config}, alone=level == "high")

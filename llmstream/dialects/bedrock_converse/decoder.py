@@ -1,4 +1,4 @@
-"""Decodes the stream of one Converse answer into events."""
+"""Decodes the stream of one Converse response into events."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ from llmstream.grammar import TRUNCATING
 __all__ = ["BedrockConverseDecoder"]
 
 _COMPACT = msgspec.json.Encoder()
-_SLOT_BYTES: Final = 8  # a place in a list
+# Memory of an entry in a CPython list.
+_SLOT_BYTES: Final = 8
 
 
 class OpenBlock(Block, eq=False):
-    """A content block. Beside text, reasoning and calls there are results and images.
+    """A content block: text, reasoning, a call, a result, or an image.
 
-    wire:       what `contentBlockStart` has of it
+    wire:       fields from `contentBlockStart`
     pieces:     of a result, as the wire has them
     data:       bytes of an image in base64, piece by piece; or of redacted reasoning
-    url, owner: where an image lies instead, and the account whose bucket that is
+    url, owner: URL of an image in a bucket, and the account that owns the bucket
     signatures, signature_size: pieces of the signature of reasoning, and their length together
     citations:  of a text
     """
@@ -57,7 +58,7 @@ class OpenBlock(Block, eq=False):
     citations: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
     def sign(self, piece: str) -> bool:
-        """Takes a piece of the signature; False where it repeats all of it."""
+        """Adds a piece of the signature; False if it repeats the complete signature."""
         if len(piece) == self.signature_size and piece == "".join(self.signatures):
             return False
         self.signatures.append(piece)
@@ -66,7 +67,7 @@ class OpenBlock(Block, eq=False):
 
     @property
     def end_metadata(self) -> Metadata | None:
-        """What the vendor wants back of a text or of reasoning."""
+        """Returns metadata of text or reasoning that has to be sent back."""
         found: dict[str, Any] = {}
         if self.citations:
             found["citations"] = self.citations
@@ -78,9 +79,9 @@ class OpenBlock(Block, eq=False):
 
     @property
     def file(self) -> File | None:
-        """The image that a block is; None where nothing of it came.
+        """Returns the image of the block; None if it is empty.
 
-        raises: ValueError for bytes that are no base64
+        raises: ValueError for invalid base64
         """
         media_type = f"image/{self.wire.get('format') or 'png'}"
         if self.url:
@@ -92,11 +93,11 @@ class OpenBlock(Block, eq=False):
 
 
 class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
-    """One answer of ConverseStream.
+    """Decodes one response of ConverseStream.
 
-    Text and reasoning have their index as id, tool inputs the id of their call. The wire starts calls,
-    results and images; text and reasoning usually have no start: their first delta opens them. The
-    answer is complete once `messageStop` came; finish waits for `metadata`, which usually follows it.
+    Text and reasoning have their index as id, tool inputs the id of their call. Calls, results and images
+    have a start on the wire; text and reasoning usually open with their first delta. The response is
+    complete once `messageStop` came; finish waits for `metadata`, which usually follows it.
     """
 
     def __init__(
@@ -106,14 +107,15 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
         self._blocks = Blocks(self, OpenBlock, key=KEY, closing=self._closing)
         self._opened = self._blocks.opened
-        self._early_citations: dict[Hashable, list[dict[str, Any]]] = {}  # before the text that rests on them
+        # Citations that came before their text.
+        self._early_citations: dict[Hashable, list[dict[str, Any]]] = {}
         self._raw_reason: str | None = None
         self._counted = False
         self._defective = False
         self._of_finish: dict[str, Any] = {}
 
     def on(self, wire: WireEvent) -> None:
-        """Turns one event into ours; the deltas of text, which are most of them, go first."""
+        """Maps one event. Text deltas, the most frequent ones, are checked first."""
         event = wire.content_block_delta
         if event is not None:
             delta = event.delta
@@ -134,23 +136,23 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             self._metadata(wire.metadata)
 
     def end(self) -> None:
-        """The body is over: `messageStop` without `metadata` is a complete answer."""
+        """Ends the input; `messageStop` without `metadata` completes the response."""
         if self.complete:
             self._finish()
         else:
             self._release_citations()
 
     def fail(self, error: LLMStreamError) -> None:
-        """The stream cannot go on; citations that wait for their text are emitted first."""
+        """Ends the stream with an error; citations held for their text are emitted first."""
         self._release_citations()
         super().fail(error)
 
     def defect(self, message: str) -> None:
-        """A known event could not be read; reading goes on."""
+        """Reports an event that could not be decoded; the finish reason depends on it."""
         self._defective = True
         super().defect(message)
 
-    # The message around the blocks.
+    # End of the message.
 
     def _message_stop(self, wire: WireStop) -> None:
         self._raw_reason = wire.stop_reason
@@ -163,7 +165,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             self._finish()
 
     def _metadata(self, wire: dict[str, Any]) -> None:
-        """Usage and measurements; recordings show them before `messageStop` as well."""
+        """Stores usage and metrics; in recordings they also come before `messageStop`."""
         usage = wire.get("usage")
         if isinstance(usage, dict):
             self.usage = read_usage(usage)
@@ -178,14 +180,15 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         reason = self._reason()
         self._release_citations()
         if self._blocks.end(reason) and self._defective:
-            reason = "error"  # an input broken off beside an error leaves no other reason
+            # An incomplete input with an error leaves no other reason.
+            reason = "error"
         metadata = {KEY: self._of_finish} if self._of_finish else None
         self._blocks.finish(reason, self._raw_reason, metadata)
 
     def _reason(self) -> FinishReason:
         return "unknown" if self._raw_reason is None else FINISH_REASONS.get(self._raw_reason, "other")
 
-    # Blocks begin and end.
+    # Start and end of blocks.
 
     def _block_start(self, index: Hashable, start: dict[str, Any] | None) -> None:
         match start:
@@ -199,7 +202,8 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
     def _tool_start(self, index: Hashable, wire: dict[str, Any]) -> None:
         known = self._opened.get(index)
         if known is not None and known.kind == "tool" and known.wire == wire and not known.parts:
-            return  # some gateways send a start twice
+            # Some gateways send a start twice.
+            return
         self._blocks.close_prose()
         wire_id, name = wire.get("toolUseId"), wire.get("name")
         rest = {key: value for key, value in wire.items() if key not in ("toolUseId", "name")}
@@ -215,12 +219,12 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         self._blocks.open(index, block, held=held_size(wire))
 
     def _prose(self, index: Hashable, kind: str) -> OpenBlock | None:
-        """The block of text or reasoning, opened where it is not."""
+        """Returns the block of text or reasoning, opened if needed."""
         block = self._opened.get(index)
         if block is not None and block.kind == kind:
             return block
         if block is not None and block.kind not in ("text", "reasoning"):
-            self._blocks.orphan(index, f"{kind} came for block {index}, which is a {block.kind}")
+            self._blocks.orphan(index, f"{kind} was sent for block {index} of kind {block.kind}")
             return None
         block = self._blocks.prose(kind, index)
         if block is not None and kind == "text":
@@ -233,7 +237,8 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         if block is None:
             return
         if block.kind == "tool" and not block.provider_executed and not block.parts:
-            self._blocks.hold_back(index)  # the token limit may have come before its first argument
+            # The token limit may have come before its first argument.
+            self._blocks.hold_back(index)
         else:
             self._blocks.close(index)
 
@@ -247,7 +252,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         return None
 
     def _result(self, block: OpenBlock) -> None:
-        """A tool that the vendor ran has given its result."""
+        """Emits the result of a tool that the vendor ran."""
         rest = {key: value for key, value in block.wire.items() if key != "toolUseId"}
         self._blocks.result(
             block.wire.get("toolUseId"),
@@ -266,7 +271,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         if file is not None:
             self.out.append(file)
 
-    # Blocks grow.
+    # Deltas.
 
     def _block_delta(self, index: Hashable, delta: WireDelta) -> None:
         if delta.reasoning_content is not None:
@@ -306,7 +311,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             return
         block = self._opened.get(index)
         if block is None or block.kind != "tool":
-            self._blocks.orphan(index, f"tool input came for block {index}, which is no open call")
+            self._blocks.orphan(index, f"tool input was sent for block {index}, which is not an open call")
             return
         self._blocks.input(block, fragment)
 
@@ -320,21 +325,23 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             self._cite_all(index, block)
 
     def _cite_all(self, index: Hashable, block: OpenBlock | None = None) -> None:
-        """Emits the sources that came for an index; those of a text also go into its metadata."""
+        """Emits the sources of an index; those of a text also go into its metadata."""
         for citation in self._early_citations.pop(index, ()):
             if block is not None:
                 block.citations.append(citation)
             self.out.append(source_of_citation(citation, self._blocks.source_id()))
 
     def _release_citations(self) -> None:
-        """Citations whose text has not come."""
+        """Emits citations whose text never came."""
         for index in list(self._early_citations):
             self._cite_all(index)
 
     def _piece(self, index: Hashable, pieces: Any) -> None:
         block = self._opened.get(index)
         if block is None or block.kind != "result":
-            self._blocks.orphan(index, f"a piece of a result came for block {index}, which is no open result")
+            self._blocks.orphan(
+                index, f"a piece of a result was sent for block {index}, which is not an open result"
+            )
             return
         block.pieces.extend(pieces if isinstance(pieces, list) else [pieces])
         self._grow(block, len(_COMPACT.encode(pieces)), held_size(pieces))
@@ -342,11 +349,13 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
     def _image_piece(self, index: Hashable, delta: dict[str, Any]) -> None:
         block = self._opened.get(index)
         if block is None or block.kind != "image":
-            self._blocks.orphan(index, f"a piece of an image came for block {index}, which is no open image")
+            self._blocks.orphan(
+                index, f"a piece of an image was sent for block {index}, which is not an open image"
+            )
             return
         match delta.get("error"):
             case {"message": message}:
-                self.defect(f"the vendor could not make an image: {message}")
+                self.defect(f"the vendor could not generate an image: {message}")
         match delta.get("source"):
             case {"bytes": str(data)}:
                 self._gather(block, data)
@@ -358,7 +367,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         self._grow(block, len(data), sys.getsizeof(data) + _SLOT_BYTES)
 
     def _grow(self, block: OpenBlock, size: int, held: int) -> None:
-        """What a block gathers may not be longer than one event, which could have held all of it."""
+        """Limits the pieces of a block to the size of one event, which could hold all of them."""
         block.size += size
         self._blocks.retain(block, held)
         if block.size > self.limits.max_event_bytes:
@@ -367,7 +376,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
 
 
 def _joined_base64(pieces: list[str]) -> str:
-    """The base64 of what the pieces hold together; one piece stays as it is."""
+    """Joins pieces of base64; a single piece is returned unchanged."""
     if len(pieces) == 1:
         return pieces[0]
     try:

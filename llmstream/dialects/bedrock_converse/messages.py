@@ -1,4 +1,4 @@
-"""Messages of ours as the system prompt and the turns of Converse."""
+"""Writes messages as the system prompt and the turns of Converse: content, order, call ids."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from llmstream.errors import InvalidRequest, Unsupported
 __all__ = ["Conversation"]
 
 
-# The order that Bedrock demands of turns, and what has to be added for it.
+# Order of turns, and the text that has to be added for it.
 #
-# The user begins, roles alternate, results of tools stand first in the turn after their calls,
-# every call has one, and a document stands beside a text.
-# source: answers of the API that refuse everything else
+# The user begins, roles alternate, tool results come first in the turn after their calls, every call has
+# a result, and a document needs a text in its turn.
+# source: error responses of the API to everything else
 
 _BEGINNING: Final = "(The conversation begins with your words.)"
 _BESIDE_DOCUMENT: Final = "(See the document.)"
@@ -53,29 +53,29 @@ _NO_RESULT: Final = "There is no result: the call was not run."
 
 @dataclasses.dataclass(slots=True)
 class Group:
-    """Blocks that stay together: a block and the cache point after it."""
+    """A block and the cache point after it, which are moved together."""
 
     blocks: list[dict[str, Any]]
 
     @property
     def head(self) -> dict[str, Any]:
-        """The block that says what the group is."""
+        """The block without the cache point."""
         return self.blocks[0]
 
 
 @dataclasses.dataclass(slots=True)
 class Turn:
-    """What one side says before the other answers."""
+    """Blocks of one role, as groups."""
 
     role: str
     groups: list[Group] = dataclasses.field(default_factory=list)
 
 
 def ordered(turns: list[Turn], *, can: Traits, warn: Callable[[str], None]) -> list[dict[str, Any]]:
-    """The turns as the body has them; `warn` takes what had to be changed."""
+    """Returns the turns of the body in a valid order; `warn` is called for each change."""
     turns = _joined(turns)
     if turns and turns[0].role == "assistant":
-        warn("a user's turn was put before the first one: the API wants the user to begin")
+        warn("a user turn was added at the beginning: the API requires the user to begin")
         turns.insert(0, Turn("user", [Group([{"text": _BEGINNING}])]))
     _answer_calls(turns, warn)
     for turn in turns:
@@ -92,7 +92,7 @@ def ordered(turns: list[Turn], *, can: Traits, warn: Callable[[str], None]) -> l
 
 
 def _joined(turns: list[Turn]) -> list[Turn]:
-    """Turns with content, neighbours of one role as one."""
+    """Joins adjacent turns of one role, without empty turns."""
     out: list[Turn] = []
     for turn in turns:
         if not turn.groups:
@@ -105,7 +105,7 @@ def _joined(turns: list[Turn]) -> list[Turn]:
 
 
 def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
-    """Gives each call its one result, and turns results without a call into text."""
+    """Gives each call exactly one result, and converts results without a call to text."""
     waiting: dict[str, None] = {}
     for number, turn in enumerate(list(turns)):
         if turn.role == "assistant":
@@ -124,7 +124,7 @@ def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
             if result["toolUseId"] in waiting:
                 del waiting[result["toolUseId"]]
             else:
-                warn(f"the result of {result['toolUseId']!r}, which answers no call, was sent as text")
+                warn(f"the result {result['toolUseId']!r}, which has no call, was sent as text")
                 group.blocks[:1] = [_as_text(p) for p in result["content"] or [{"text": _EMPTY}]]
         turn.groups.extend(_invented(waiting, warn))
         waiting = {}
@@ -133,19 +133,19 @@ def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
 def _invented(calls: Iterable[str], warn: Callable[[str], None]) -> list[Group]:
     groups = []
     for call_id in calls:
-        warn(f"the call {call_id!r} got a result that says it was not run: the API wants one for each")
+        warn(f"the call {call_id!r} got a placeholder result: the API requires a result for each call")
         result = {"toolUseId": call_id, "content": [{"text": _NO_RESULT}]}
         groups.append(Group([{"toolResult": result}]))
     return groups
 
 
 def _as_text(piece: dict[str, Any]) -> dict[str, Any]:
-    """A piece of a result as a block of a turn; only JSON has none of its own."""
+    """Converts a piece of a result to a block of a turn; only JSON has to become text."""
     return {"text": msgspec.json.encode(piece["json"]).decode()} if "json" in piece else piece
 
 
 def _rank(role: str, group: Group) -> int:
-    """In a user's turn results stand first, in an assistant's turn the calls stand last."""
+    # In a user turn results come first, in an assistant turn calls come last.
     if role == "user":
         return 0 if "toolResult" in group.head else 1
     tool_use = group.head.get("toolUse")
@@ -156,17 +156,17 @@ def _stand_by_documents(turn: Turn, warn: Callable[[str], None]) -> None:
     heads = [group.head for group in turn.groups]
     lacks_text = any("document" in head for head in heads) and not any("text" in head for head in heads)
     if turn.role == "user" and lacks_text:
-        warn("a text was put beside a document: the API wants one")
+        warn("a text was added to a turn with a document: the API requires one")
         turn.groups.append(Group([{"text": _BESIDE_DOCUMENT}]))
 
 
 def _with_lone_results(turns: list[Turn], warn: Callable[[str], None]) -> list[Turn]:
-    """Splits turns that hold results and more; an assistant's turn goes between the halves."""
+    """Splits turns with results and other content, with an assistant turn between the halves."""
     out: list[Turn] = []
     for turn in turns:
         results = [group for group in turn.groups if "toolResult" in group.head]
         if turn.role == "user" and 0 < len(results) < len(turn.groups):
-            warn("an assistant's turn was put after a tool's result: this model wants one there")
+            warn("an assistant turn was added after tool results: this model requires one there")
             rest = [group for group in turn.groups if "toolResult" not in group.head]
             out += [Turn("user", results), Turn("assistant", [Group([{"text": _NOTED}])]), Turn("user", rest)]
         else:
@@ -175,13 +175,13 @@ def _with_lone_results(turns: list[Turn], warn: Callable[[str], None]) -> list[T
 
 
 def _trim(turn: Turn) -> None:
-    """The beginning of an answer may not end in white space."""
+    # The API rejects a begun response that ends in white space.
     last = turn.groups[-1].head
     if "text" in last:
         last["text"] = last["text"].rstrip()
 
 
-# Ids of calls in the letters that Bedrock and the model behind it take.
+# Call ids in the characters that Bedrock and the model allow.
 
 _FITTING: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _SHORT: Final = re.compile(r"[a-zA-Z0-9]{9}")
@@ -190,12 +190,12 @@ _MAX_CHARS: Final = 64  # of `toolUseId`, from the API reference
 
 
 class CallIds:
-    """Maps ids of any vendor, in the order of the conversation: a call, then its result.
+    """Maps any vendor's ids, in the order of the conversation: a call, then its result.
 
-    Some servers use an id again in a later turn; each call gets a name of its own all the same,
-    and a result has that of the first call of its id that has none.
+    Some servers use an id again in a later turn. Each call gets a distinct id; a result gets that of the
+    first call with its id that has no result yet.
 
-    short: the model takes nine letters and digits only
+    short: the model requires nine letters and digits
     """
 
     def __init__(self, *, short: bool) -> None:
@@ -206,7 +206,7 @@ class CallIds:
         self._turns: dict[str, int] = {}
 
     def of_call(self, call_id: str) -> str:
-        """The id of one more call on the wire."""
+        """Returns the wire id of the next call."""
         name = self._fitted(call_id)
         while name in self._taken:
             turn = self._turns[call_id] = self._turns.get(call_id, 0) + 1
@@ -217,7 +217,7 @@ class CallIds:
         return name
 
     def of_result(self, call_id: str) -> str:
-        """The id of the call that a result answers; of none where there is no such call."""
+        """Returns the wire id for a result; a new one if there is no such call."""
         waiting = self._waiting.get(call_id)
         return waiting.popleft() if waiting else self._latest.get(call_id) or self._fitted(call_id)
 
@@ -244,11 +244,11 @@ _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class Conversation:
-    """Gathers blocks turn by turn.
+    """Collects blocks by turn.
 
     system:     the blocks of the system prompt
-    messages:   the turns, as the body has them
-    tool_names: of the calls in it, each once, as the keys
+    messages:   the turns of the body
+    tool_names: names of the called tools, as keys
     """
 
     def __init__(self, *, can: Traits, provider: str, warnings: RequestWarnings) -> None:
@@ -263,10 +263,10 @@ class Conversation:
         self._turns: list[Turn] = []
 
     def read(self, messages: tuple[Message, ...]) -> None:
-        """Takes in a whole conversation.
+        """Adds a complete conversation.
 
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media that
-            the API does not take
+            the API does not support
         """
         for message in messages:
             role = _ROLES[role_of(message)]
@@ -274,7 +274,9 @@ class Conversation:
                 self._part(role, part)
         self.messages = ordered(self._turns, can=self._can, warn=self._warn)
         if not self.messages:
-            raise InvalidRequest("the conversation is empty: the API wants at least one message with content")
+            raise InvalidRequest(
+                "the conversation is empty: the API requires at least one message with content"
+            )
 
     def _part(self, role: str, part: Part) -> None:
         if role == "system":
@@ -296,7 +298,7 @@ class Conversation:
 
     def _system(self, part: Part) -> None:
         if isinstance(part, Custom) and part.type.startswith(f"{KEY}."):
-            self.system.append({part.type.removeprefix(f"{KEY}."): _told(part)})
+            self.system.append({part.type.removeprefix(f"{KEY}."): _metadata_of(part)})
             return
         text = system_text(part, moved=bool(self._turns), warn=self._warn)
         if text:
@@ -309,7 +311,7 @@ class Conversation:
                 return self._text(role, part)
             case Audio() if not self._can.audio:
                 raise Unsupported(
-                    "this model on Bedrock takes no audio. Send a transcript, or ask a model that hears.",
+                    "this model does not support audio on Bedrock. Send a transcript, or use another model.",
                     provider=self._provider,
                 )
             case Image() | Document() | Audio():
@@ -321,9 +323,10 @@ class Conversation:
             case ToolResult():
                 return self._result(part)
             case Custom(type=kind) if kind.startswith(f"{KEY}."):
-                return [{kind.removeprefix(f"{KEY}."): _told(part)}]
+                return [{kind.removeprefix(f"{KEY}."): _metadata_of(part)}]
             case Source():
-                return []  # told by the citations of the text, or for the reader alone
+                # Covered by the citations of the text, or not meant for the model.
+                return []
             case File():
                 self._warn(f"a file of type {part.media_type!r} was left out: the API takes no files back")
             case _:
@@ -333,17 +336,17 @@ class Conversation:
     def _text(self, role: str, part: Text) -> list[dict[str, Any]]:
         if not part.text.strip():
             return []
-        citations = _told(part).get("citations")
+        citations = _metadata_of(part).get("citations")
         if role == "assistant" and citations and self._can.citations:
             return [{"citationsContent": {"content": [{"text": part.text}], "citations": citations}}]
         return [{"text": part.text}]
 
     def _reasoning(self, role: str, part: Reasoning) -> list[dict[str, Any]]:
-        """What is signed or encrypted goes back; signatures of Anthropic's own API hold here as well."""
-        told = _told(part)
+        """Sends back signed or encrypted reasoning; signatures of Anthropic's API are valid here as well."""
+        extra = _metadata_of(part)
         theirs = (part.metadata or {}).get("anthropic", {}) if self._can.reasoning == "claude" else {}
-        signature = told.get("signature") or theirs.get("signature")
-        redacted = told.get("redacted_data")
+        signature = extra.get("signature") or theirs.get("signature")
+        redacted = extra.get("redacted_data")
         if redacted is None and isinstance(theirs.get("redacted_data"), str):
             redacted = base64.b64encode(theirs["redacted_data"].encode()).decode()
         blocks: list[dict[str, Any]] = []
@@ -353,12 +356,12 @@ class Conversation:
         if role == "assistant" and redacted:
             blocks.append({"reasoningContent": {"redactedContent": redacted}})
         if not blocks and (part.text or part.metadata):
-            self._warn("reasoning without a signature was left out: the API takes only its own")
+            self._warn("reasoning without a signature was left out: the API requires the signature")
         return blocks
 
     def _call(self, part: ToolCall) -> list[dict[str, Any]]:
-        told = _told(part)
-        if part.provider_executed and told.get("type") != SERVER_TOOL:
+        extra = _metadata_of(part)
+        if part.provider_executed and extra.get("type") != SERVER_TOOL:
             self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
             return []
         name = _NO_NAME.sub("_", part.name)[:64] or "tool"
@@ -370,25 +373,25 @@ class Conversation:
         return [{"toolUse": block}]
 
     def _result(self, part: ToolResult) -> list[dict[str, Any]]:
-        told = _told(part)
+        extra = _metadata_of(part)
         block: dict[str, Any] = {"toolUseId": self._ids.of_result(part.tool_call_id)}
         if part.provider_executed:
-            if "type" not in told:
+            if "type" not in extra:
                 self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
                 return []
             content = part.result if isinstance(part.result, list) else [{"json": part.result}]
-            return [{"toolResult": {**block, "content": content, **told}}]
+            return [{"toolResult": {**block, "content": content, **extra}}]
         block["content"] = encode_result(part, self._names, provider=self._provider)
         if not self._can.result_status:
             if part.is_error:
                 block["content"] = [{"text": "The tool failed:"}, *block["content"]]
-        elif part.is_error or told.get("status") == "success":
+        elif part.is_error or extra.get("status") == "success":
             block["status"] = "error" if part.is_error else "success"
         return [{"toolResult": block}]
 
     def _cache_point(self, part: Part) -> list[dict[str, Any]]:
-        """A mark after which the prompt so far is cached; Anthropic's mark says the same."""
-        mark = _told(part).get("cache_point")
+        """Returns a cache point if the part has one, or Anthropic's cache mark."""
+        mark = _metadata_of(part).get("cache_point")
         if mark:
             return [{"cachePoint": {"type": "default", **(mark if isinstance(mark, dict) else {})}}]
         theirs = (getattr(part, "metadata", None) or {}).get("anthropic", {}).get("cache_control")
@@ -398,6 +401,5 @@ class Conversation:
         return [{"cachePoint": {"type": "default", **ttl}}]
 
 
-def _told(part: Any) -> dict[str, Any]:
-    """What the metadata holds for this vendor."""
+def _metadata_of(part: Any) -> dict[str, Any]:
     return dict((getattr(part, "metadata", None) or {}).get(KEY, {}))

@@ -1,7 +1,7 @@
-"""What a model on Bedrock can do, told by its id.
+"""Capabilities of a model on Bedrock, derived from its id.
 
-One API serves many vendors' models, and Bedrock refuses what a model does not know. An id that
-says nothing (an ARN of an inference profile, an imported model) is taken to know everything.
+One API serves many vendors' models, and Bedrock rejects what a model does not support. A model whose id
+is not recognized (an ARN of an inference profile, an imported model) is assumed to support everything.
 source: "Supported models and model features" in the Amazon Bedrock user guide
 """
 
@@ -18,19 +18,19 @@ __all__ = ["Traits", "traits"]
 
 
 class Traits(msgspec.Struct, frozen=True, kw_only=True):
-    """What to expect of a model.
+    """Capabilities of a model.
 
-    caching:       it takes cache points where another vendor's cache marks stand
-    citations:     texts go back with the citations they came with
-    tool_choice:   it can be told which tool to call, that it must call one, that it may, or nothing
-    result_status: results of tools may say that they failed
-    lone_results:  results of tools stand alone in their turn
-    short_ids:     ids of calls are nine letters and digits
-    schemas:       the answer can be held to a JSON schema
-    strict_tools:  so can the input of a tool
-    top_k:         where the setting stands in `additionalModelRequestFields`; () where there is none
+    caching:       cache points, also in place of another vendor's cache marks
+    citations:     texts are sent back with their citations
+    tool_choice:   strictest supported choice: a named tool, any tool, auto, or none at all
+    result_status: tool results may have an error status
+    lone_results:  a turn with tool results has no other content
+    short_ids:     call ids have nine letters and digits
+    schemas:       output can be held to a JSON schema
+    strict_tools:  tool input can be held to its schema
+    top_k:         path of the setting in `additionalModelRequestFields`; () if unsupported
     audio:         recordings may be sent
-    reasoning:     how much to think is told by a budget or effort in Claude's words, Nova's or OpenAI's
+    reasoning:     form of budget or effort: Claude's, Nova's or OpenAI's
     """
 
     caching: bool = True
@@ -80,11 +80,11 @@ _FAMILIES: Final[tuple[tuple[re.Pattern[str], Traits], ...]] = tuple(
 )
 
 _HEARS: Final = re.compile(r"voxtral|omni|sonic")
-"""Models that take recordings, of families that do not."""
+"""Models with audio, of families without."""
 
 
 def traits(model: str) -> Traits:
-    """What a model of this id can do."""
+    """Returns the capabilities of a model by its id."""
     name = model.lower()
     if "claude" in name:
         rules = CLAUDE.find(name)

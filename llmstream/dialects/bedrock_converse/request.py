@@ -1,4 +1,4 @@
-"""Our request as an HTTP request of ConverseStream."""
+"""Writes a request as an HTTP request of ConverseStream."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 __all__ = ["CACHE_POINT", "FIELDS", "SYSTEM_TOOL", "encode_request", "model_of"]
 
 
-# Tools and the choice among them, on the way to the vendor.
+# Tools and tool choice.
 
 CACHE_POINT: Final = "cachePoint"
-"""Type of the `ProviderTool` that marks how much of the tools is cached."""
+"""Type of the `ProviderTool` after which the tools so far are cached."""
 
 SYSTEM_TOOL: Final = "systemTool"
-"""Type of the `ProviderTool` for tools that AWS runs; a bare name such as `nova_grounding` says the same."""
+"""Type of the `ProviderTool` for tools that AWS runs; a name such as `nova_grounding` is equivalent."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DATED: Final = re.compile(r"_20\d{6}$")
@@ -49,11 +49,11 @@ _HISTORY: Final = "A tool of earlier turns. It cannot be called any more."
 def encode_tools(
     request: Request, used: Iterable[str], can: Traits, *, thinks: bool, warnings: RequestWarnings
 ) -> dict[str, Any] | None:
-    """The field `toolConfig`; None where the request neither offers tools nor remembers calls.
+    """Returns the field `toolConfig`; None if neither the request nor the conversation has tools.
 
-    used:   names of the tools that the conversation has called
-    thinks: the model reasons, and may then not be forced to call
-    raises: InvalidRequest for names that the API does not take
+    used:   names of the tools called in the conversation
+    thinks: the model reasons, which excludes forced tools
+    raises: InvalidRequest for invalid tool names
     """
     history = list(used)
     tools = [*_encoded(request, can, warnings)]
@@ -66,7 +66,7 @@ def encode_tools(
         tools = [tool for tool in tools if tool.get("toolSpec", {}).get("name") in history]
     missing = [name for name in history if name not in offered]
     if not tools and missing:
-        warnings.note("tools of earlier turns were declared again: the API wants them")
+        warnings.note("tools of earlier turns were declared again: the API requires them")
         tools = [_spec(ToolSpec(name, _HISTORY), strict=False) for name in missing]
     if not tools:
         return None
@@ -78,12 +78,12 @@ def encode_tools(
 
 
 def model_tools(request: Request, warnings: RequestWarnings) -> list[dict[str, Any]]:
-    """Tools that Anthropic defines (computer, bash, editor): they pass by Converse to the model."""
+    """Returns tools that Anthropic defines (computer, bash, editor), which Converse passes to the model."""
     tools = [t for t in request.tools if isinstance(t, ProviderTool) and _DATED.search(t.type)]
     out = []
     for tool in tools:
         if "claude" not in request.model.lower():
-            warnings.append(UnsupportedTool(tool.type, "only Claude knows it"))
+            warnings.append(UnsupportedTool(tool.type, "only Claude supports it"))
             continue
         out.append({"type": tool.type, "name": tool.name or _DATED.sub("", tool.type), **tool.options})
     return out
@@ -94,7 +94,9 @@ def _encoded(request: Request, can: Traits, warnings: RequestWarnings) -> Iterab
         if isinstance(tool, ToolSpec):
             strict = tool.strict is True and can.strict_tools
             if tool.strict is True and not strict:
-                warnings.note(f"the tool {tool.name!r} is not strict: this model cannot")
+                warnings.note(
+                    f"the tool {tool.name!r} was sent without strict: this model does not support it"
+                )
             yield _spec(tool, strict=strict)
         elif tool.type == CACHE_POINT:
             yield {"cachePoint": {"type": "default", **tool.options}}
@@ -128,19 +130,19 @@ def _choice(
         return None
     forced = choice != "auto"
     if forced and can.tool_choice == "auto":
-        warnings.note("tool_choice became auto: this model takes no forced tool")
+        warnings.note("tool_choice became auto: this model does not support forced tools")
         return {"auto": {}}
     if forced and thinks:
-        warnings.note("tool_choice became auto: with reasoning on, the API forces no tool")
+        warnings.note("tool_choice became auto: the API does not support forced tools with reasoning")
         return {"auto": {}}
     if can.tool_choice == "none":
         if forced:
-            warnings.note("tool_choice was left out: this model takes none")
+            warnings.note("tool_choice was left out: this model does not support it")
         return None
     if isinstance(choice, NamedTool) and can.tool_choice == "named":
         return {"tool": {"name": choice.name}}
     if isinstance(choice, NamedTool):
-        warnings.note("tool_choice became required: this model cannot be told which tool")
+        warnings.note("tool_choice became required: this model does not support a named tool")
     return {"any": {}} if forced else {"auto": {}}
 
 
@@ -148,7 +150,7 @@ FIELDS: Final = FieldTable(
     Field("temperature", "temperature", low=0.0, high=1.0),
     Field("top_p", "topP"),
     Field("stop", "stopSequences"),
-    # Not of Converse: it passes to the model in a field that depends on the model.
+    # Not a field of Converse: it is passed to the model in a field that depends on the model.
     Field("top_k", "topK"),
     Field("max_output_tokens", "maxTokens"),
 )
@@ -157,26 +159,26 @@ _ADDITIONAL: Final = "additionalModelRequestFields"
 
 
 def path_for(model: str) -> str:
-    """The path of a request to a model, to be sent as it is: what is quoted here stays quoted.
+    """Returns the path of a request to a model, percent-encoded; it must not be encoded again.
 
-    raises: InvalidRequest for names that cannot stand in a path
+    raises: InvalidRequest for invalid names
     """
     if model in ("", ".", ".."):
-        raise InvalidRequest(f"{model!r} names no model. Give the id or ARN of a model or inference profile.")
+        raise InvalidRequest(f"{model!r} is not a model. Give the id or ARN of a model or inference profile.")
     try:
         return f"/model/{quote(model, safe='-_.~')}/converse-stream"
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{model!r} names no model: it is no Unicode text") from None
+        raise InvalidRequest(f"{model!r} is not a model: it is not valid Unicode") from None
 
 
 def model_of(url: str) -> str | None:
-    """The model that a URL names; None where the path is another."""
+    """Returns the model in a URL; None for another path."""
     match = _PATH.search(url.partition("?")[0].partition("#")[0])
     return None if match is None else unquote(match[1])
 
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
-    """The HTTP request and what could not be said in it.
+    """Encodes the HTTP request, with warnings about what was left out or changed.
 
     `provider_options["bedrock"]` is merged into the body last, objects field by field.
 
@@ -215,7 +217,7 @@ def _body(writer: RequestWriter, can: Traits) -> dict[str, Any]:
 
 
 def _keep_last_cache_points(body: dict[str, Any], warnings: RequestWarnings) -> None:
-    """Takes out all but the last four, which hold the longest prompts."""
+    """Removes all but the last four cache points, which cover the longest prompts."""
     lists = [body["toolConfig"]["tools"]] if "toolConfig" in body else []
     lists += [body["system"]] if "system" in body else []
     lists += [turn["content"] for turn in body["messages"]]
@@ -230,23 +232,23 @@ def _keep_last_cache_points(body: dict[str, Any], warnings: RequestWarnings) -> 
 
 
 def _thinks(fields: Any) -> bool:
-    """Whether the model reasons, by what passes to it."""
+    """Whether the fields passed to the model enable reasoning."""
     if not isinstance(fields, dict):
         return False
-    said = [fields.get(name) for name in ("thinking", "reasoning_config", "reasoningConfig")]
-    return any(isinstance(s, dict) and s.get("type") in ("enabled", "adaptive") for s in said)
+    settings = [fields.get(name) for name in ("thinking", "reasoning_config", "reasoningConfig")]
+    return any(isinstance(s, dict) and s.get("type") in ("enabled", "adaptive") for s in settings)
 
 
 def _inference(
     writer: RequestWriter, plan: ReasoningPlan, can: Traits, *, thinks: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The field `inferenceConfig`, and what of sampling passes to the model beside it."""
+    """Returns the field `inferenceConfig`, and sampling settings that are passed to the model."""
     request, warnings = writer.request, writer.warnings
     claude = CLAUDE.find(request.model)
 
     def refusal(name: str, settings: Mapping[str, Any]) -> str | None:
         if name == "top_k" and not can.top_k:
-            return "this model takes no such setting here"
+            return "this model does not support the setting here"
         if plan.alone and name != "stop":
             return "not together with high reasoning effort"
         return sampling_refusal(name, settings, claude, thinks=thinks) if can.reasoning == "claude" else None
@@ -254,7 +256,8 @@ def _inference(
     inference = writer.settings(FIELDS, refusal=refusal)
     if request.settings.parallel_tool_calls is not None:
         warnings.unsupported("parallel_tool_calls")
-    inference.pop("maxTokens", None)  # the plan has it, with room for the reasoning
+    # The reasoning plan has it, with room for the reasoning.
+    inference.pop("maxTokens", None)
     if plan.max_tokens is not None and not plan.alone:
         inference = {"maxTokens": plan.max_tokens, **inference}
     top_k = inference.pop("topK", None)
@@ -265,12 +268,12 @@ def _inference(
 
 
 def _output(request: Request, can: Traits, warnings: RequestWarnings) -> dict[str, Any]:
-    """The schema in the field `outputConfig`, where it stands as text."""
+    """Returns the field `outputConfig`, in which the schema is a string."""
     wanted = request.response_format
     if wanted is None:
         return {}
     if wanted.schema is None or not can.schemas:
-        no_schema = "this model cannot be held to a schema; say so in the prompt"
+        no_schema = "this model does not support a schema; describe the format in the prompt"
         warnings.unsupported("output", NO_BARE_JSON if can.schemas else no_schema)
         return {}
     inner = {"schema": msgspec.json.encode(claude_strict_schema(wanted.schema)).decode(), "name": wanted.name}
@@ -280,7 +283,7 @@ def _output(request: Request, can: Traits, warnings: RequestWarnings) -> dict[st
 
 
 def _drop_citations(turns: list[dict[str, Any]]) -> bool:
-    """Takes `citations` off the documents; whether one had them."""
+    """Removes `citations` from the documents. Returns whether one had them."""
     found = False
     for block in (block for turn in turns for block in turn["content"] if "document" in block):
         found = block["document"].pop("citations", None) is not None or found

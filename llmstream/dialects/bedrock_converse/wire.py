@@ -1,7 +1,7 @@
-"""The events of ConverseStream as typed values, generous in all that may vary.
+"""Events of ConverseStream as typed values, tolerant where servers differ.
 
-On the wire an event's name stands in a header of its message and its members in the payload;
-`frames.py` joins both to one JSON object, `{"contentBlockDelta": {...}}`, which is read here.
+On the wire a message has the event's name in a header and its members in the payload. `ConverseFrames`
+joins both to one JSON object, `{"contentBlockDelta": {...}}`.
 source: Amazon Bedrock API reference, ConverseStreamOutput
 """
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class WireReasoning(msgspec.Struct, gc=False, rename="camel"):
-    """What a reasoning block grows by: one of the three."""
+    """A delta of reasoning: one of the three."""
 
     text: str | None = None
     signature: str | None = None
@@ -45,13 +45,13 @@ class WireReasoning(msgspec.Struct, gc=False, rename="camel"):
 
 
 class WireToolInput(msgspec.Struct, gc=False):
-    """A fragment of a call's input: JSON text; a whole value where a gateway parsed it."""
+    """A fragment of a call's input: JSON text, or a complete value from gateways that parse it."""
 
     input: Any = None
 
 
 class WireDelta(msgspec.Struct, gc=False, rename="camel"):
-    """What a block grows by: one of these."""
+    """A delta of a block: one of these."""
 
     text: str | None = None
     reasoning_content: WireReasoning | None = None
@@ -62,7 +62,7 @@ class WireDelta(msgspec.Struct, gc=False, rename="camel"):
 
 
 class WireBlock(msgspec.Struct, gc=False, rename="camel"):
-    """The start, growth or end of a block."""
+    """Start, delta or end of a block."""
 
     content_block_index: int | str | None = None
     start: dict[str, Any] | None = None
@@ -77,7 +77,7 @@ class WireStop(msgspec.Struct, gc=False, rename="camel"):
 
 
 class WireEvent(msgspec.Struct, gc=False, rename="camel"):
-    """Any event of the stream: one of these members; events of other names have none."""
+    """Any event of the stream: one of these members; unknown events have none."""
 
     content_block_delta: WireBlock | None = None
     content_block_start: WireBlock | None = None
@@ -89,15 +89,15 @@ class WireEvent(msgspec.Struct, gc=False, rename="camel"):
 decode_event = msgspec.json.Decoder(WireEvent)
 
 
-# Token counts of Converse, in both directions.
+# Token counts, read and written.
 #
-# On the wire `inputTokens` leaves out what was read from or written to the cache; `totalTokens` does not.
-# Reasoning is not counted apart.
+# On the wire `inputTokens` excludes tokens read from or written to the cache; `totalTokens` includes them.
+# Reasoning tokens are not counted separately.
 # source: Amazon Bedrock API reference, TokenUsage
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """The vendor's usage object in our meaning."""
+    """Converts the vendor's usage object."""
     uncached, made = token_count(raw.get("inputTokens")), token_count(raw.get("outputTokens"))
     read, written = _cached(raw, "cacheReadInputToken"), _cached(raw, "cacheWriteInputToken")
     given = None if uncached is None else uncached + (read or 0) + (written or 0)
@@ -115,7 +115,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
 
 
 def write_usage(usage: Usage) -> dict[str, Any]:
-    """Our counts as the vendor's usage object; the vendor's own is given back as it came."""
+    """Converts counts to the vendor's usage object; the vendor's own object is returned unchanged."""
     if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
         return dict(usage.raw)
     read, written = usage.cached_input_tokens, usage.cache_write_tokens
@@ -133,18 +133,18 @@ def write_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _cached(raw: dict[str, Any], stem: str) -> int | None:
-    """The count under its name, or under the name it had first."""
+    """Reads a count by its current or its former name."""
     count = token_count(raw.get(f"{stem}s"))
     return token_count(raw.get(f"{stem}Count")) if count is None else count
 
 
-# Converse's framing: AWS messages whose header names the event in the payload.
+# Framing: AWS messages with the event's name in a header.
 
 
 class ConverseFrames:
-    """A framing for `PayloadDecoder`: each payload is one JSON object, `{EVENT: MEMBERS}`.
+    """Framing for `PayloadDecoder`; each payload is one JSON object, `{EVENT: MEMBERS}`.
 
-    error: set by an exception message, or once the bytes are beyond repair
+    error: set by an exception message, or by bytes that cannot be decoded
     """
 
     def __init__(self, *, provider: str, max_bytes: int) -> None:
@@ -153,9 +153,9 @@ class ConverseFrames:
         self._messages = EventStreamDecoder(max_bytes=max_bytes)
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
-        """The events that a slice completes; none after an exception.
+        """Decodes a slice; returns the events that it completes, none after an exception.
 
-        raises: ProtocolError, LimitExceeded for bytes that are no event stream
+        raises: ProtocolError, LimitExceeded for bytes that are not an event stream
         """
         payloads: list[bytes] = []
         for message in self._messages.feed(chunk):
@@ -169,7 +169,7 @@ class ConverseFrames:
 
 
 def event_frame(name: str, members: dict[str, Any]) -> bytes:
-    """One event as a message: the reverse of `ConverseFrames`."""
+    """Encodes one event as a message; the reverse of `ConverseFrames`."""
     return encode_message(
         {":event-type": name, ":content-type": "application/json", ":message-type": "event"},
         msgspec.json.encode(members),
@@ -177,7 +177,7 @@ def event_frame(name: str, members: dict[str, Any]) -> bytes:
 
 
 def _named(message: Message) -> bytes:
-    """The event under its name; a message without one names itself, or says nothing."""
+    """Joins name and members; the payload of a message without a name may have the name itself."""
     name = message.headers.get(":event-type")
     if not isinstance(name, str):
         return message.payload
@@ -189,13 +189,13 @@ def _opening(name: str) -> bytes:
     return b"{" + msgspec.json.encode(name) + b":"
 
 
-# The names of an answer, and the sources that it rests on.
+# Names of the vendor, and sources.
 
 KEY: Final = "bedrock"
-"""The key of all metadata of this dialect."""
+"""Key of this dialect's metadata."""
 
 SERVER_TOOL: Final = "server_tool_use"
-"""The type of calls that the vendor runs itself."""
+"""Type of calls that the vendor runs."""
 
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "end_turn": "stop",
@@ -215,11 +215,11 @@ FINISH_METADATA: Final = {
     "performanceConfig": "performance_config",
     "serviceTier": "service_tier",
 }
-"""What the `metadata` event has beside usage: its name on the wire, and in the metadata of finish."""
+"""Further fields of the `metadata` event: name on the wire to name in the metadata of finish."""
 
 
 def source_of_citation(citation: dict[str, Any], source_id: str) -> Source:
-    """A page or document that the text cites; the metadata is the citation itself."""
+    """Returns the source of a citation, with the citation as metadata."""
     location = citation.get("location")
     web = location.get("web") if isinstance(location, dict) else None
     url = _text(web.get("url")) if isinstance(web, dict) else None

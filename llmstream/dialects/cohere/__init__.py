@@ -1,9 +1,4 @@
-"""The `cohere` dialect: Cohere's v2 chat API, in both directions.
-
-`wire.py` has the shapes, `block_decoder.py` and `decoder.py` read them; `request.py` and
-`messages.py` write requests. `request_reader.py`, `message_reader.py` and `event_encoder.py` are
-the reverse.
-"""
+"""The `cohere` dialect: Cohere's v2 chat API."""
 
 from __future__ import annotations
 
@@ -28,43 +23,43 @@ __all__ = ["Cohere", "CohereDecoder"]
 
 
 class Cohere(Dialect, frozen=True, kw_only=True):
-    """The dialect. Paths count from the API's root ("https://api.cohere.com").
+    """Dialect of the v2 chat API. Paths are relative to the API's root ("https://api.cohere.com").
 
-    new_call_id: names calls that come without an id of their own
+    new_call_id: makes ids for calls without one
     """
 
     new_call_id: Callable[[], str] = mint_call_id
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect, as in `llmstream replay --dialect`."""
         return "cohere"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "text/event-stream"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
-        raises: InvalidRequest, Unsupported for audio and for documents that are no text
+        raises: InvalidRequest, Unsupported for audio and for documents that are not text
         """
         return encode_request(request, provider=provider)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to: beside tools or documents, only to a call."""
+        """Returns how JSON output can be enforced: with tools or documents, only by a tool call."""
         documents = options_of(request, KEY, KEY).get("documents")
         return ("tool",) if request.tools or documents else ("json_schema", "tool", "json_object")
 
     def model_page(self, model: str) -> ModelPage | None:
-        """The page of one model."""
+        """Returns the page of one model."""
         return ModelPage(HttpRequest(f"/v1/models/{quote(model, safe='')}", method="GET"), alone=True)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> CohereDecoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         return CohereDecoder(
             provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
         )
@@ -72,12 +67,12 @@ class Cohere(Dialect, frozen=True, kw_only=True):
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream; header names are lower case."""
+        """Returns the typed error of a response that is not a stream; header names are lower case."""
         error = vendor_error(status, headers, body, provider=provider)
         if error.request_id is None:
             error.request_id = answer_id(body)
         return error
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the part may stay a URL: the vendor fetches images; texts have to be in the request."""
+        """Whether the part can be sent as a URL: images can; texts have to be in the request."""
         return accepts_url(part)

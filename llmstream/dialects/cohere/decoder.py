@@ -38,21 +38,21 @@ from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["CohereDecoder"]
 
-_WAITING_CHARS: Final = 100  # white space before `null`; more of it is looked at as input
+# White space before `null`; with more of it the input is not held back.
+_WAITING_CHARS: Final = 100
 _NOTHING: Final = "null"
-"""What some models write for the arguments of a call that takes none."""
+"""Some models send it as the arguments of a call without any."""
 
-# An index counts content and calls apart, so both may be at 0 at once: a call's key holds more than its
-# index. The tool plan has no index, start or end; it closes with whatever comes next.
+# Content and calls are numbered separately, so both can have index 0: the key of a call holds more than
+# its index. The tool plan has no index, start or end; it closes with the next block.
 _PLAN: Final = ("plan",)
 
 
 class OpenBlock(Block, eq=False):
     """A content block, the tool plan or a call.
 
-    waiting: the beginning of an input that may still turn out to be nothing but `null`; its pieces, of
-             `waiting_chars`
-    begun:   what that is without the white space around it
+    waiting: pieces of an input that may still be only `null`, of `waiting_chars` characters
+    begun:   these without surrounding white space
     """
 
     waiting: list[str] = msgspec.field(default_factory=list)
@@ -60,7 +60,7 @@ class OpenBlock(Block, eq=False):
     begun: str = ""
 
     def may_be_nothing(self, text: str) -> bool:
-        """Takes one more piece of the beginning; whether it may still turn out to be nothing."""
+        """Adds a piece of the input. Returns whether it may still be only `null`."""
         piece = text.strip()
         if piece:
             before = self.waiting[-1] if self.waiting else ""
@@ -71,19 +71,19 @@ class OpenBlock(Block, eq=False):
         return self.waiting_chars <= _WAITING_CHARS and _NOTHING.startswith(self.begun)
 
     def take_waiting(self) -> str:
-        """The beginning, once it is known to be input."""
+        """Returns the pieces held back, once they are known to be input."""
         text = "".join(self.waiting)
         self.waiting, self.begun = [], ""
         return text
 
 
 class CohereDecoder(PayloadDecoder[WireEvent]):
-    """One answer of the v2 chat API.
+    """Decodes one response of the v2 chat API.
 
-    The answer is complete with `message-end`; finish waits for the `[DONE]` behind it or the
-    end of the body.
+    The response is complete with `message-end`; finish waits for the `[DONE]` after it or the end of the
+    body.
 
-    new_call_id: names calls that come without an id
+    new_call_id: makes ids for calls without one
     """
 
     def __init__(
@@ -99,7 +99,8 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         self._blocks = Blocks(self, OpenBlock, key=KEY, closing=self._closing)
         self._opened = self._blocks.opened
         self._new_call_id = new_call_id
-        self._nameless: set[Hashable] = set()  # keys of calls that were left out
+        # Keys of calls that were ignored.
+        self._nameless: set[Hashable] = set()
         self._named = False
         self._raw_reason: str | None = None
         self._counts = UsageCounts(read_usage, self.hold)
@@ -108,15 +109,15 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
 
     @property
     def usage(self) -> Usage:
-        """Usage as far as the vendor has reported it."""
+        """Usage that the vendor has reported so far."""
         return self._counts.usage
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
-        """The base begins with none; what the events report is counted apart."""
+        """Ignores the initial value from the base class; usage is computed from the events."""
 
     def on(self, wire: WireEvent) -> None:
-        """Turns one event into ours; the deltas of content, which are most of them, go first."""
+        """Maps one event. Content deltas, the most frequent ones, are checked first."""
         kind = wire.type
         message = wire.delta.message if wire.delta is not None else None
         if kind == "content-delta":
@@ -159,7 +160,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self._maybe_fail(wire)
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """`[DONE]` ends the body; `null` holds nothing."""
+        """Ends the body on `[DONE]`; ignores `null`."""
         text = payload.strip()
         if text.startswith(b"[DONE]"):
             self._on_done()
@@ -167,11 +168,11 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         return text == b"null"
 
     def end(self) -> None:
-        """The body is over: a `message-end` without `[DONE]` is a complete answer."""
+        """Ends the input; a `message-end` without `[DONE]` completes the response."""
         if self.complete:
             self._finish()
 
-    # The message around the blocks.
+    # Start and end of the message.
 
     def _name(self, number: object) -> None:
         if not self._named and isinstance(number, (str, int)) and number:
@@ -183,16 +184,16 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             if isinstance(citation, dict):
                 self.out.extend(cited(citation, self._blocks.source_id))
             else:
-                self.defect("a citation-start came without a citation")
+                self.defect("a citation-start has no citation")
 
     def _debug(self, prompt: object) -> None:
-        """What the model was given, as text; only where the request asks for it."""
+        """Emits the model's prompt as text, which is sent only if requested."""
         if isinstance(prompt, str) and prompt:
             self._prompt.append(without_lone_surrogates(prompt))
             self.hold(sys.getsizeof(prompt))
 
     def _message_end(self, wire: WireEvent) -> None:
-        """The model is done: reason, counts, and the message of an error."""
+        """Stores reason, counts, and the message of an error."""
         self.complete = True
         delta = wire.delta
         if delta is not None:
@@ -204,7 +205,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         self._blocks.end(finish_reason(self._raw_reason))
 
     def _maybe_fail(self, wire: WireEvent) -> None:
-        """`{message, id}`, as in a refused request, or an error in a gateway's form."""
+        """Fails on `{message, id}`, as in an error response, or on an error in a gateway's form."""
         if not wire.message and not wire.error:
             return
         names = ("error", "message", "error_type", "code", "status_code")
@@ -217,7 +218,8 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             return
         self.fail(
             IncompleteStream(
-                "the stream sent [DONE] before any answer. Look at the model's name, or ask again.",
+                "the stream sent [DONE] before any content. "
+                "Check the model's name, or send the request again.",
                 provider=self.provider,
             )
         )
@@ -228,17 +230,17 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         self._blocks.end(reason)
         if self._error is not None or reason == "error":
             reason = "error"
-            error = {"message": self._error or f"the vendor ended the answer with {raw!r}", "code": raw}
+            error = {"message": self._error or f"the vendor ended the response with {raw!r}", "code": raw}
             self.out.append(ErrorEvent(error_from_value(error, provider=self.provider).info))
         metadata: Metadata | None = None
         if self._prompt:
             metadata = {KEY: {"debug": {"prompt": "".join(self._prompt)}}}
         self._blocks.finish(reason, raw, metadata)
 
-    # Content and the tool plan.
+    # Content and tool plan.
 
     def _content_start(self, key: Hashable, content: object) -> None:
-        """A content block opens; other types than text and thinking are not known to exist."""
+        """Opens a content block; only the types text and thinking are known."""
         if key in self._opened:
             self._blocks.close(key)
         for one in _contents(content):
@@ -249,7 +251,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self._content(key, one)
 
     def _content(self, key: Hashable, content: Content) -> None:
-        """A fragment of content, whether its block is open or not."""
+        """Adds a fragment of content; opens its block if needed."""
         for kind, text in (("reasoning", content.thinking), ("text", content.text)):
             if not text:
                 continue
@@ -260,7 +262,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
                 self._blocks.delta(block, text)
 
     def _tool_plan(self, text: str | None) -> None:
-        """A fragment of what the model announces before its calls."""
+        """Adds a fragment of the plan before the calls, as reasoning."""
         if not text:
             return
         block = self._opened.get(_PLAN)
@@ -271,7 +273,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self.out.append(ReasoningDelta(text, block.id))
 
     def _open(self, key: Hashable, block: OpenBlock) -> OpenBlock | None:
-        """Opens text or reasoning; None past the cap on blocks."""
+        """Opens a block of text or reasoning; None past the cap on blocks."""
         if _PLAN in self._opened:
             self._blocks.close(_PLAN)
         block.id = self._blocks.next_id()
@@ -280,11 +282,11 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
     # Calls.
 
     def _call_start(self, index: object, calls: object) -> None:
-        """A call begins; one that is open under its index ends."""
+        """Opens a call; closes a call that is open at its index."""
         self._blocks.close_prose()
         begun = _calls(calls)
         if not begun:
-            self.defect("a tool-call-start came without a call")
+            self.defect("a tool-call-start has no call")
         for place, call in enumerate(begun):
             key = _call_key(index, place)
             self._blocks.release()
@@ -293,7 +295,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             name = call.function.name if call.function is not None else None
             if not name:
                 self._nameless.add(key)
-                self.defect("a tool call came without a name. It was left out.")
+                self.defect("a tool call has no name. It was ignored.")
                 continue
             self._nameless.discard(key)
             call_id = as_id(call.id)
@@ -306,7 +308,6 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
                 self._grow(block, json_text(call.function.arguments) if call.function is not None else "")
 
     def _call_delta(self, index: object, calls: object) -> None:
-        """A fragment of a call's arguments."""
         key = _call_key(index)
         for call in _calls(calls):
             text = json_text(call.function.arguments) if call.function is not None else ""
@@ -314,7 +315,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             if block is not None:
                 self._grow(block, text)
             elif text and key not in self._nameless:
-                message = f"arguments came for the tool call {index!r}, which is not open"
+                message = f"arguments were sent for the tool call {index!r}, which is not open"
                 self._blocks.orphan(key, message)
 
     def _grow(self, block: OpenBlock, text: str) -> None:
@@ -327,7 +328,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         self._blocks.input(block, text)
 
     def _call_end(self, index: object) -> None:
-        """The wire ends a call; where its input is no JSON, the token limit may have cut it."""
+        """Closes a call. If its input is not JSON, the token limit may have cut it."""
         key = _call_key(index)
         block = self._opened.get(key)
         if block is None:
@@ -340,18 +341,18 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self._blocks.hold_back(key)
 
     def _closing(self, block: OpenBlock) -> None:
-        """What has waited is input after all."""
+        """Emits input that was held back."""
         if block.begun not in ("", _NOTHING):
             self._blocks.input(block, block.take_waiting())
 
 
 def _key(index: object) -> Hashable:
-    """An index as a key; anything odd counts as one place."""
+    """Converts an index to a key; all invalid values have the same key."""
     return index if isinstance(index, (int, str)) else None
 
 
 def _call_key(index: object, place: int = 0) -> Hashable:
-    """The key of a call; place: in a list of calls, which servers that imitate this wire send."""
+    """Returns the key of a call; place: in a list of calls, which compatible servers send."""
     return ("call", _key(index), place)
 
 
@@ -368,11 +369,12 @@ def _calls(calls: object) -> Sequence[Call]:
 
 
 def _converted(items: object, kind: type[Any]) -> list[Any]:
-    """The items of a list that fit; servers that imitate this wire send lists of one."""
+    """Converts the valid items of a list; compatible servers send lists of one."""
     out = []
     for item in items if isinstance(items, list) else ():
         try:
             out.append(msgspec.convert(item, kind))
-        except (msgspec.ValidationError, ValueError):  # half a character has an error of its own
+        # A lone surrogate raises a ValueError that is not a ValidationError.
+        except (msgspec.ValidationError, ValueError):
             continue
     return out

@@ -1,8 +1,8 @@
-"""A conversation as this wire has it: our messages to `messages`.
+"""Writes messages as the field `messages` of the v2 chat API.
 
-Thinking goes back as thinking, a tool plan as tool plan. Each tool result is a message of its own;
-texts that belong to it are documents inside it, its images follow all results in a user message.
-Texts to be read that come with a user's message are documents of the request.
+Thinking is sent back as thinking, a tool plan as tool plan. Each tool result is a message of its own. Its
+text files become documents inside it, its images follow all results in a user message. Text documents of
+a user message become documents of the request.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
 
 
 def accepts_url(part: Image | Audio | Document | File) -> bool:
-    """Whether a part may be given by its URL; of documents those that would be refused all the same."""
+    """Whether a part can be sent as a URL; also True for documents that are rejected in any form."""
     if not isinstance(part, Document):
         return True
     kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or "text/plain"
@@ -47,8 +47,8 @@ def accepts_url(part: Image | Audio | Document | File) -> bool:
 class MessageWriter:
     """Writes the messages of one request.
 
-    documents: what the whole request rests on
-    warnings:  what was left out
+    documents: of the request
+    warnings:  about what was left out
     """
 
     def __init__(self, *, provider: str) -> None:
@@ -60,9 +60,9 @@ class MessageWriter:
         self._result_images: list[tuple[str, Image]] = []
 
     def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """The wire's messages.
+        """Returns the wire's messages.
 
-        raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
+        raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
         for message in without_custom_parts(messages, self._warn):
             if message.role != Role.TOOL:
@@ -97,7 +97,7 @@ class MessageWriter:
             self._out.append({"role": "user", "content": "See the documents."})
 
     def _block(self, part: Part) -> dict[str, Any] | None:
-        """A block of a user's message; None for texts that go with the request's documents."""
+        """Returns a block of a user message; None for documents of the request."""
         if isinstance(part, Text):
             return {"type": "text", "text": part.text}
         if isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/")):
@@ -106,7 +106,7 @@ class MessageWriter:
             self.documents.append(self._document(part))
             return None
         if isinstance(part, Audio):
-            raise Unsupported(f"{self._provider} takes no audio. Send a transcript instead.")
+            raise Unsupported(f"{self._provider} does not support audio. Send a transcript instead.")
         raise self._lost(part, "a user message")
 
     def _image(self, part: Image | File) -> dict[str, Any]:
@@ -118,7 +118,7 @@ class MessageWriter:
         kind = part.media_type or "text/plain"
         if not part.data or not kind.startswith(_TEXTUAL):
             raise Unsupported(
-                f"{self._provider} reads documents as text only, not {kind!r}"
+                f"{self._provider} supports documents only as text, not {kind!r}"
                 f"{' by URL' if not part.data else ''}. Extract the text and pass that."
             )
         document: dict[str, Any] = {"data": {"text": part.data.decode("utf-8", "replace")}}
@@ -136,11 +136,13 @@ class MessageWriter:
             elif isinstance(part, Reasoning) and part.text and not _is_plan(part):
                 content.append({"type": "thinking", "thinking": part.text})
             elif isinstance(part, (Image, Audio, Document, File)):
-                self._warn(f"a file of the assistant ({part_kind(part)}) cannot go back; it was left out")
+                self._warn(
+                    f"a file of the assistant ({part_kind(part)}) was left out: the API takes no files back"
+                )
             elif isinstance(part, ToolCall) and part.provider_executed:
-                self._warn(f"the tool call {part.name!r}, which its vendor ran, cannot go back; left out")
+                self._warn(f"the tool call {part.name!r}, which a vendor ran, was left out")
             elif isinstance(part, Custom) and not part.type.startswith(f"{KEY}."):
-                self._warn(f"a part of type {part.type!r} cannot go back; it was left out")
+                self._warn(f"a part of type {part.type!r} was left out: the API does not support it")
         calls = [_call(part) for part in message.tool_calls if not part.provider_executed]
         citations = [c for p in message.parts if (c := told_citation(getattr(p, "metadata", None)))]
         out: dict[str, Any] = {"role": "assistant"}
@@ -153,23 +155,24 @@ class MessageWriter:
             out["tool_calls"] = calls
         if citations and content:
             out["citations"] = citations
-        if len(out) > 1:  # the API refuses a message that says nothing
+        # The API rejects an empty message.
+        if len(out) > 1:
             self._out.append(out)
         else:
-            self._warn("an assistant's message that says nothing was left out")
+            self._warn("an empty assistant message was left out")
 
     def _results(self, parts: Iterable[Part]) -> None:
         for part in parts:
             if not isinstance(part, ToolResult):
                 continue
             if part.provider_executed:
-                self._warn(f"the result of {part.name!r}, which its vendor ran, cannot go back; left out")
+                self._warn(f"the result of {part.name!r}, which a vendor ran, was left out")
                 continue
             out = {"role": "tool", "tool_call_id": part.tool_call_id, "content": self._result(part)}
             self._out.append(out)
 
     def _result(self, part: ToolResult) -> Any:
-        """Text, or where files belong to it a list of texts as documents; images come later."""
+        """Returns text, or with text files a list of documents; images are added later."""
         kept = _own(part).get("content")
         if kept is not None:
             return kept
@@ -188,7 +191,7 @@ class MessageWriter:
         return [*first, *documents]
 
     def _flush_images(self) -> None:
-        """Images of tool results, once all results of the turn are written."""
+        """Writes images of tool results, after all results of the turn."""
         images, self._result_images = self._result_images, []
         content: list[dict[str, Any]] = []
         for call_id, image in images:
@@ -198,7 +201,10 @@ class MessageWriter:
             self._out.append({"role": "user", "content": content})
 
     def _lost(self, part: object, where: str) -> Unsupported:
-        return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
+        return Unsupported(
+            f"{self._provider} does not support a part of kind {part_kind(part)!r} in {where}. "
+            "Send its content as text."
+        )
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -207,13 +213,13 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
-    """One string where that says it all, else a list of texts."""
+    """Returns one string if possible, else a list of texts."""
     texts = [part.text for part in parts if isinstance(part, Text)]
     return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
 
 
 def _own(part: object) -> dict[str, Any]:
-    """What the vendor wants back with a part."""
+    """Returns the vendor's metadata of a part, which is sent back."""
     own: dict[str, Any] = (getattr(part, "metadata", None) or {}).get(KEY) or {}
     return own
 

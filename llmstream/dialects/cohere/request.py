@@ -1,4 +1,4 @@
-"""A Request as a request of the v2 chat API: everything but the messages, which `messages.py` writes."""
+"""Writes a request of the v2 chat API: all fields except `messages`."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 __all__ = ["FIELDS", "PATH", "cohere_schema", "encode_request"]
 
 
-# JSON schemas as Cohere's structured outputs take them.
+# Cohere's subset of JSON schemas.
 #
-# `oneOf` becomes `anyOf`, `allOf` one schema; limits that are not checked there move into the description,
-# where the model still reads them. An object needs a required property: one that has none requires its
-# first, so that what is answered fits the original as well.
+# `oneOf` becomes `anyOf`, `allOf` becomes one schema; unsupported limits move into the description, where
+# the model still reads them. An object needs a required property: if it has none, its first becomes
+# required, so that the output also fits the original.
 # source: "Structured Outputs", supported and unsupported schema features, in Cohere's documents
 
 _UNKNOWN: Final = frozenset(
@@ -47,7 +47,7 @@ _LOOKAROUND: Final = re.compile(r"\(\?[=!<]")
 
 
 def cohere_schema(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """A copy in the subset, and whether something of it went into words."""
+    """Returns a copy in the subset, and whether some of it moved into a description."""
     moved: list[dict[str, Any]] = []
     return _narrowed(schema, moved), bool(moved)
 
@@ -81,7 +81,7 @@ def _narrowed(schema: Any, moved: list[dict[str, Any]]) -> Any:
 
 
 def _merged(schema: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
-    """The parts of `allOf` as one schema; references among them cannot be merged and go into words."""
+    """Merges the parts of `allOf`; references cannot be merged and move into the description."""
     parts = schema.get("allOf")
     if not isinstance(parts, list):
         return schema
@@ -121,9 +121,9 @@ FIELDS: Final = FieldTable(
 
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
-    """The HTTP request and what could not be said in it.
+    """Encodes the HTTP request, with warnings about what was left out or changed.
 
-    `provider_options["cohere"]` is laid over the body last; its `documents` join those of the
+    `provider_options["cohere"]` is merged into the body last; its `documents` are added to those of the
     messages.
 
     raises: InvalidRequest, Unsupported
@@ -148,7 +148,7 @@ class _Body:
         body["stream"] = True
         body |= self.writer.settings(FIELDS)
         if self.request.settings.parallel_tool_calls is not None:
-            details = "the model decides how many tools it calls at once"
+            details = "the API does not support limiting parallel calls"
             self.warnings.unsupported("parallel_tool_calls", details)
         self.tools()
         self.thinking()
@@ -159,12 +159,12 @@ class _Body:
         return self.writer.encoded(PATH, merged(body, options), {"accept": "text/event-stream"})
 
     def tools(self) -> None:
-        """Tools and the choice among them; a tool is forced by sending no other."""
+        """Adds tools and tool choice; a tool is forced by sending no other."""
         request = self.request
         tools: list[ToolSpec] = []
         for tool in request.tools:
             if isinstance(tool, ProviderTool):
-                self.warnings.unsupported_tool(tool, f"{self.writer.provider} runs no tools itself")
+                self.warnings.unsupported_tool(tool, f"{self.writer.provider} has no tools of its own")
             else:
                 tools.append(tool)
         choice = request.tool_choice
@@ -192,12 +192,12 @@ class _Body:
             thinking["token_budget"] = reasoning.budget_tokens
         if reasoning.effort not in (None, "none"):
             self.warnings.unsupported(
-                "reasoning.effort", "thinking was switched on; give budget_tokens to bound it"
+                "reasoning.effort", "thinking was switched on; set budget_tokens to limit it"
             )
         self.body["thinking"] = thinking
 
     def response_format(self) -> None:
-        """JSON, with or without a schema; next to tools or documents it can only be asked for in words."""
+        """Adds the output format; with tools or documents it is only described in the prompt."""
         wanted = self.request.response_format
         if wanted is None:
             return
@@ -207,23 +207,25 @@ class _Body:
                 format_["json_schema"], moved = cohere_schema(described_schema(wanted))
                 if moved:
                     self.warnings.note(
-                        "some of the output schema went into descriptions: the API cannot check it"
+                        "part of the output schema moved into descriptions: the API does not enforce it"
                     )
             elif not says_json(self.request.messages):
                 self.instruct(ANSWER_IN_JSON)
             self.body["response_format"] = format_
             return
         self.instruct(in_words(wanted))
-        self.warnings.unsupported("output", "not together with tools or documents; it went into the prompt")
+        self.warnings.unsupported(
+            "output", "not supported together with tools or documents; it was described in the prompt"
+        )
 
     def tool(self, tool: ToolSpec, *, strict: bool) -> dict[str, Any]:
-        """A function; held to its schema, it takes the subset only."""
+        """Returns a tool; a strict one needs a schema in the subset."""
         schema = tool.input_schema or {"type": "object", "properties": {}}
         if strict:
             schema, moved = cohere_schema(schema)
             if moved:
-                words = "went into descriptions: the API cannot check it"
-                self.warnings.note(f"some of the schema of {tool.name!r} {words}")
+                details = "moved into descriptions: the API does not enforce it"
+                self.warnings.note(f"part of the schema of {tool.name!r} {details}")
         return {"type": "function", "function": {**name_and_description(tool), "parameters": schema}}
 
     def instruct(self, words: str) -> None:

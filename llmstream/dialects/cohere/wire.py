@@ -1,4 +1,4 @@
-"""Events of a Cohere chat stream, typed as loosely as harmless differences need.
+"""Events of a Cohere chat stream as typed values, tolerant where servers differ.
 
 source: Cohere's API reference, v2/chat, streaming
 """
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Content(msgspec.Struct, gc=False):
-    """A content block as it starts (with its type) or a fragment of one (without)."""
+    """The start of a content block (with a type) or a fragment of it (without)."""
 
     type: str | None = None
     text: str | None = None
@@ -40,21 +40,21 @@ class Content(msgspec.Struct, gc=False):
 
 
 class Function(msgspec.Struct, gc=False):
-    """What is called; `arguments` is a fragment of JSON text."""
+    """A called function; `arguments` is a fragment of JSON text."""
 
     name: str | None = None
     arguments: Any = None
 
 
 class Call(msgspec.Struct, gc=False):
-    """A call as it starts, or a fragment of its arguments."""
+    """The start of a call, or a fragment of its arguments."""
 
     id: Any = None
     function: Function | None = None
 
 
 class MessageDelta(msgspec.Struct, gc=False):
-    """What one event adds to the message. `message-start` has empty lists in place of objects."""
+    """A delta of the message. `message-start` has empty lists in place of objects."""
 
     content: Content | list[Any] | str | None = None
     tool_plan: str | None = None
@@ -63,7 +63,7 @@ class MessageDelta(msgspec.Struct, gc=False):
 
 
 class Delta(msgspec.Struct, gc=False):
-    """The message's part of an event; the last one has reason, counts and perhaps an error's words."""
+    """The `delta` of an event; the last one has reason, counts and possibly an error message."""
 
     message: MessageDelta | None = None
     finish_reason: Any = None
@@ -72,10 +72,10 @@ class Delta(msgspec.Struct, gc=False):
 
 
 class WireEvent(msgspec.Struct, gc=False):
-    """One event. Those without a type are errors from somewhere before the model.
+    """One event. Events without a type are errors, for example of a gateway.
 
     logprobs: `{text, token_ids, logprobs}` of a fragment of content
-    prompt:   what the model was given, of an event `debug`
+    prompt:   the model's prompt, in an event `debug`
     """
 
     type: Any = None
@@ -94,10 +94,10 @@ class WireEvent(msgspec.Struct, gc=False):
 decode_event: Final = msgspec.json.Decoder(WireEvent)
 
 
-# Finish reasons and token counts of this wire, in both directions.
+# Finish reasons and token counts, read and written.
 
 KEY: Final = "cohere"
-"""The key of all metadata of this dialect, whoever serves it."""
+"""Key of this dialect's metadata, on every provider."""
 
 _REASONS: Final[Mapping[str, FinishReason]] = {
     "COMPLETE": "stop",
@@ -106,7 +106,7 @@ _REASONS: Final[Mapping[str, FinishReason]] = {
     "TOOL_CALL": "tool-calls",
     "ERROR": "error",
     "TIMEOUT": "error",
-    # Words of the first version of the API, which clouds that serve these models still use.
+    # Names of API version 1, which clouds that serve these models still use.
     "ERROR_LIMIT": "length",
     "ERROR_TOXIC": "content-filter",
     "USER_CANCEL": "other",
@@ -124,12 +124,12 @@ _RAW: Final[Mapping[FinishReason, str | None]] = {
 
 
 def finish_reason(raw: str | None) -> FinishReason:
-    """The reason in our words."""
+    """Maps the vendor's finish reason to ours."""
     return "unknown" if not raw else _REASONS.get(raw.upper(), "other")
 
 
 def raw_reason(event: Finish) -> str | None:
-    """The reason in the vendor's words: its own where it means the same; None where none was given."""
+    """Returns the vendor's finish reason: the original if it still applies; None if there was none."""
     raw, reason = event.raw_finish_reason, event.finish_reason
     meant = finish_reason(raw)
     if raw and (meant == reason or (reason == "tool-calls" and meant in ("stop", "other"))):
@@ -138,9 +138,9 @@ def raw_reason(event: Finish) -> str | None:
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """Counts of tokens, or where these are missing the billed ones.
+    """Reads the token counts, or the billed ones if these are missing.
 
-    The prompt includes what was read from the cache, the answer includes thinking.
+    Input includes tokens read from the cache, output includes thinking.
     """
     tokens = raw.get("tokens")
     counts = tokens if isinstance(tokens, dict) and tokens else raw.get("billed_units")
@@ -152,7 +152,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
 
 
 def write_usage(usage: Usage) -> dict[str, Any] | None:
-    """The vendor's own object where it says these counts, else one that does; None for none."""
+    """Returns the vendor's own object if it has these counts, else a new one; None without counts."""
     own = usage.raw
     if isinstance(own, dict) and own.keys() & {"tokens", "billed_units"} and read_usage(own) == usage:
         return own
@@ -171,13 +171,13 @@ def write_usage(usage: Usage) -> dict[str, Any] | None:
     return out
 
 
-# Citations: a span of the answer and what it rests on, as sources and back.
+# Citations: a span of the text and its sources.
 
 
 def cited(citation: dict[str, Any], new_id: Callable[[], str]) -> Iterator[Source | Custom]:
-    """A source for each document or tool output of a citation; the metadata holds the citation whole.
+    """Yields a source for each document or tool output; its metadata has the complete citation.
 
-    A citation of nothing is a part that only this vendor knows.
+    A citation without sources becomes a part that only this vendor has.
     """
     found = citation.get("sources")
     sources = [source for source in found if isinstance(source, dict)] if isinstance(found, list) else []
@@ -196,14 +196,14 @@ def cited(citation: dict[str, Any], new_id: Callable[[], str]) -> Iterator[Sourc
 
 
 def told_citation(metadata: Metadata | None) -> dict[str, Any] | None:
-    """The citation that a source stands for, with its first source only, so that each is told once."""
+    """Returns the citation in a source's metadata; only for its first source, so that it is sent once."""
     own = (metadata or {}).get(KEY) or {}
     citation = own.get("citation")
     return citation if isinstance(citation, dict) and own.get("source", 0) == 0 else None
 
 
 def citation_of(source: Source) -> dict[str, Any]:
-    """A citation of another vendor's source, which says no span."""
+    """Returns a citation for another vendor's source, which has no span."""
     title = source.title or source.filename or source.url or source.id
     document = {"id": source.id, "title": title}
     if source.url is not None:
@@ -217,7 +217,7 @@ def _text(value: Any) -> str | None:
 
 
 class _Refusal(msgspec.Struct):
-    """What identifies a refusal, whose `id` is the only name a request has."""
+    """The fields that identify an error response; its `id` is the only request id."""
 
     id: str | None = None
 
@@ -226,7 +226,7 @@ _decode = msgspec.json.Decoder(_Refusal).decode
 
 
 def answer_id(body: bytes) -> str | None:
-    """The id that a refusal gives itself."""
+    """Returns the id of an error response."""
     try:
         return _decode(body).id or None
     except (msgspec.MsgspecError, ValueError, RecursionError):

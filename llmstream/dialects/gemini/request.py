@@ -360,7 +360,7 @@ def _thinking(
         return {}
     if rules.thinking == "none":
         if reasoning.effort != "none":
-            warnings.unsupported("reasoning", "this model does not reason")
+            warnings.unsupported("reasoning", "this model does not support reasoning")
         return {}
     shown = {} if reasoning.effort == "none" else {"includeThoughts": True}
     if rules.thinking == "level" and reasoning.effort is not None:

@@ -119,7 +119,7 @@ def _thinking(
         return {}
     if rules.thinking == "none":
         if reasoning.effort != "none":
-            warnings.unsupported("reasoning", "this model does not reason")
+            warnings.unsupported("reasoning", "this model does not support reasoning")
         return {}
     if reasoning.budget_tokens is not None:
         warnings.unsupported("reasoning.budget_tokens", "this API takes an effort and no budget")

@@ -1,9 +1,4 @@
-"""The `mistral` dialect: Mistral's chat API, in both directions.
-
-`wire.py` has the shapes, `decoder.py` and `content_decoder.py` read them, with `../tool_calls.py`;
-`request.py`, `messages.py` and `call_ids.py` write requests. `request_reader.py`,
-`message_reader.py` and `event_encoder.py` are the reverse.
-"""
+"""The `mistral` dialect: Mistral's chat API."""
 
 from __future__ import annotations
 
@@ -27,44 +22,44 @@ __all__ = ["Mistral", "MistralDecoder"]
 
 
 class Mistral(Dialect, frozen=True, kw_only=True):
-    """The dialect. Paths count from the API's root ("https://api.mistral.ai").
+    """Dialect of the chat API. Paths are relative to the API's root ("https://api.mistral.ai").
 
-    new_call_id: names calls that come without an id of their own
+    new_call_id: makes ids for calls without one
     """
 
     new_call_id: Callable[[], str] = mint_call_id
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect, as in `llmstream replay --dialect`."""
         return "mistral"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "text/event-stream"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
         raises: InvalidRequest, Unsupported
         """
         return encode_request(request, provider=provider)
 
     def facts(self, model: str) -> ModelFacts:
-        """What is known of a model; see `dialects.model_facts`."""
+        """Returns what is known about a model; see `ModelFacts`."""
         rules = MISTRAL.find(model)
         thinks = rules.prompt_mode or bool(rules.efforts)
         return ModelFacts(reasoning=thinks, efforts=rules.efforts, context_tokens=rules.context_tokens)
 
     def model_page(self, model: str) -> ModelPage | None:
-        """The list of models."""
+        """Returns the list of models."""
         return ModelPage(HttpRequest("/v1/models", method="GET"), alone=False)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> MistralDecoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         return MistralDecoder(
             provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
         )
@@ -72,8 +67,9 @@ class Mistral(Dialect, frozen=True, kw_only=True):
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream, with the places it names; header names are
-        lower case.
+        """Returns the typed error of a response that is not a stream, with the paths of rejected fields.
+
+        Header names are lower case.
         """
         error = vendor_error(status, headers, body, provider=provider)
         error.message = places(body) or error.message
@@ -81,5 +77,5 @@ class Mistral(Dialect, frozen=True, kw_only=True):
         return error
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the part may stay a URL: all but plain texts, which have to be in the request."""
+        """Whether the part can be sent as a URL: all but plain texts, which have to be in the request."""
         return accepts_url(part)

@@ -1,7 +1,7 @@
 """Decodes a Mistral chat stream into events.
 
-The wire marks neither blocks nor the end of a call: text and thinking open as they come, calls end
-with the finish reason, and `finish` is held until `[DONE]` or the end of the body.
+The wire marks neither blocks nor the end of a call: text and thinking open with their first fragment, calls
+end with the finish reason, and `finish` is held until `[DONE]` or the end of the body.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ from llmstream.grammar import TRUNCATING
 
 __all__ = ["MistralDecoder"]
 
-_YEAR_3000_S = 32503680000  # no time of creation; `datetime` fails soon after
+# Larger values are not a time of creation; `datetime` fails soon after.
+_YEAR_3000_S = 32503680000
 
 
 class MistralDecoder(PayloadDecoder[Chunk]):
-    """One answer of the chat API; of several choices the first.
+    """Decodes one response of the chat API; of several choices the first.
 
-    new_call_id: names calls that come without an id
+    new_call_id: makes ids for calls without one
     """
 
     def __init__(
@@ -64,7 +65,8 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         super().__init__(framing, decode_chunk, provider=provider, include_raw=include_raw, limits=limits)
         self._blocks = Blocks(self, Block, key=KEY, closing=self._closing)
         self._tools = ToolCallTracker(limits=limits, new_id=new_call_id, ids=self._blocks.ids)
-        self._signature: str | None = None  # of the open reasoning
+        # Of the open reasoning.
+        self._signature: str | None = None
         self._named = False
         self._answered = False
         self._raw_reason: str | None = None
@@ -72,7 +74,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         self._beside: dict[str, Any] = {}
 
     def on(self, wire: Chunk) -> None:
-        """Turns one chunk into events."""
+        """Maps one chunk to events."""
         if not self._named:
             self._name(wire)
         if wire.usage is not None:
@@ -88,15 +90,15 @@ class MistralDecoder(PayloadDecoder[Chunk]):
 
     @property
     def usage(self) -> Usage:
-        """Usage as far as the vendor has reported it."""
+        """Usage that the vendor has reported so far."""
         return self._counts.usage
 
     @usage.setter
     def usage(self, usage: Usage) -> None:
-        """The base begins with none; what the chunks report is counted apart."""
+        """Ignores the initial value from the base class; usage is computed from the chunks."""
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """`[DONE]` ends the body; `null` holds nothing."""
+        """Ends the body on `[DONE]`; ignores `null`."""
         text = payload.strip()
         if text.startswith(b"[DONE]"):
             self._on_done()
@@ -104,12 +106,12 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         return text == b"null"
 
     def end(self) -> None:
-        """The body is over: finish, if the vendor gave a reason or `[DONE]`."""
+        """Ends the input; emits finish if a finish reason or `[DONE]` came."""
         if self.complete:
             self._finish()
 
     def _name(self, chunk: Chunk) -> None:
-        """The response's names, once."""
+        """Emits id, model and time of the response, once."""
         model = chunk.model if isinstance(chunk.model, str) and chunk.model else None
         number = str(chunk.id) if isinstance(chunk.id, (str, int)) and chunk.id else None
         if model is None and number is None:
@@ -121,7 +123,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         self.out.append(ResponseMetadata(model, number, when))
 
     def _maybe_fail(self, chunk: Chunk) -> None:
-        """An error in place of a chunk, in any of the vendor's forms; other things are no chunk of ours."""
+        """Fails on an error in place of a chunk, in any of the vendor's forms; ignores other objects."""
         error = {"error": chunk.error, "message": chunk.message, "detail": chunk.detail}
         message = chunk.message if isinstance(chunk.message, str) else None
         if not (chunk.error or chunk.detail or message or chunk.object == "error"):
@@ -132,7 +134,8 @@ class MistralDecoder(PayloadDecoder[Chunk]):
     def _on_choice(self, choice: Choice) -> None:
         delta = choice.delta
         if delta is None and not self._answered:
-            delta = choice.message  # a complete answer where chunks were expected
+            # A complete response where chunks were expected.
+            delta = choice.message
         if choice.logprobs is not None:
             self._blocks.add_logprobs(choice.logprobs)
         if choice.prompt_logprobs is not None:
@@ -145,7 +148,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             if delta.reasoning_content:
                 self._content([{"type": "thinking", "thinking": delta.reasoning_content}])
             if isinstance(content, str):
-                # The most common chunk by far: one more fragment of the open text.
+                # The most frequent chunk by far: a fragment of the open text.
                 if content and choice.logprobs is None and (text_id := self._blocks.text_id) is not None:
                     self.out.append(TextDelta(content, text_id))
                 else:
@@ -158,14 +161,15 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             self._on_reason(choice.finish_reason)
 
     def _set_beside(self, name: str, value: Any) -> None:
-        """What belongs to no part of the answer; objects of several chunks are one."""
+        """Stores metadata of the response; objects of several chunks are merged."""
         if not value:
             return
         value = self.encodable(value)
         known = self._beside.get(name)
         if name == "metadata" and isinstance(known, dict) and isinstance(value, dict):
             self.hold(sum(held_size((name, one)) for name, one in value.items() if name not in known))
-            known.update(value)  # the first of them is not shared
+            # Safe, because the first of them is not shared.
+            known.update(value)
         else:
             self._beside[name] = value
 
@@ -194,15 +198,16 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             self.out.extend(events)
 
     def _on_reason(self, raw: str) -> None:
-        """A finish reason: the answer is complete; usage may follow with another choice."""
+        """Completes the response; usage may follow with another choice."""
         if self._raw_reason is None:
             self._raw_reason = raw
         self.complete = True
         self._end_blocks()
 
     def _end_blocks(self) -> None:
-        """Ends what is open. A call that the token limit cut is emitted, but as one that cannot be run:
-        this wire sends a call in one piece, so no more of it will ever come.
+        """Closes what is open. A call that the token limit cut off is emitted as invalid.
+
+        This wire sends a call in one piece, so no later chunk completes it.
         """
         reason = finish_reason(self._raw_reason)
         started = self._tools.started
@@ -220,7 +225,8 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             return
         self.fail(
             IncompleteStream(
-                "the stream sent [DONE] before any answer. Look at the model's name, or ask again.",
+                "the stream sent [DONE] before any content. "
+                "Check the model's name, or send the request again.",
                 provider=self.provider,
             )
         )
@@ -228,19 +234,19 @@ class MistralDecoder(PayloadDecoder[Chunk]):
     def _finish(self) -> None:
         self._end_blocks()
         if self._tools.nameless():
-            self.defect("a tool call came without a name. It was left out.")
+            self.defect("a tool call has no name. It was ignored.")
         raw = self._raw_reason
         reason = finish_reason(raw)
         self._blocks.client_called = self._tools.called > 0
         if reason == "error":
-            error = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
+            error = {"message": f"the vendor ended the response with {raw!r}", "code": raw}
             self.out.append(ErrorEvent(error_from_value(error, provider=self.provider).info))
         self._blocks.finish(reason, raw, {KEY: self._beside} if self._beside else None)
 
     # Content: text, or a list of text, thinking, references and files.
 
     def _content(self, content: object) -> None:
-        """A list of parts, or one; other things are a defect."""
+        """Maps a list of parts, or a text."""
         for part in content if isinstance(content, list) else [content]:
             if isinstance(part, str):
                 self._blocks.text(part)
@@ -264,17 +270,18 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         else:
             self.out.append(Custom(f"{KEY}.{kind}", {KEY: part}))
 
-    # thinking
+    # Thinking.
 
     def _thinking(self, part: dict[str, Any]) -> None:
-        """A fragment of thinking: its text, what it refers to, and perhaps a signature.
+        """Adds a fragment of thinking: text, references, and possibly a signature.
 
-        `closed` means nothing here: it is true on every fragment.
+        `closed` is ignored: it is true on every fragment.
         """
         for piece in _fragments(part.get("thinking")):
             if isinstance(piece, str):
                 if piece and self._signature is not None:
-                    self._blocks.close_prose("reasoning")  # what was signed is over
+                    # A signature ends its block.
+                    self._blocks.close_prose("reasoning")
                 self._blocks.reasoning(piece)
             elif piece.get("type") == "reference":
                 self._references(piece)
@@ -286,17 +293,17 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             self._signature = signature
 
     def _closing(self, block: Block) -> Metadata | None:
-        """The signature that the vendor wants back ends with its reasoning."""
+        """Returns the signature of the reasoning, to be sent back."""
         if block.kind != "reasoning" or self._signature is None:
             return None
         metadata: Metadata = {KEY: {"signature": self._signature}}
         self._signature = None
         return metadata
 
-    # What stands beside text and thinking.
+    # References and files.
 
     def _references(self, part: dict[str, Any]) -> None:
-        """What the answer rests on, by the numbers the request gave them."""
+        """Emits sources by their numbers in the request."""
         numbers = part.get("reference_ids")
         for place, number in enumerate(numbers if isinstance(numbers, list) else []):
             if isinstance(number, (int, str)):
@@ -305,7 +312,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
                 self.out.append(Source("document", name, title=str(number), provider_metadata=metadata))
 
     def _page(self, part: dict[str, Any]) -> None:
-        """What a tool of the vendor found."""
+        """Emits a page that a tool of the vendor found."""
         url, title, name = part.get("url"), part.get("title"), self._blocks.source_id()
         url = url if isinstance(url, str) and url else None
         title = title if isinstance(title, str) and title else None
@@ -334,7 +341,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
 
 
 def _fragments(thinking: object) -> Iterator[str | dict[str, Any]]:
-    """The pieces of thinking: text, and parts that are something else."""
+    """Yields the pieces of thinking: text, and other parts."""
     parts: Iterable[object] = thinking if isinstance(thinking, list) else [thinking]
     for part in parts:
         if isinstance(part, str):

@@ -1,8 +1,7 @@
-"""A conversation as this wire has it: our messages to `messages`.
+"""Writes messages as the field `messages` of Mistral's chat API.
 
-The vendor checks the order of roles: a system message stands before answers, after tool results
-comes the assistant, every call has its result, and an answer that stands last is the beginning of
-the next one.
+The vendor checks the order of roles: system messages come before assistant messages, the assistant
+follows tool results, every call has a result, and a final assistant message is continued.
 """
 
 from __future__ import annotations
@@ -37,23 +36,23 @@ from llmstream.errors import Unsupported
 __all__ = ["MessageWriter", "accepts_url", "decode_media"]
 
 
-# Images, recordings and documents as parts of this wire's content, and back.
+# Images, recordings and documents.
 
 
 def own(part: object) -> dict[str, Any]:
-    """What the vendor wants back with a part."""
+    """Returns the vendor's metadata of a part, which is sent back."""
     found: dict[str, Any] = (getattr(part, "metadata", None) or {}).get(KEY) or {}
     return found
 
 
 def accepts_url(part: Image | Audio | Document | File) -> bool:
-    """Whether a part may be given by its URL."""
+    """Whether a part can be sent as a URL."""
     kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or ""
     return not (isinstance(part, Document) and kind.startswith("text/"))
 
 
 def encode_media(part: Image | Audio | Document | File) -> dict[str, Any]:
-    """The content part; bytes travel in a data URL, recordings as bare base64, texts as text."""
+    """Returns the content part; bytes are sent as data URL, recordings as base64, texts as text."""
     if isinstance(part, Audio):
         data = base64.b64encode(part.data).decode() if part.data else part.url
         return {"type": "input_audio", "input_audio": data}
@@ -71,9 +70,9 @@ def encode_media(part: Image | Audio | Document | File) -> dict[str, Any]:
 
 
 def decode_media(part: dict[str, Any]) -> Part | None:
-    """The part that a content part means; None where it is of another kind or says nothing.
+    """Returns the part of a content part; None for unknown and empty ones.
 
-    raises: ValueError where its content is not base64
+    raises: ValueError if its content is not base64
     """
     kind = part.get("type")
     held = part.get(str(kind))
@@ -98,7 +97,7 @@ def decode_media(part: dict[str, Any]) -> Part | None:
 
 
 def _audio(held: object) -> Audio | None:
-    """A recording as bare base64, as a URL, or in an object as other vendors have it."""
+    """Reads a recording as base64, as a URL, or as an object in the form of other vendors."""
     data = held.get("data") if isinstance(held, dict) else held
     if not isinstance(data, str):
         return None
@@ -110,12 +109,13 @@ def _audio(held: object) -> Audio | None:
     try:
         content = base64.b64decode(data, validate=True)
     except ValueError:
-        return Audio(url=data)  # whatever else the vendor knows it by
+        # An id or another name of the vendor.
+        return Audio(url=data)
     return Audio(data=content, media_type=audio_type(content))
 
 
 BRIDGE: Final = "OK"
-"""What the assistant is made to say between tool results and the user's next words."""
+"""Assistant message that is added between tool results and the next user message."""
 
 NO_RESULT: Final = "There is no result: the call was not run."
 
@@ -123,7 +123,7 @@ NO_RESULT: Final = "There is no result: the call was not run."
 class MessageWriter:
     """Writes the messages of one request.
 
-    warnings: what was left out or moved
+    warnings: about what was left out or moved
     """
 
     def __init__(self, *, provider: str) -> None:
@@ -136,9 +136,9 @@ class MessageWriter:
         self._awaited: dict[str, str] = {}
 
     def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """The wire's messages.
+        """Returns the wire's messages.
 
-        raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
+        raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
         messages = without_custom_parts(messages, self._warn)
         self._ids = ShortCallIds(messages)
@@ -169,7 +169,9 @@ class MessageWriter:
             self._out.append(written)
         else:
             self._system.append(written)
-            self._warn("a system message after an answer was moved to the top: the API takes none there")
+            self._warn(
+                "a system message after an assistant message was moved to the top: the API rejects it there"
+            )
 
     def _on_user(self, message: Message) -> None:
         self._on_results(message.parts)
@@ -189,11 +191,13 @@ class MessageWriter:
             elif isinstance(part, Reasoning):
                 content.append(_thinking(part))
             elif isinstance(part, (Image, Audio, Document, File)):
-                self._warn(f"a file of the assistant ({part_kind(part)}) cannot go back; it was left out")
+                self._warn(
+                    f"a file of the assistant ({part_kind(part)}) was left out: the API takes no files back"
+                )
             elif isinstance(part, ToolCall) and part.provider_executed:
-                self._warn(f"the tool call {part.name!r}, which its vendor ran, cannot go back; left out")
+                self._warn(f"the tool call {part.name!r}, which a vendor ran, was left out")
             elif isinstance(part, Custom):
-                self._warn(f"a part of type {part.type!r} cannot go back; it was left out")
+                self._warn(f"a part of type {part.type!r} was left out: the API does not support it")
         out: dict[str, Any] = {"role": "assistant"}
         if all(part["type"] == "text" for part in content):
             out["content"] = "".join(part["text"] for part in content)
@@ -204,7 +208,7 @@ class MessageWriter:
             out["tool_calls"] = [self._call(call) for call in calls]
             self._awaited = {call.id: call.name for call in calls}
         elif not out["content"]:
-            self._warn("an assistant's message that says nothing was left out")
+            self._warn("an empty assistant message was left out")
             return
         self._out.append(out)
 
@@ -217,11 +221,11 @@ class MessageWriter:
             if not isinstance(part, ToolResult):
                 continue
             if part.provider_executed:
-                self._warn(f"the result of {part.name!r}, which its vendor ran, cannot go back; left out")
+                self._warn(f"the result of {part.name!r}, which a vendor ran, was left out")
                 continue
             name = self._awaited.pop(part.tool_call_id, None)
             if name is None:
-                self._warn(f"a result for {part.tool_call_id!r}, which no call awaits, was left out")
+                self._warn(f"the result {part.tool_call_id!r}, which has no call, was left out")
                 continue
             self._result(part, part.name or name)
 
@@ -235,15 +239,17 @@ class MessageWriter:
         self._out.append({"role": "tool", "name": name, "tool_call_id": call_id, "content": content})
 
     def _close_calls(self) -> None:
-        """Gives every call that was left open a result: the API counts them."""
+        """Adds a result to every call without one, because the API requires it."""
         awaited, self._awaited = self._awaited, {}
         for call_id, name in awaited.items():
-            self._warn(f"the call {call_id!r} had no result; one that says so was added")
+            self._warn(
+                f"the call {call_id!r} got a placeholder result: the API requires a result for each call"
+            )
             written = {"role": "tool", "name": name, "tool_call_id": self._ids[call_id], "content": NO_RESULT}
             self._out.append(written)
 
     def _content(self, parts: Iterable[Part]) -> str | list[dict[str, Any]]:
-        """One string where that says it all, else a list of parts."""
+        """Returns one string if possible, else a list of parts."""
         content = [self._part(part) for part in parts]
         if len(content) == 1 and content[0]["type"] == "text":
             return str(content[0]["text"])
@@ -257,11 +263,14 @@ class MessageWriter:
         raise self._lost(part, "a user message")
 
     def _lost(self, part: object, where: str) -> Unsupported:
-        return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
+        return Unsupported(
+            f"{self._provider} does not support a part of kind {part_kind(part)!r} in {where}. "
+            "Send its content as text."
+        )
 
 
 def _written_so(message: Message) -> bool:
-    """Whether a client of this wire wrote a user's message right behind a tool's; newer models take it."""
+    """Whether a client of this API sent a user message directly after tool results, as newer models allow."""
     match message.metadata:
         case {"llmstream": {"mistral": {"follows_tool": True}}}:
             return True
@@ -269,7 +278,7 @@ def _written_so(message: Message) -> bool:
 
 
 def _thinking(part: Reasoning) -> dict[str, Any]:
-    """Thinking with its signature where one was given."""
+    """Returns thinking, with its signature if there is one."""
     words = [{"type": "text", "text": part.text}] if part.text else []
     out: dict[str, Any] = {"type": "thinking", "thinking": words}
     if own(part).get("signature"):

@@ -1,6 +1,6 @@
-"""A Request as a Mistral request: everything but the messages, which `messages.py` writes.
+"""Writes a request of Mistral's chat API: all fields except `messages`.
 
-The API refuses every field it does not know, so nothing is sent that it does not document.
+The API rejects unknown fields, so only documented ones are sent.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ FIELDS: Final = FieldTable(
 
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
-    """The HTTP request and what could not be said in it.
+    """Encodes the HTTP request, with warnings about what was left out or changed.
 
-    `provider_options["mistral"]` is laid over the body last.
+    `provider_options["mistral"]` is merged into the body last.
 
     raises: InvalidRequest, Unsupported
     """
@@ -65,15 +65,17 @@ class _Body:
         return self.writer.encoded(PATH, body, {"accept": "text/event-stream"})
 
     def tools(self) -> None:
-        """Tools and the choice among them. Where none may be called none is sent: told of tools it
-        may not call, the model writes calls as text.
+        """Adds tools and tool choice.
+
+        Without permission to call, no tools are sent: given tools that it must not call, the model writes
+        calls as text.
         """
         request, choice = self.request, self.request.tool_choice
         tools: list[dict[str, Any]] = []
         inline = MISTRAL.find(request.model).inline_refs
         for tool in request.tools:
             if isinstance(tool, ProviderTool):
-                self.warnings.unsupported_tool(tool, "the chat API runs no tools itself")
+                self.warnings.unsupported_tool(tool, "the chat API has no tools of its own")
             else:
                 tools.append(_tool(tool, inline=inline))
         if not tools or choice == "none":
@@ -99,11 +101,11 @@ class _Body:
             else:
                 self.body["prompt_mode"] = "reasoning"
             if effort not in (None, "none", "high"):
-                self.warnings.unsupported("reasoning.effort", "this model knows no efforts")
+                self.warnings.unsupported("reasoning.effort", "this model does not support efforts")
             return
         if not rules.efforts:
             if effort != "none":
-                self.warnings.unsupported("reasoning", "this model does not reason on request")
+                self.warnings.unsupported("reasoning", "this model does not support reasoning on request")
             return
         wanted = nearest_effort(effort or "high", rules.efforts)
         if effort == "none" and wanted != effort:

@@ -1,4 +1,4 @@
-"""Chunks of a Mistral chat stream, typed as loosely as harmless differences need.
+"""Chunks of a Mistral chat stream as typed values, tolerant where servers differ.
 
 source: Mistral's API reference, chat completion (streaming)
 """
@@ -37,7 +37,7 @@ class Function(msgspec.Struct, gc=False):
 
 
 class CallFragment(msgspec.Struct, gc=False):
-    """A call, mostly whole; models of other makers come in pieces, with name "" and no id."""
+    """A call, usually complete; models of other vendors send fragments, with name "" and no id."""
 
     index: Any = None
     id: Any = None
@@ -45,10 +45,10 @@ class CallFragment(msgspec.Struct, gc=False):
 
 
 class Delta(msgspec.Struct, gc=False):
-    """What one chunk adds; a whole message has the same keys.
+    """The delta of one chunk; a complete message has the same keys.
 
     content:           text, or a list of typed parts
-    reasoning_content: of models of other makers
+    reasoning_content: of models of other vendors
     metadata:          any JSON object
     """
 
@@ -59,7 +59,7 @@ class Delta(msgspec.Struct, gc=False):
 
 
 class Choice(msgspec.Struct, gc=False):
-    """One of the answers."""
+    """One of the choices."""
 
     index: Any = None
     delta: Delta | None = None
@@ -89,13 +89,13 @@ class Chunk(msgspec.Struct, gc=False):
 decode_chunk: Final = msgspec.json.Decoder(Chunk)
 
 
-# Finish reasons and token counts of this wire, in both directions.
+# Finish reasons and token counts, read and written.
 
 KEY: Final = "mistral"
-"""The key of all metadata of this dialect, whoever serves it."""
+"""Key of this dialect's metadata, on every provider."""
 
 OWN_KEY: Final = "llmstream"
-"""The key of what the library keeps in a message's metadata."""
+"""Key of the library's metadata of a message."""
 
 _REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
@@ -118,12 +118,12 @@ _RAW: Final[Mapping[FinishReason, str | None]] = {
 
 
 def finish_reason(raw: str | None) -> FinishReason:
-    """The reason in our words."""
+    """Maps the vendor's finish reason to ours."""
     return "unknown" if not raw else _REASONS.get(raw.lower(), "other")
 
 
 def raw_reason(event: Finish) -> str | None:
-    """The reason in the vendor's words: its own where it means the same; None where none was given."""
+    """Returns the vendor's finish reason: the original if it still applies; None if there was none."""
     raw, reason = event.raw_finish_reason, event.finish_reason
     meant = finish_reason(raw)
     if raw and (meant == reason or (reason == "tool-calls" and meant in ("stop", "other"))):
@@ -132,7 +132,7 @@ def raw_reason(event: Finish) -> str | None:
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """Counts from a usage object; seconds of audio are counted nowhere but in the total."""
+    """Reads a usage object; seconds of audio are included only in the total."""
     prompt, completion = token_count(raw.get("prompt_tokens")), token_count(raw.get("completion_tokens"))
     total = token_count(raw.get("total_tokens"))
     if total is None and prompt is not None and completion is not None:
@@ -147,7 +147,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
 
 
 def write_usage(usage: Usage) -> dict[str, Any]:
-    """The vendor's own object where it says these counts, else one that does; 0 for what is not known."""
+    """Returns the vendor's own object if it has these counts, else a new one; 0 for unknown counts."""
     if isinstance(usage.raw, dict) and "prompt_tokens" in usage.raw and read_usage(usage.raw) == usage:
         return usage.raw
     prompt, completion = usage.input_tokens or 0, usage.output_tokens or 0
@@ -161,7 +161,7 @@ def write_usage(usage: Usage) -> dict[str, Any]:
 
 
 def places(body: bytes) -> str | None:
-    """What the schema forbids and where, each defect with its place; None for other answers."""
+    """Lists the rejected fields with their paths; None for other responses."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Ollama's own chat API: newline-delimited JSON from `POST /api/chat`, in both directions."""
+"""The `ollama` dialect: Ollama's chat API, newline-delimited JSON from `POST /api/chat`."""
 
 from __future__ import annotations
 
@@ -23,42 +23,43 @@ def _new_call_id() -> str:
 
 
 class Ollama(Dialect, frozen=True, kw_only=True):
-    """The dialect. Paths count from the server's root ("http://localhost:11434").
+    """Dialect of Ollama's chat API. Paths are relative to the server's root ("http://localhost:11434").
 
-    new_call_id: makes ids for calls of daemons that send none
+    new_call_id: makes ids for calls without one
     """
 
     new_call_id: Callable[[], str] = _new_call_id
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect, as in `llmstream replay --dialect`."""
         return "ollama"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "application/x-ndjson"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
         raises: Unsupported for images by URL, audio and documents
         """
         return encode_request(request, provider=provider)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `Dialect`."""
-        return ("json_schema", "json_object")  # tools there are, but none can be forced
+        """Returns how JSON output can be enforced; see `Dialect`."""
+        # Tools are supported, but a call cannot be forced.
+        return ("json_schema", "json_object")
 
     def model_page(self, model: str) -> ModelPage | None:
-        """The list of the models that are there."""
+        """Returns the list of installed models."""
         return ModelPage(HttpRequest("/api/tags", method="GET"), alone=False)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> OllamaDecoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         return OllamaDecoder(
             provider=provider, new_id=self.new_call_id, include_raw=include_raw, limits=limits
         )
@@ -66,9 +67,9 @@ class Ollama(Dialect, frozen=True, kw_only=True):
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream."""
+        """Returns the typed error of a response that is not a stream."""
         return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the part may stay a URL: images only where the URL itself holds them in base64."""
+        """Whether the part can be sent as a URL: only images as data URLs."""
         return not isinstance(part, Image) or is_inline(part)

@@ -42,9 +42,9 @@ _NO_FRAGMENT: Final = Fragment()
 
 
 class OllamaDecoder(PayloadDecoder[Line]):
-    """Thinking is reasoning, content is text, and each call is complete in one line.
+    """Decodes one response: thinking as reasoning, content as text, a complete call in one line.
 
-    new_id: makes the id of a call that has none
+    new_id: makes ids for calls without one
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
         self._named = False
 
     def _read(self, payloads: list[bytes]) -> None:
-        """Reads lines. Nearly every line is one fragment of text and nothing else: it is decoded here."""
+        """Decodes lines. Nearly every line is only a fragment of text, which is decoded here."""
         out, blocks, decode = self.out, self._blocks, decode_fragment.decode
         for payload in payloads:
             text_id = blocks.text_id
@@ -90,7 +90,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
                 return
 
     def on(self, wire: Line) -> None:
-        """Turns one line into events."""
+        """Maps one line to events."""
         if wire.error:
             self.fail(error_from_value({"error": wire.error}, provider=self.provider))
             return
@@ -112,7 +112,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
             self._finish(wire)
 
     def end(self) -> None:
-        """Reads a last line without its line feed; half a line is left to whoever ends the stream."""
+        """Decodes a last line without a line feed; an incomplete line is not reported here."""
         self._read([line for line in self._lines.close() if _is_complete(line)])
 
     def _introduce(self, wire: Line) -> None:
@@ -123,7 +123,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
             self.out.append(ResponseMetadata(model or None, timestamp=timestamp))
 
     def _image(self, image: object) -> None:
-        """A picture that the model made, as base64 without its type."""
+        """Emits an image of the model, which is base64 without a media type."""
         try:
             data = base64.b64decode(image if isinstance(image, str) else "?", validate=True)
         except ValueError:
@@ -150,9 +150,9 @@ class OllamaDecoder(PayloadDecoder[Line]):
 
 
 def _arguments(arguments: Any) -> str:
-    """The JSON text of the input, "" for none.
+    """Returns the input as JSON text, "" for none.
 
-    A string holds the JSON text, as some servers that imitate Ollama send it.
+    Some compatible servers send the JSON text as a string.
     """
     if isinstance(arguments, msgspec.Raw):
         text = bytes(arguments).strip().decode("utf-8", "replace")
@@ -164,7 +164,7 @@ def _arguments(arguments: Any) -> str:
 
 
 def _is_complete(line: bytes) -> bool:
-    """Whether a line has its end; what else may be wrong with it is found when it is read."""
+    """Whether a line is complete; other defects are found when it is decoded."""
     try:
         json.loads(line.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
@@ -179,7 +179,7 @@ def _count(value: Any) -> int | None:
 
 
 def _usage(wire: Line) -> Usage:
-    """The counts of the last line; the prompt's is left out where all of it was cached."""
+    """Reads the counts of the last line; that of the prompt is missing if all of it was cached."""
     raw = {name: value for name in USAGE_FIELDS if (value := _count(getattr(wire, name))) is not None}
     given, made = _count(wire.prompt_eval_count), _count(wire.eval_count)
     total = given + made if given is not None and made is not None else None

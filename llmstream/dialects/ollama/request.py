@@ -1,4 +1,4 @@
-"""A request in Ollama's words, and what these have no word for."""
+"""Writes a request of Ollama's chat API."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ THINK: Final[dict[str, bool | str]] = {
 
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
-    """The HTTP request for one answer, as a stream.
+    """Encodes the HTTP request for a streamed response.
 
     raises: Unsupported for images by URL, audio and documents
     """
@@ -71,7 +71,7 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
 
 def is_inline(part: Image) -> bool:
-    """Whether the URL of an image holds the image, in base64."""
+    """Whether the URL of an image is a data URL."""
     return part.url.startswith("data:") and part.url.partition(",")[0].endswith(";base64")
 
 
@@ -112,7 +112,7 @@ class _Body:
         return self.writer.encoded(PATH, body, {"accept": "application/x-ndjson"})
 
     def messages(self, message: Message) -> list[dict[str, Any]]:
-        """One message as Ollama's; results of tools are a message each."""
+        """Writes one message; each tool result becomes a message."""
         texts: list[str] = []
         thoughts: list[str] = []
         images: list[str] = []
@@ -144,13 +144,13 @@ class _Body:
         return [wire, *results]
 
     def image(self, part: Image) -> str:
-        """The bare base64 of an image's bytes."""
+        """Returns the base64 of an image's bytes."""
         if part.data:
             return base64.b64encode(part.data).decode()
         if is_inline(part):
             return part.url.partition(",")[2]
         raise Unsupported(
-            "Ollama takes images as bytes only, not by URL. Load the picture and pass Image(data=...).",
+            "Ollama supports images only as bytes, not by URL. Load the image and pass Image(data=...).",
             provider=self.provider,
         )
 
@@ -158,7 +158,7 @@ class _Body:
         self.names[part.id] = part.name
         arguments, whole = object_text(part.arguments)
         if not whole:
-            self.warnings.note(f"the input of call {part.id!r} is no JSON object; it was sent inside one")
+            self.warnings.note(f"the input of call {part.id!r} is not a JSON object; it was wrapped in one")
         function = {"index": index, "name": part.name, "arguments": arguments}
         return {"id": part.id, "type": "function", "function": function}
 
@@ -178,7 +178,7 @@ class _Body:
         return wire
 
     def leave_out(self, part: Part) -> None:
-        """Refuses what the model was meant to read, and notes the rest.
+        """Raises for content the model should read; adds a warning for other parts.
 
         raises: Unsupported
         """
@@ -190,15 +190,13 @@ class _Body:
             case Source():
                 return
             case ToolCall() | ToolResult() | File():
-                self.warnings.note(
-                    f"a {part_kind(part)} that another vendor made was left out of the history"
-                )
+                self.warnings.note(f"a {part_kind(part)} of another vendor was left out of the history")
                 return
             case _:
                 self.warnings.note(f"a part of kind {part_kind(part)!r} was left out")
                 return
         raise Unsupported(
-            f"Ollama takes text and images, not parts of kind {part_kind(part)!r}. {remedy}",
+            f"Ollama supports text and images, not parts of kind {part_kind(part)!r}. {remedy}",
             provider=self.provider,
         )
 
@@ -207,15 +205,17 @@ class _Body:
         if choice == "none":
             return []
         if choice is not None and choice != "auto":
-            details = "Ollama lets the model choose; ask for the call in the prompt"
+            details = "Ollama does not support it; ask for the call in the prompt"
             self.warnings.unsupported("tool_choice", details)
         tools: list[dict[str, Any]] = []
         for tool in self.request.tools:
             if isinstance(tool, ProviderTool):
-                self.warnings.unsupported_tool(tool, "Ollama runs no tools itself")
+                self.warnings.unsupported_tool(tool, "Ollama has no tools of its own")
                 continue
             if tool.strict:
-                self.warnings.note(f"Ollama has no strict tools; {tool.name!r} was sent without")
+                self.warnings.note(
+                    f"the tool {tool.name!r} was sent without strict: Ollama does not support it"
+                )
             schema = {"type": "object", "properties": {}, **tool.input_schema}
             function = {"name": tool.name, "description": tool.description, "parameters": schema}
             tools.append({"type": "function", "function": function})
@@ -226,7 +226,7 @@ class _Body:
         if reasoning is None:
             return None
         if reasoning.budget_tokens is not None:
-            details = "Ollama knows efforts only: low, medium, high"
+            details = "Ollama supports only efforts: low, medium, high"
             self.warnings.unsupported("reasoning.budget_tokens", details)
         if reasoning.effort is None:
             return True if reasoning.budget_tokens else None

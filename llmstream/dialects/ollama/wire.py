@@ -1,4 +1,4 @@
-"""The lines of Ollama's chat API, typed as loosely as harmless differences need.
+"""Lines of Ollama's chat API as typed values, tolerant where servers differ.
 
 source: github.com/ollama/ollama, api/types.go: ChatRequest, ChatResponse, Message, Metrics
 """
@@ -27,25 +27,25 @@ __all__ = [
 ]
 
 _WRAPPER: Final = "input"
-"""The key under which input that is no object travels: Ollama knows objects only."""
+"""Key that wraps input that is not an object, because Ollama supports only objects."""
 
 
 class Function(msgspec.Struct, gc=False):
-    """What is called. `arguments` is the JSON of the wire, byte for byte."""
+    """A called function. `arguments` is the JSON of the wire, byte for byte."""
 
     name: str | None = None
     arguments: msgspec.Raw = msgspec.Raw()
 
 
 class Call(msgspec.Struct, gc=False):
-    """One complete call. Old daemons send no id; `function.index` is 0 for every call on some."""
+    """One complete call. Old versions send no id; on some, `function.index` is 0 for every call."""
 
     function: Function | None = None
     id: str | int | None = None
 
 
 class Message(msgspec.Struct, gc=False):
-    """A fragment of the answer; images are a list of base64."""
+    """A fragment of the response; images are a list of base64."""
 
     content: str | None = None
     thinking: str | None = None
@@ -54,7 +54,7 @@ class Message(msgspec.Struct, gc=False):
 
 
 class Fragment(msgspec.Struct, gc=False):
-    """The fields of a line that show whether it is only a fragment of text, as nearly all are."""
+    """The fields that show whether a line is only a fragment of text, as nearly all are."""
 
     message: Message | None = None
     done: bool | None = None
@@ -63,11 +63,11 @@ class Fragment(msgspec.Struct, gc=False):
 
 
 class Line(msgspec.Struct, gc=False):
-    """One line of the answer; the last one has `done` and the counts.
+    """One line of the response; the last one has `done` and the counts.
 
     created_at: RFC 3339, with up to nine digits of the second's fraction
     *_duration: nanoseconds
-    error:      a string, or an object where another server stands behind
+    error:      a string, or an object from an upstream server
     """
 
     message: Message | None = None
@@ -86,7 +86,7 @@ class Line(msgspec.Struct, gc=False):
 
 
 class LooseFunction(Function, gc=False):
-    """The same with arguments as a value, for lines that have to be repaired before they can be read."""
+    """A function with `arguments` as a value, for lines that have to be repaired before decoding."""
 
     arguments: Any = None
 
@@ -100,11 +100,11 @@ class LooseCall(Call, gc=False):
 class LooseMessage(Message, gc=False):
     """A fragment of a repaired line."""
 
-    tool_calls: list[LooseCall] | None = None  # type: ignore[assignment]  # only ever read
+    tool_calls: list[LooseCall] | None = None  # type: ignore[assignment]  # never assigned
 
 
 class LooseLine(Line, gc=False):
-    """A line that was no proper UTF-8, or held half a surrogate pair."""
+    """A line with invalid UTF-8 or a lone surrogate."""
 
     message: LooseMessage | None = None
 
@@ -132,9 +132,9 @@ decode_line: Final = msgspec.json.Decoder(Line)
 
 
 def object_text(arguments: str) -> tuple[msgspec.Raw, bool]:
-    """A call's input as the JSON object Ollama wants, on one line, and whether it was one.
+    """Returns a call's input as a JSON object on one line, and whether it was an object.
 
-    Anything else becomes `{"input": value}`, text that is no JSON `{"input": "the text"}`.
+    Any other value becomes `{"input": value}`, text that is not JSON `{"input": "the text"}`.
     """
     if arguments.strip() in ("", "null"):
         return msgspec.Raw(b"{}"), True

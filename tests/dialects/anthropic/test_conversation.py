@@ -287,7 +287,7 @@ def test_unknown_content_is_unsupported(part):
 
 
 def test_bedrock_takes_no_urls():
-    with pytest.raises(Unsupported, match="no URLs"):
+    with pytest.raises(Unsupported, match="does not support URLs"):
         encode(Message.user(c.Image(url="https://a.example/b.png")), dialect=BEDROCK_INVOKE)
 
 

@@ -308,7 +308,7 @@ def test_plain_model_gets_no_thinking():
     """A model that does not reason."""
     encoded = encode(model="claude-3-5-haiku-latest", reasoning=ReasoningOptions(effort="low"))
     assert "thinking" not in encoded.http.json()
-    assert encoded.warnings == [UnsupportedSetting("reasoning", "this model does not reason")]
+    assert encoded.warnings == [UnsupportedSetting("reasoning", "this model does not support reasoning")]
 
 
 # structured output

@@ -68,7 +68,7 @@ def test_neighbours_of_one_role_are_one_turn():
 def test_the_user_begins():
     encoded = encode(Message.assistant("Hello."), Message.user("Hi"))
     assert [turn["role"] for turn in encoded.http.json()["messages"]] == ["user", "assistant", "user"]
-    assert "wants the user to begin" in encoded.warnings[0].message
+    assert "requires the user to begin" in encoded.warnings[0].message
 
 
 def test_prefill_loses_trailing_white_space():
@@ -329,7 +329,7 @@ def test_a_call_without_a_result_gets_one():
     assert sent[1] == {"text": "b"}
     last = turns(Message.user("a"), Message.assistant(c.ToolCall("t1", "f")))[-1]
     assert last["content"][0]["toolResult"]["toolUseId"] == "t1"
-    assert any("not run" in w.message for w in encoded.warnings)
+    assert any("placeholder result" in w.message for w in encoded.warnings)
 
 
 def test_a_result_without_a_call_is_text():

@@ -248,7 +248,9 @@ def test_effort_goes_to_gpt_oss_alone():
     sent = body("openai.gpt-oss-20b-1:0", reasoning=ReasoningOptions(effort="medium"))
     assert sent["additionalModelRequestFields"] == {"reasoning_effort": "medium"}
     encoded = encode(LLAMA, reasoning=ReasoningOptions(effort="high"))
-    assert encoded.warnings == [UnsupportedSetting("reasoning", "this model takes no such setting here")]
+    assert encoded.warnings == [
+        UnsupportedSetting("reasoning", "this model does not support the setting here")
+    ]
 
 
 # structured output

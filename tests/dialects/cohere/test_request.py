@@ -109,9 +109,7 @@ def test_a_conversation_with_everything():
 
 def test_empty_assistant_message_is_left_out():
     assert sent(*HI, Message.assistant(""), *HI) == [{"role": "user", "content": "Hi"}] * 2
-    assert warned(*HI, Message.assistant(), *HI) == [
-        OtherWarning("an assistant's message that says nothing was left out")
-    ]
+    assert warned(*HI, Message.assistant(), *HI) == [OtherWarning("an empty assistant message was left out")]
 
 
 def test_empty_text_beside_calls_is_left_out():
@@ -242,7 +240,7 @@ def test_refused_values_are_moved_into_range():
     assert made["stop_sequences"] == list("abcde")
     assert len(warned(settings=settings)) == 4
     assert warned(settings=Settings(parallel_tool_calls=True)) == [
-        UnsupportedSetting("parallel_tool_calls", "the model decides how many tools it calls at once")
+        UnsupportedSetting("parallel_tool_calls", "the API does not support limiting parallel calls")
     ]
 
 
@@ -277,7 +275,7 @@ def test_strict_is_for_all_tools():
 def test_tools_of_a_vendor_are_left_out():
     assert "tools" not in body(tools=(ProviderTool("web_search"),))
     assert warned(tools=(ProviderTool("web_search"),)) == [
-        UnsupportedTool("web_search", "cohere runs no tools itself")
+        UnsupportedTool("web_search", "cohere has no tools of its own")
     ]
 
 

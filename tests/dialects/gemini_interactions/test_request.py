@@ -129,7 +129,7 @@ def test_an_agent_takes_the_models_place():
         ),
         (
             {"model": "gemma-3", "reasoning": ReasoningOptions(effort="low")},
-            UnsupportedSetting("reasoning", "this model does not reason"),
+            UnsupportedSetting("reasoning", "this model does not support reasoning"),
         ),
     ],
 )

@@ -427,7 +427,7 @@ def test_done_before_any_answer_is_an_error(decode):
             400,
             "Extra inputs",
         ),
-        ({"object": "error"}, "server-error", 500, "without a word"),
+        ({"object": "error"}, "server-error", 500, "without a message"),
         ({"error": {"message": "down", "code": 503}, "object": "x"}, "overloaded", 503, "down"),
         ({"detail": "Unauthorized", "object": "error"}, "server-error", 500, "Unauthorized"),
     ],

@@ -309,7 +309,7 @@ def test_no_empty_list_of_tools_is_sent():
     assert "tools" not in body()
     assert "tools" not in body(tools=(ProviderTool("web_search"),))
     assert warned(tools=(ProviderTool("web_search"),)) == [
-        UnsupportedTool("web_search", "the chat API runs no tools itself")
+        UnsupportedTool("web_search", "the chat API has no tools of its own")
     ]
 
 
