@@ -1,1 +1,1 @@
-"""The server side: what reads clients' requests and writes responses to them."""
+"""The server side: reads clients' requests and writes responses."""

@@ -1,4 +1,4 @@
-"""Answers in the background: made whether anybody reads or not, kept for a while, read on and ended."""
+"""Background responses: generated without a reader, stored for a while, resumed and cancelled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST: Final = 256
 
 
 def uncut(turn: Turn) -> Turn:
-    """The turn as the vendor makes it, whatever becomes of the way to its reader."""
+    """Returns the turn without faults of the connection, as the vendor stores it."""
     return msgspec.structs.replace(turn, fault=None) if isinstance(turn.fault, Cut | Stall) else turn
 
 
@@ -33,7 +33,7 @@ class _Numbered(msgspec.Struct):
 
 
 class BackgroundResponse:
-    """One answer: its frames, each with its number and the moment at which it is made.
+    """One stored response: frames with their sequence number and due time.
 
     pieces: seconds from now and bytes, any number of frames in each
     """
@@ -53,7 +53,7 @@ class BackgroundResponse:
         self._queued = {**first, "status": "queued"}
 
     def rest(self, after: int) -> Iterator[tuple[float, bytes]]:
-        """The frames behind a number, each with the seconds from now until it is made."""
+        """Yields the frames after a number, with the seconds until each is due."""
         asked_s, last = self._age(), after
         for due_s, said, frame in self._frames:
             if self._is_dropped(due_s):
@@ -65,13 +65,13 @@ class BackgroundResponse:
             yield 0.0, self._last_word(last + 1)
 
     def end(self) -> dict[str, Any]:
-        """No more of it is made; gives the response as it is then."""
+        """Stops the response; returns its current state."""
         if self._ended_s is None:
             self._ended_s = self._age()
         return self.whole()
 
     def whole(self) -> dict[str, Any]:
-        """The response as far as it is made."""
+        """Returns the current state of the response."""
         now = self._age()
         made = [s.response for due, s, _ in self._frames if due <= now and not self._is_dropped(due)]
         response = next((r for r in reversed(made) if r is not None), self._queued)
@@ -85,7 +85,7 @@ class BackgroundResponse:
         return self._ended_s is not None and due_s > self._ended_s
 
     def _is_over(self) -> bool:
-        """Whether it was whole before it was ended."""
+        """Whether it was complete before it was stopped."""
         last_s = self._frames[-1][0] if self._frames else -math.inf
         return not self._is_dropped(last_s)
 
@@ -95,14 +95,14 @@ class BackgroundResponse:
 
 
 class BackgroundResponses:
-    """The answers that a simulator keeps: the latest 256."""
+    """The stored responses of a simulator: the latest 256."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._answers: dict[str, BackgroundResponse] = {}
 
     def begin(self, pieces: list[tuple[float, bytes]], turn: Turn) -> Iterator[tuple[float, bytes]]:
-        """Keeps an answer, and gives what its first reader gets of it.
+        """Stores a response; returns the pieces for its first reader.
 
         pieces: one for each event of the turn
         """
@@ -112,7 +112,7 @@ class BackgroundResponses:
         return itertools.islice(answer.rest(-1), shown if count < len(pieces) else None)
 
     def begin_unread(self, pieces: list[tuple[float, bytes]]) -> HttpResponse:
-        """Keeps an answer that nobody reads as a stream, and gives what there is of it at once."""
+        """Stores a response without a streaming reader; returns its first state."""
         return _page(self._keep(pieces).whole())
 
     def _keep(self, pieces: list[tuple[float, bytes]]) -> BackgroundResponse:
@@ -123,9 +123,9 @@ class BackgroundResponses:
         return answer
 
     def find(self, wish: KeptRequest) -> BackgroundResponse:
-        """The answer that is asked for.
+        """Finds the requested response.
 
-        raises: NotFound in the vendor's words
+        raises: NotFound with the vendor's message
         """
         response_id = wish.position.response_id
         found = self._answers.get(response_id)
@@ -135,7 +135,7 @@ class BackgroundResponses:
 
     @staticmethod
     def wish(http: HttpRequest, sides: Iterable[ServerSide]) -> tuple[ServerSide, KeptRequest] | None:
-        """What a request wants of an answer that is kept; None for any other request."""
+        """Parses a request for a stored response; None for any other request."""
         for side in sides:
             dialect = side.dialect
             if not isinstance(dialect, OpenAIResponses):
@@ -146,7 +146,7 @@ class BackgroundResponses:
         return None
 
     def page(self, wish: KeptRequest) -> HttpResponse:
-        """The answer in one piece, as it is now; ended, if that is the wish."""
+        """Returns the current state of a response as JSON; stops it first if requested."""
         answer = self.find(wish)
         response = answer.end() if wish.wish == "cancel" else answer.whole()
         return _page(response)

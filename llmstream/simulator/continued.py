@@ -1,4 +1,4 @@
-"""Answers in several responses: cuts a turn, and stores the rest under a token."""
+"""Responses in several parts: cuts a turn, and stores the rest under a token."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
 
 
 class _Rest(msgspec.Struct):
-    """The rest of an answer after a cut. A token can be used repeatedly.
+    """The rest of a response after a cut. A token can be used repeatedly.
 
     request: the first request, whose tokens the vendor counts each time
     owner:   id of the response that has the token
@@ -50,7 +50,7 @@ class _Rest(msgspec.Struct):
 
 
 class ContinuedAnswers:
-    """Stores the rests of answers, the latest 256."""
+    """Stores the rests of responses, the latest 256."""
 
     def __init__(self) -> None:
         self._rests: dict[str, _Rest] = {}

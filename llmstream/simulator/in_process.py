@@ -17,7 +17,7 @@ __all__ = ["address"]
 
 @dataclass(frozen=True)
 class _Part:
-    """What one server plays: a script, in one provider's dialect."""
+    """Key of one server: a script and a provider's dialect."""
 
     script: str
     provider: str
@@ -39,5 +39,5 @@ _servers: Final = LoopBound(_running)
 
 
 async def address(script: str, provider: str, dialect: Dialect) -> str:
-    """Where the server of a script listens in the running loop."""
+    """Returns the base URL of a script's server in the running loop; starts it if needed."""
     return (await _servers.get(_Part(script, provider, dialect))).url

@@ -118,7 +118,7 @@ def _guess(body: bytes) -> str:
     return "application/x-ndjson" if head == b"{" else _EVENT_STREAM
 
 
-# The requests that the simulator received, and whether their clients stayed to the end.
+# Received requests.
 
 _MAX_REQUESTS: Final = 100_000
 """Without bodies these take some 100 MB."""

@@ -1,4 +1,4 @@
-"""The simulator: an HTTP server on loopback that answers in several dialects."""
+"""The simulator: an HTTP server on loopback that responds in several dialects."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ __all__ = ["Simulator", "default_dialects"]
 _log = logging.getLogger("llmstream.simulator")
 
 _VENDOR = "openai"
-"""Under which fields of the vendor's own are found in a request."""
+"""Key in `provider_options` for a request's vendor-specific fields."""
 
 _JSON = "application/json"
 
@@ -179,7 +179,7 @@ class Simulator:
     async def start(self) -> None:
         """Opens the port.
 
-        raises: OSError where it is taken
+        raises: OSError if it is in use
         """
         app = web.Application(client_max_size=self._max_body_bytes)
         app.router.add_route("*", "/{path:.*}", self._handle)
@@ -195,7 +195,7 @@ class Simulator:
         self._port = runner.addresses[0][1]
 
     async def close(self) -> None:
-        """Stops running answers, closes the port, and waits until all connections are closed."""
+        """Stops running responses, closes the port, and waits until all connections are closed."""
         runner, self._runner = self._runner, None
         if runner is None:
             return
@@ -224,7 +224,8 @@ class Simulator:
         except asyncio.CancelledError:
             received.disconnected = not self._closing
             raise
-        except ConnectionError:  # the client has left: nobody reads this answer
+        # The client has disconnected.
+        except ConnectionError:
             received.disconnected = not self._closing
             return web.Response(status=499)
         finally:
@@ -303,7 +304,7 @@ class Simulator:
     async def _say(
         self, incoming: web.Request, side: ServerSide, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
-        """The answer of the script: as a stream, or complete where the request asks for that."""
+        """Sends the script's response: as a stream, or complete if requested."""
         streamed = as_streamed(http)
         complete = streamed is not None or complete_asked(side, http)
         try:
@@ -312,8 +313,9 @@ class Simulator:
             turn, number = self._turn(side, request)
             background = side.dialect.background
             kept = background is not None and background.is_kept(request, provider=_VENDOR)
-            said = uncut(turn) if kept or complete else turn  # what is kept is made to its end
-            beats = timeline_of(said, request, number=number, pace=self._pace, now=self._now())
+            # A stored response is generated to its end.
+            played = uncut(turn) if kept or complete else turn
+            beats = timeline_of(played, request, number=number, pace=self._pace, now=self._now())
             encoder = side.event_encoder(request)
             body = complete_body(side, request, beats) if complete and not kept else b""
         except LLMStreamError:
@@ -323,7 +325,7 @@ class Simulator:
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
         if body:
             return await self._say_complete(incoming, side, body, beats, turn, received)
-        pieces = _pieces(beats, encoder, said)
+        pieces = _pieces(beats, encoder, played)
         if kept and complete:
             return _whole(self._kept.begin_unread(list(pieces)))
         if kept:
@@ -341,7 +343,7 @@ class Simulator:
         turn: Turn,
         received: Received,
     ) -> web.StreamResponse:
-        """A response without a stream: it comes when the last of its events is due."""
+        """Sends a response without streaming, when its last event is due."""
         failure = failure_of(beats)
         if beats and beats[-1].due_s:
             await self._player.sleep(beats[-1].due_s)
@@ -355,9 +357,9 @@ class Simulator:
         return await self._end(incoming, response, turn)
 
     def _turn(self, side: ServerSide, request: Request) -> tuple[Turn, int]:
-        """What is answered, and its number: the next of the script, or the rest of an earlier one.
+        """Returns the turn and its number: the next of the script, or the rest of an earlier one.
 
-        raises: LLMStreamError where the script refuses
+        raises: LLMStreamError if the script refuses the request
         """
         continuing = side.dialect.continuation
         place = continuing.place_of(request) if continuing is not None else None
@@ -366,7 +368,8 @@ class Simulator:
         else:
             number, self._answered = self._answered, self._answered + 1
             turn = self._script.turn(request, number)
-        if request.settings.max_output_tokens == 0:  # Anthropic's way to fill the cache ahead
+        # Anthropic's way to fill the cache in advance.
+        if request.settings.max_output_tokens == 0:
             turn = Turn(finish_reason="length")
         if isinstance(turn.fault, Refuse):
             raise error_from_info(_refused(turn.fault))
@@ -375,7 +378,7 @@ class Simulator:
         return turn, number
 
     async def _talk(self, incoming: web.Request, http: HttpRequest, received: Received) -> web.StreamResponse:
-        """A WebSocket, at the path where answers come over HTTP."""
+        """Serves a WebSocket, at the same path as HTTP."""
         side = self._side_of(msgspec.structs.replace(http, method="POST"))
         if side is None or not isinstance(side.dialect, OpenAIResponses):
             return _whole(_refusal(self._likely(http), no_such_path(http, None).info, received))
@@ -401,7 +404,7 @@ class Simulator:
             server.end(left=not self._closing)
 
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
-        """The next recording, whatever was asked."""
+        """Plays the next recording, for any request."""
         number, self._answered = self._answered, self._answered + 1
         recording = self._recordings[min(number, len(self._recordings) - 1)]
         response = await self._open(incoming, recording.status, recording.content_type, received)
@@ -412,7 +415,7 @@ class Simulator:
     async def _read_on(
         self, incoming: web.Request, side: ServerSide, wish: KeptRequest, received: Received
     ) -> web.StreamResponse:
-        """The rest of an answer that is kept."""
+        """Sends the rest of a stored response."""
         pieces = self._kept.find(wish).rest(wish.position.sequence_number)
         response = await self._open(incoming, 200, side.content_type, received)
         await self._player.play(response, pieces)
@@ -446,15 +449,16 @@ class Simulator:
         return response
 
     def _side_of(self, http: HttpRequest) -> ServerSide | None:
-        """Who takes a request: first the one whose name its path begins with."""
+        """Returns the side that handles a request; a dialect's name at the beginning of the path wins."""
         asked = as_streamed(http) or http
         willing = [side for side in self._sides if side.accepts(asked)]
         named = (side for side in willing if http.url.startswith(f"/{side.name}/"))
         return next(named, willing[0] if willing else None)
 
     def _likely(self, http: HttpRequest) -> ServerSide:
-        """Whose client sent a request that no dialect takes, by its marks."""
-        by_name = {side.name: side for side in reversed(self._sides)}  # the vendor's own first
+        """Guesses the vendor of a request that no dialect accepts, for the form of the error."""
+        # The vendor's own dialect wins over variants.
+        by_name = {side.name: side for side in reversed(self._sides)}
         name = "openai-chat"
         if "anthropic-version" in http.headers:
             name = "anthropic"
@@ -480,7 +484,7 @@ def _refusal(side: ServerSide, error: ErrorInfo, received: Received) -> HttpResp
 
 
 def _id_headers(received: Received) -> dict[str, str]:
-    """The id under the names that the vendors give it."""
+    """Returns the request id under the header names of the vendors."""
     return dict.fromkeys(("x-request-id", "request-id", "x-amzn-requestid"), received.request_id)
 
 
@@ -493,7 +497,7 @@ def _whole(answer: HttpResponse) -> web.Response:
 
 
 def _refused(fault: Refuse) -> ErrorInfo:
-    """The error that the script asks for, typed by its status."""
+    """Returns the error of a script, typed by its status."""
     headers = {} if fault.retry_after_s is None else {"retry-after": f"{fault.retry_after_s:g}"}
     return error_from_value(
         {"message": fault.message}, provider="simulator", status=fault.status, headers=headers
@@ -501,7 +505,7 @@ def _refused(fault: Refuse) -> ErrorInfo:
 
 
 def _pieces(beats: Iterable[TimedEvent], encoder: EventEncoder, turn: Turn) -> Iterator[tuple[float, bytes]]:
-    """The bytes of each event, b"" for some; the end of the body only where no fault comes before it."""
+    """Yields the bytes of each event, b"" for some; the end of the body only without an earlier fault."""
     due_s = 0.0
     for beat in beats:
         due_s = beat.due_s

@@ -1,7 +1,7 @@
-"""The Responses API over a WebSocket, from the server's side: one answer at a time, steered or not.
+"""Server side of the Responses API over a WebSocket: one response at a time, with steering.
 
-What a client says is `response.create` and `response.steer`. The last response is remembered, so that the
-next request may send only what is new; nothing else is, as at a vendor who stores nothing.
+Clients send `response.create` and `response.steer`. Only the last response is stored, so that the next
+request can send only new items, as at a vendor with storage turned off.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from llmstream.simulator.timeline import Player, TimedEvent
 __all__ = ["SocketServer", "Speak", "wants_socket"]
 
 Speak = Callable[[Request], tuple[Turn, list[TimedEvent]]]
-"""What is said to a request, and when."""
+"""Returns the turn for a request, and its timed events."""
 
 _METHOD: Final = "WEBSOCKET"
-"""Of what is received over a socket, where a method of HTTP stands otherwise."""
+"""Stands in for the HTTP method of a message received over a socket."""
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 
@@ -53,8 +53,8 @@ def wants_socket(http: HttpRequest) -> bool:
 class SocketServer:
     """Serves one socket; `serve` returns when it is closed.
 
-    speak: gives what the script says
-    note:  takes what was received
+    speak: returns the script's turn
+    note:  called with each received message
     """
 
     def __init__(
@@ -74,19 +74,21 @@ class SocketServer:
         self._note = note
         self._ws = web.WebSocketResponse(max_msg_size=max_message_bytes, decode_text=False)
         self._asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._remembered: tuple[str, list[Any]] | None = None  # the last response, and all up to its end
+        # Id of the last response, and all items up to its end.
+        self._remembered: tuple[str, list[Any]] | None = None
         self._steered: dict[str, list[Any]] = {}
         self._steers = 0
         self._active: str | None = None
         self._lane: dict[str, Any] = {}
-        self._output: list[Any] = []  # of the response that ended last
+        # Of the latest complete response.
+        self._output: list[Any] = []
         self._completed = False
         self._transport: asyncio.Transport | None = None
         self._number = 0
         self._received: Received | None = None
 
     async def serve(self, incoming: web.Request) -> web.WebSocketResponse:
-        """Answers what comes until the client or a fault closes the socket."""
+        """Handles messages until the client or a fault closes the socket."""
         await self._ws.prepare(incoming)
         self._transport = incoming.transport
         speaker = asyncio.create_task(self._answer_all())
@@ -102,7 +104,7 @@ class SocketServer:
         return self._ws
 
     def end(self, *, left: bool) -> None:
-        """The socket is closed: by the client, who may have left an answer, or by us."""
+        """Records how the socket was closed: by the client, possibly during a response, or by us."""
         received = self._received
         if received is not None and not received.done.is_set():
             received.disconnected = left
@@ -121,7 +123,7 @@ class SocketServer:
         else:
             await self._refuse(BadRequest(f"no message of type {kind!r} is known", status=400).info)
 
-    # Answers.
+    # Responses.
 
     async def _answer_all(self) -> None:
         while True:
@@ -144,7 +146,7 @@ class SocketServer:
             received.done.set()
 
     async def _answer(self, message: dict[str, Any], received: Received) -> None:
-        """The answer to a request, and its successors where it is steered."""
+        """Sends the response to a request, and its successors if it is steered."""
         fields = {k: v for k, v in message.items() if k not in ("type", "stream_id", "generate")}
         if fields.get("background"):
             raise BadRequest("background is not supported over WebSocket", status=400)
@@ -166,7 +168,7 @@ class SocketServer:
             items += self._taken()
 
     async def _say(self, request: Request, *, silent: bool) -> bool:
-        """One response; False where the socket closes behind it."""
+        """Sends one response; False if the socket closes after it."""
         self._output, self._completed = [], False
         if silent:
             names = TimedEvent(ResponseMetadata(request.model, "sim-warm"))
@@ -200,7 +202,7 @@ class SocketServer:
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
 
     def _known(self, wanted: object) -> list[Any]:
-        """What a request goes on from."""
+        """Returns the items that a request continues."""
         if wanted is None:
             self._steered.clear()
             return []
@@ -238,7 +240,7 @@ class SocketServer:
         await self._send({"type": "response.steer.failed", "steer": steer, "error": error})
 
     def _until_steered(self, beats: Iterable[TimedEvent]) -> Iterator[TimedEvent]:
-        """The answer, or what is said of it until there is input for a successor; one with calls is whole."""
+        """Yields the events until there is input for a successor; a response with calls is not cut."""
         texts: dict[str, type[TextEnd | ReasoningEnd]] = {}
         called = False
         due_s, usage = 0.0, Usage()
@@ -263,7 +265,7 @@ class SocketServer:
             yield beat
 
     async def _say_pending(self) -> None:
-        """Input that waits for the results of the calls with which the answer ended."""
+        """Reports input that is held until the results of the response's calls arrive."""
         required = [
             {"type": f"{item['type']}_output", "call_id": item.get("call_id"), "name": item.get("name")}
             for item in self._output
@@ -299,7 +301,7 @@ class SocketServer:
         await self._ws.send_frame(msgspec.json.encode(message), WSMsgType.TEXT)
 
     async def _refuse(self, info: ErrorInfo) -> None:
-        """An error as HTTP would answer it: its status and headers are in the message."""
+        """Sends an error response as a message, with its status and headers."""
         answer = self._side.encode_error(info)
         error = msgspec.json.decode(answer.body)["error"]
         if info.retry_after_s is not None:
@@ -308,13 +310,12 @@ class SocketServer:
 
 
 def _with_new_ids(items: list[Any], output: list[Any]) -> list[Any]:
-    """The output, without the ids that were there before: the simulator counts items anew in each answer."""
+    # The simulator numbers items from the beginning in each response.
     known = {item.get("id") for item in items if isinstance(item, dict)}
     return [{k: v for k, v in item.items() if k != "id" or v not in known} for item in output]
 
 
 def _listed(value: object) -> list[Any]:
-    """The items of an input."""
     if isinstance(value, str):
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]}]
     return list(value) if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""A turn as events with the moments at which they are due."""
+"""Converts a turn to timed events, and plays them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
 
 
 class TimedEvent(msgspec.Struct, frozen=True):
-    """One event and when it is due, in seconds from the start of the answer."""
+    """One event and when it is due, in seconds from the start of the response."""
 
     event: Event
     due_s: float = 0.0
@@ -75,11 +75,11 @@ def timeline_of(
     pace: Pace | None = None,
     now: datetime.datetime | None = None,
 ) -> list[TimedEvent]:
-    """The whole answer that a turn means, up to where its fault ends it.
+    """Returns the timed events of a turn, up to its fault.
 
-    number: of the request; ids are made of it
+    number: of the request, used in ids
     pace:   for a turn without its own
-    now:    what the vendor would call the time of the response
+    now:    time of the response
     """
     events = sentence_of(turn, request, number=number, now=now)
     return list(_timed(_up_to_fault(turn, events), turn.pace or pace or Pace()))
@@ -88,26 +88,26 @@ def timeline_of(
 def sentence_of(
     turn: Turn, request: Request, *, number: int = 0, now: datetime.datetime | None = None
 ) -> list[Event]:
-    """The events of a turn, whatever its fault, without the first."""
+    """Returns all events of a turn without the first, regardless of its fault."""
     events: list[Event] = [e for e in turn.events if not isinstance(e, StreamStart)]
     return events or list(_sentence(turn, request, number, now))
 
 
 def tokens_of(request: Request) -> int:
-    """Tokens of a prompt."""
+    """Estimates the tokens of a prompt."""
     messages = sum(estimated_tokens(text) for text in _prompt_texts(request.messages))
     return messages + _tokens_of_tools(request)
 
 
 class PromptTokens:
-    """Counts the prompts of a conversation that grows: each message once, unless it was exchanged."""
+    """Counts the tokens of a growing conversation; unchanged messages are counted once."""
 
     def __init__(self) -> None:
         self._known: list[Any] = []
         self._tokens = 0
 
     def of(self, request: Request) -> int:
-        """As `tokens_of`."""
+        """Estimates the tokens of a prompt, as `tokens_of`."""
         parts = list(map(attrgetter("parts"), request.messages))
         if len(parts) < len(self._known) or not all(map(is_, self._known, parts)):
             self._known, self._tokens = [], 0
@@ -118,7 +118,7 @@ class PromptTokens:
 
 
 def estimated_tokens(text: str) -> int:
-    """Tokens of a text, four characters each."""
+    """Estimates the tokens of a text, four characters each."""
     return math.ceil(len(text) / _CHARS_PER_TOKEN)
 
 
@@ -147,27 +147,27 @@ def _signature(number: int) -> str:
 
 
 def _signed(number: int) -> Metadata:
-    """What vendors give with a thought so that it can go back: clients drop a thought that has none.
+    """Returns metadata with which reasoning can be sent back; clients drop reasoning without it.
 
-    Claude's sign it; OpenAI's encrypt it, which stands for it where nothing is stored.
+    Claude signs reasoning; OpenAI encrypts it if responses are not stored.
     """
-    told = {"signature": _signature(number)}
-    return {"anthropic": told, "bedrock": told, "openai": {"encrypted_content": _signature(number)}}
+    metadata = {"signature": _signature(number)}
+    return {"anthropic": metadata, "bedrock": metadata, "openai": {"encrypted_content": _signature(number)}}
 
 
 def _signed_call(events: Iterable[Event], number: int) -> Iterator[Event]:
-    """Gemini 3 and later sign the first call of an answer, and refuse a history without it."""
-    told = {"thought_signature": _signature(number)}
+    # Gemini 3 and later sign the first call of a response, and reject a history without the signature.
+    metadata = {"thought_signature": _signature(number)}
     for event in events:
         if isinstance(event, ToolCallEvent):
             event = msgspec.structs.replace(
-                event, provider_metadata={**(event.provider_metadata or {}), "google": told}
+                event, provider_metadata={**(event.provider_metadata or {}), "google": metadata}
             )
         yield event
 
 
 def custom_tools(request: Request) -> list[str]:
-    """Names of the tools whose input is plain text: OpenAI's custom tools, on both of its wires."""
+    """Returns the names of tools with plain text input: OpenAI's custom tools, in both of its APIs."""
     found = []
     for tool in request.tools:
         if isinstance(tool, ProviderTool) and tool.type == "custom":
@@ -176,13 +176,13 @@ def custom_tools(request: Request) -> list[str]:
     return found
 
 
-def _call(call: Call, call_id: str, told: Metadata | None) -> Iterator[Event]:
+def _call(call: Call, call_id: str, metadata: Metadata | None) -> Iterator[Event]:
     text = _input(call)
-    yield ToolInputStart(call.name, call_id, provider_metadata=told)
+    yield ToolInputStart(call.name, call_id, provider_metadata=metadata)
     for start in range(0, len(text), _INPUT_CHARS):
         yield ToolInputDelta(text[start : start + _INPUT_CHARS], call_id)
     yield ToolInputEnd(call_id)
-    yield ToolCallEvent(call.name, text or ("" if told else "{}"), call_id, provider_metadata=told)
+    yield ToolCallEvent(call.name, text or ("" if metadata else "{}"), call_id, provider_metadata=metadata)
 
 
 def _input(call: Call) -> str:
@@ -192,7 +192,7 @@ def _input(call: Call) -> str:
 
 
 def _up_to_fault(turn: Turn, events: list[Event]) -> list[Event]:
-    """What is said before the fault, and where the vendor says so itself, the error."""
+    """Returns the events before the fault, and the error if the vendor reports it in the stream."""
     fault = turn.fault
     if not isinstance(fault, Break | Cut | Stall):
         return events
@@ -219,7 +219,7 @@ def _timed(events: Iterable[Event], pace: Pace) -> Iterator[TimedEvent]:
 
 
 def usage_of(turn: Turn, given: int) -> Usage:
-    """What a turn costs after a prompt of so many tokens, where it does not say so itself."""
+    """Returns the usage of a turn, by default estimated from a prompt of `given` tokens."""
     thought = estimated_tokens(turn.reasoning)
     made = thought + estimated_tokens(turn.text) + sum(estimated_tokens(_input(c)) for c in turn.calls)
     return Usage(given, made, given + made, reasoning_tokens=thought or None)
@@ -247,7 +247,7 @@ def _prompt_texts(messages: Iterable[Message]) -> Iterator[str]:
                     pass
 
 
-# Writes the pieces of a body when they are due.
+# Playing the pieces of a body.
 
 
 class Writer(Protocol):

@@ -1,4 +1,4 @@
-"""Errors as AWS responds with them: the reverse of reading them."""
+"""Writes errors in AWS's form: the reverse of `dialects.aws`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _STATUS_OF_CODE: Final = {
 
 
 def exception_type(info: ErrorInfo) -> str:
-    """AWS's word for an error, such as "ThrottlingException": its own where it came from there."""
+    """Returns AWS's name of an error, such as "ThrottlingException"; the original if it came from AWS."""
     reason = info.reason or ""
     if reason == UNKNOWN_PATH:
         return "UnknownOperationException"
@@ -58,7 +58,7 @@ def exception_type(info: ErrorInfo) -> str:
 
 
 def exception_frame(kind: str, message: str) -> bytes:
-    """An exception as a message of the stream; its name begins in lower case there."""
+    """Encodes an exception as a message of the stream, where its name starts in lower case."""
     return encode_message(
         {
             ":exception-type": kind[:1].lower() + kind[1:],
@@ -70,7 +70,7 @@ def exception_frame(kind: str, message: str) -> bytes:
 
 
 def encode_answer(info: ErrorInfo) -> HttpResponse:
-    """The answer that a refused request gets: the reverse of `answer_error`."""
+    """Builds the response to a rejected request: the reverse of `answer_error`."""
     kind = exception_type(info)
     status = info.status if info.status is not None and info.status >= 400 else status_of(kind)
     headers = {"content-type": "application/json", "x-amzn-errortype": kind}

@@ -1,4 +1,4 @@
-"""The server side of a dialect: HTTP requests to Requests, events to bytes, without I/O."""
+"""The server side of a dialect: HTTP request to `Request`, events to bytes, without I/O."""
 
 from __future__ import annotations
 
@@ -17,28 +17,27 @@ __all__ = ["EventEncoder", "ServerSide"]
 
 
 class EventEncoder(Protocol):
-    """The reverse of a decoder: events in, bytes of a response body out."""
+    """Encodes the events of one response to the bytes of its body: the reverse of a decoder."""
 
     def feed(self, event: Event) -> bytes:
-        """The bytes of one event; b"" where they come later or the wire cannot express it."""
+        """Returns the bytes of one event; b"" if they come later or the wire cannot express it."""
         ...
 
     def close(self) -> bytes:
-        """The bytes that end the body."""
+        """Returns the bytes that end the body."""
         ...
 
 
 class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server of one dialect does with requests and events.
+    """The server side of one dialect, as functions.
 
     dialect:           the client side, with its quirks
-    accepts:           whether a request is of this dialect, by its method and path
-    decode_request:    the reverse of `Dialect.encode`, checked as the vendor checks it;
-                       raises ProviderError as the vendor would refuse (BadRequest with its message)
+    accepts:           whether method and path of a request belong to this dialect
+    decode_request:    the reverse of `Dialect.encode`, with the vendor's checks;
+                       raises ProviderError for a request that the vendor rejects, with its message
     event_encoder:     the reverse of `Dialect.decoder`, for the response to one request
     encode_error:      the reverse of `Dialect.decode_error`
-    complete_response: the JSON body without streaming that holds what a streamed body holds; None where
-                       the vendor only streams
+    complete_response: builds the JSON body of a response without streaming; None if the vendor only streams
     """
 
     dialect: Dialect

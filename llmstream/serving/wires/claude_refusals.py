@@ -1,4 +1,4 @@
-"""What a Claude refuses by its model's rules, with the vendor's messages."""
+"""Checks requests by the rules of Claude models, with the vendor's messages."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = [
 def claude_refusal(
     model: str, *, thinking: Mapping[str, Any], effort: object, forced: bool, sampling: Iterable[str]
 ) -> str | None:
-    """Why the model would not take a request; None where it would, or where its name says nothing.
+    """Returns why the model would reject a request; None if it would not, or for an unknown model.
 
-    thinking: the field of that name, {} where there is none
+    thinking: the field of that name, {} if missing
     effort:   `output_config.effort`, or None
-    forced:   the tool choice leaves the model none
+    forced:   the tool choice forces a call
     sampling: names of the sampling settings that are set
     """
     rules = CLAUDE.find(model)

@@ -1,7 +1,7 @@
-"""What the complete responses of the vendors share: responses without a stream, folded from one.
+"""Complete responses: responses without streaming, assembled from a stream.
 
-Each dialect writes a stream and folds its own frames, as the vendors' SDKs do, so that both kinds of
-response say the same.
+Each dialect writes a stream and assembles its own frames, as the vendors' SDKs do, so that both kinds of
+response have the same content.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 def sse_objects(body: bytes) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream of server-sent events; `[DONE]` is none."""
+    """Yields the JSON objects of a stream of server-sent events, without `[DONE]`."""
     for payload in SSEDecoder(max_bytes=max(1, len(body))).feed_data(body):
         if payload.startswith(b"{"):
             yield _decode(payload)
 
 
 def json_input(text: str) -> Any:
-    """The input of a call as a value.
+    """Decodes the input of a call.
 
-    Text that is no JSON object is wrapped, as Anthropic advises for input that does not parse.
+    Text that is not a JSON object is wrapped, as Anthropic advises for input that does not parse.
     """
     try:
         value = _decode(text or "{}")
@@ -39,14 +39,15 @@ def json_input(text: str) -> Any:
 
 
 class GrowingTexts:
-    """Strings in dicts that grow by fragments. They are joined once, so growing is linear."""
+    """Appends fragments to strings in dicts. They are joined once, so that appending is linear."""
 
     def __init__(self) -> None:
         self._grown: dict[tuple[int, str], tuple[dict[str, Any], list[str]]] = {}
 
     def add(self, owner: dict[str, Any], name: str, fragment: str) -> None:
-        """Appends to `owner[name]`, which holds the joined text after `join` only."""
-        entry = self._grown.get((id(owner), name))  # the entry keeps the owner, so ids stay unique
+        """Appends to `owner[name]`, which has the joined text only after `join`."""
+        # The entry holds a reference to the owner, so its id stays unique.
+        entry = self._grown.get((id(owner), name))
         if entry is None:
             before = owner.get(name)
             owner[name] = ""
@@ -55,7 +56,7 @@ class GrowingTexts:
             entry[1].append(fragment)
 
     def join(self) -> None:
-        """Writes all of them."""
+        """Writes the joined texts into their dicts."""
         for (_, name), (owner, fragments) in self._grown.items():
             owner[name] = "".join(fragments)
         self._grown.clear()

@@ -1,4 +1,4 @@
-"""Errors as Google's APIs respond with them: the reverse of reading them."""
+"""Writes errors in the form of Google's APIs: the reverse of reading them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _STATUS_OF_CODE: Final = {
 
 
 def status_of(info: ErrorInfo) -> int:
-    """The HTTP status that the vendor would give an error."""
+    """Returns the vendor's HTTP status of an error."""
     if info.status is not None and info.status >= 400:
         return info.status
     return STATUS_OF_WORD.get(info.reason or "", _STATUS_OF_CODE.get(info.code, 500))
 
 
 def error_object(info: ErrorInfo) -> dict[str, Any]:
-    """`{"error": ...}`, the same in a whole answer and inside a stream."""
+    """Builds `{"error": ...}`, as in an error response and inside a stream."""
     code = status_of(info)
     word = info.reason if info.reason in STATUS_OF_WORD else STATUS_WORDS.get(code)
     details: list[dict[str, Any]] = []
@@ -59,11 +59,11 @@ def error_object(info: ErrorInfo) -> dict[str, Any]:
 
 
 def encode_error(info: ErrorInfo) -> HttpResponse:
-    """The answer that a refused request gets. The wire has no field for a request id."""
+    """Builds an error response. The wire has no field for a request id."""
     body = msgspec.json.encode(error_object(info))
     return HttpResponse(status_of(info), body, {"content-type": "application/json; charset=UTF-8"})
 
 
 def refusal(message: str) -> BadRequest:
-    """The error of a request that the vendor does not take."""
+    """Returns the error of a request that the vendor rejects."""
     return BadRequest(message, provider="google", status=400, reason="INVALID_ARGUMENT")

@@ -1,4 +1,4 @@
-"""Errors as OpenAI answers them, on all of its wires: the reverse of reading them."""
+"""Writes errors in the form of OpenAI's APIs: the reverse of reading them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ELSE: Final = (500, "server_error", "server_error")
 
 
 def refused(message: str, code: str | None = None, param: str | None = None) -> BadRequest:
-    """The vendor's answer to a request that is wrong. `param` names the field."""
+    """Returns the error of an invalid request. `param` names the field."""
     return BadRequest(message, status=400, reason=code, param=param)
 
 
@@ -51,12 +51,12 @@ _TYPES: Final = {
 
 
 def wrong_type(field: Field, value: object) -> BadRequest:
-    """The answer to a setting of another type."""
+    """Returns the error of a setting with a wrong type."""
     return refused(f"Invalid type for '{field.wire_name}': expected {_TYPES[field.kind]}.", "invalid_type")
 
 
 def out_of_range(field: Field, value: float, bound: float) -> BadRequest:
-    """The answer to a number beyond its bound."""
+    """Returns the error of a number beyond its bound."""
     if field.kind == "integer":
         message = f"Invalid '{field.wire_name}': integer below minimum value {bound}."
         return refused(message, "integer_below_min_value")
@@ -69,9 +69,9 @@ def out_of_range(field: Field, value: float, bound: float) -> BadRequest:
 
 
 def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None:
-    """Refuses an effort that the model does not know.
+    """Rejects an effort that the model does not support.
 
-    known:  those of the model, () where it takes none; None where its name does not say
+    known:  those of the model, () if it has none; None for an unknown model
     raises: BadRequest with the vendor's message
     """
     if known == ():
@@ -90,7 +90,7 @@ def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None
 
 
 def error_object(error: ErrorInfo) -> dict[str, Any]:
-    """The `error` object of an answer."""
+    """Builds the `error` object of a response."""
     _, kind, code = _ANSWERS.get(error.code, _ELSE)
     code = None if error.reason == UNKNOWN_PATH else error.reason or code
     named = {"message": error.message, "type": kind, "param": error.param, "code": code}
@@ -98,13 +98,13 @@ def error_object(error: ErrorInfo) -> dict[str, Any]:
 
 
 def error_response(error: ErrorInfo) -> HttpResponse:
-    """The answer with which OpenAI would refuse or fail."""
+    """Builds OpenAI's error response."""
     status = error.status or _ANSWERS.get(error.code, _ELSE)[0]
     return error_answer(error, status, error_object(error))
 
 
 def error_answer(error: ErrorInfo, status: int, named: dict[str, Any]) -> HttpResponse:
-    """A response with an `error` object and the headers that go with the error."""
+    """Builds a response with an `error` object, and the headers of the error."""
     headers = {"content-type": "application/json"}
     if error.retry_after_s is not None:
         headers["retry-after"] = f"{error.retry_after_s:g}"

@@ -1,7 +1,6 @@
-"""Reading a request, as far as it is the same on every wire: the reverse of `dialects.requests`.
+"""Reads the parts of a request that all dialects share: the reverse of `dialects.requests`.
 
-The settings are read by the table that writes them. How a vendor words its refusals stays with the
-vendor, as functions that make the error.
+Settings are read by the table that writes them. Each vendor passes functions that make its errors.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ __all__ = [
 ]
 
 WrongType: TypeAlias = Callable[[Field, object], Exception]
-"""The vendor's error for a value that is no number, no integer or no list of strings."""
+"""Returns the vendor's error for a value that is not a number, an integer or a list of strings."""
 
 OutOfRange: TypeAlias = Callable[[Field, float, float], Exception]
-"""The vendor's error for a value beyond a bound, which comes last."""
+"""Returns the vendor's error for a value beyond a bound, the last argument."""
 
 _OF_THE_CONNECTION: Final = frozenset(
     {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
@@ -41,7 +40,7 @@ _OF_THE_CONNECTION: Final = frozenset(
 
 
 def json_object(http: HttpRequest) -> dict[str, Any] | None:
-    """The body; None where it is no JSON object."""
+    """Decodes the body; None if it is not a JSON object."""
     try:
         body = http.json()
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -57,10 +56,10 @@ def read_settings(
     out_of_range: OutOfRange | None = None,
     one_stop: bool = False,
 ) -> dict[str, Any]:
-    """The settings by our names, taken out of the body. Of two fields for one setting the first wins.
+    """Removes the settings from the body and returns them. Of two fields for one setting the first wins.
 
-    out_of_range: None where the vendor does not check ranges
-    one_stop:     a stop sequence may stand without a list
+    out_of_range: None if the vendor does not check ranges
+    one_stop:     a single stop sequence may be a string
     """
     found: dict[str, Any] = {}
     for field in fields:
@@ -96,7 +95,7 @@ def checked_settings(values: dict[str, Any], fields: Iterable[Field]) -> Setting
 
 
 def read_function(name: str, description: object, schema: object, strict: object = None) -> ToolSpec:
-    """A function; what is of another type than it should be is left out."""
+    """Returns a tool; fields of a wrong type are ignored."""
     return ToolSpec(
         name,
         description if isinstance(description, str) else "",
@@ -106,7 +105,7 @@ def read_function(name: str, description: object, schema: object, strict: object
 
 
 def user_turn(parts: Iterable[Part]) -> list[Message]:
-    """The messages of a user's turn in which results of tools may stand: these are a message of their own."""
+    """Splits a user turn into messages: tool results become a message of their own."""
     results: list[ToolResult] = []
     others: list[Part] = []
     for part in parts:
@@ -119,13 +118,13 @@ def user_turn(parts: Iterable[Part]) -> list[Message]:
 
 
 def leave_stream(body: dict[str, Any]) -> None:
-    """Leaves `stream` in the body only where it differs from what a dialect writes."""
+    """Removes `stream` from the body unless it differs from what the dialect writes."""
     if body.pop("stream", None) is not True:
         body["stream"] = False
 
 
 def with_rest(request: Request, http: HttpRequest, key: str, rest: dict[str, Any]) -> Request:
-    """The request with the vendor's own fields, and with headers that are not the connection's."""
+    """Adds the vendor's own fields, and headers other than those of the connection."""
     headers = {name: value for name, value in http.headers.items() if name.lower() not in _OF_THE_CONNECTION}
     options = {key: rest} if rest else {}
     return msgspec.structs.replace(request, provider_options=options, headers=headers)

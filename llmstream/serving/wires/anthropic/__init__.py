@@ -1,4 +1,4 @@
-"""Anthropic's Messages API on the server side, wherever it is served."""
+"""Anthropic's Messages API on the server side, for every provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the vendor refuses, in its words.
+"""Checks a request as the vendor does, with its messages.
 
 source: "Errors" and the Messages reference in Anthropic's documents, and answers seen on the wire
 """
@@ -48,18 +48,18 @@ class Turn(msgspec.Struct):
 
 
 def refusal(message: str) -> BadRequest:
-    """The error of a request that the vendor does not take."""
+    """Returns the error of a request that the vendor rejects."""
     return BadRequest(message, provider="anthropic", status=400, reason="invalid_request_error")
 
 
 def _no_threads() -> BadRequest:
-    """The refusal after which the tool runners of anthropic 2.12 send the whole conversation."""
+    """The error after which the tool runners of anthropic 2.12 send the complete conversation."""
     words = "thread: message threads are not served here. Send the whole conversation in messages."
     return BadRequest(words, provider="anthropic", status=400, reason="thread_unsupported_request")
 
 
 def shape_refusal(error: Exception) -> BadRequest:
-    """A decoding error in the vendor's words, such as `max_tokens: Field required`."""
+    """A decoding error as the vendor's message, such as `max_tokens: Field required`."""
     match = _AT.match(str(error))
     what, path = (match["what"], match["path"] or "") if match else (str(error), "")
     path = re.sub(r"\[(\d+|\.\.\.)\]", r".\1", path).strip(".")
@@ -74,7 +74,7 @@ def shape_refusal(error: Exception) -> BadRequest:
 
 
 def check_turns(turns: list[Turn], model: str) -> None:
-    """Roles, contents, and that every call has its result.
+    """Checks roles, contents, and that every call has its result.
 
     raises: BadRequest
     """
@@ -91,7 +91,7 @@ def check_turns(turns: list[Turn], model: str) -> None:
 
 
 def check_settings(body: dict[str, Any], max_tokens: int, forced: bool) -> None:
-    """Limits of numbers, and what thinking bars.
+    """Checks limits of numbers, and settings that thinking excludes.
 
     forced: the tool choice leaves the model none
     raises: BadRequest
@@ -120,7 +120,7 @@ def check_settings(body: dict[str, Any], max_tokens: int, forced: bool) -> None:
 
 
 def check_model(body: dict[str, Any], model: str, version: str, *, forced: bool) -> None:
-    """What the model, or the version of the API, does not take.
+    """Rejects what the model, or the version of the API, does not support.
 
     raises: BadRequest
     """

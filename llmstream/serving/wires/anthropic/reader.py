@@ -48,7 +48,7 @@ from llmstream.serving.wires.request_reader import read_function, user_turn
 __all__ = ["decode_request"]
 
 
-# The turns of a Messages request as our messages: the reverse of `conversation.py`.
+# The turns of a Messages request as our messages: the reverse of the dialect's `messages.py`.
 
 
 def read_system(system: str | list[dict[str, Any]] | None) -> list[Message]:
@@ -146,7 +146,7 @@ class TurnReader:
 
 
 def _rest(block: dict[str, Any], *own: str) -> Metadata | None:
-    """What the vendor's block says beyond our part."""
+    """Returns fields of the vendor's block without a place in our part."""
     rest = {key: value for key, value in block.items() if key not in own}
     return {KEY: rest} if rest else None
 
@@ -180,7 +180,7 @@ _OWN: Final = frozenset(_Body.__struct_fields__)
 
 
 def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
-    """What a client asks for; fields without a place of their own stand in `provider_options`.
+    """Reads a client's request; other fields go to `provider_options`.
 
     raises: BadRequest with the vendor's message
     """
@@ -275,7 +275,7 @@ def _reasoning(body: _Body) -> ReasoningOptions | None:
 
 
 def _leftovers(body: _Body, rules: ClaudeRules) -> dict[str, Any]:
-    """What our settings do not say again when the request is sent on."""
+    """Returns fields that our settings do not restore when the request is sent on."""
     out: dict[str, Any] = {}
     reasoning = _reasoning(body)
     thinking = dict(body.thinking or {})

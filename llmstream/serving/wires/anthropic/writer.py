@@ -1,4 +1,4 @@
-"""Events as the stream that the Messages API would have sent: the reverse of `decoder.py`."""
+"""Writes events as a stream of the Messages API: the reverse of `decoder.py`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class AnswerWriter:
         self._next_index = 0
 
     def begin(self, message_id: str | None = None, model: str | None = None) -> bytes:
-        """The start of the message, once; later calls say nothing."""
+        """Returns the start of the message once; b"" on later calls."""
         if self._begun:
             return b""
         self._begun = True
@@ -117,7 +117,7 @@ class AnswerWriter:
         return b"event: %b\ndata: %b\n\n" % (wire["type"].encode(), data)
 
 
-# Our errors as the vendor says them.
+# Errors in the vendor's form.
 
 _STATUS_OF_TYPE: Final = {
     "invalid_request_error": 400,
@@ -161,7 +161,7 @@ _CODE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 
 
 def error_type(info: ErrorInfo) -> str:
-    """The vendor's word for an error: its own where it came from there."""
+    """Returns the vendor's name of an error: the original if it came from this vendor."""
     if info.reason in _STATUS_OF_TYPE:
         return str(info.reason)
     if info.status in _TYPE_OF_STATUS:
@@ -170,7 +170,7 @@ def error_type(info: ErrorInfo) -> str:
 
 
 def error_event(info: ErrorInfo) -> dict[str, Any]:
-    """The error object, the same in a whole answer and inside a stream.
+    """Builds the error object, as in an error response and inside a stream.
 
     A reason finer than the type is the code in its details, as `thread_not_found` is.
     """
@@ -186,7 +186,7 @@ def exception_type(info: ErrorInfo) -> str:
 
 
 def encode_error(info: ErrorInfo) -> HttpResponse:
-    """The answer that a refused request gets."""
+    """Builds the response to a rejected request."""
     status = info.status if info.status is not None and info.status >= 400 else None
     headers = {"content-type": "application/json", "x-should-retry": "true" if info.retryable else "false"}
     if info.request_id is not None:
@@ -212,7 +212,7 @@ def new_message_id() -> str:
 
 
 class AnthropicEventEncoder:
-    """Writes one answer.
+    """Writes one response.
 
     What the wire has no word for (files, raw events, the loop's own events) becomes nothing.
     After an error nothing more is written, for the vendor closes the stream there.
@@ -233,7 +233,7 @@ class AnthropicEventEncoder:
         self._text: WrittenBlock | None = None
 
     def feed(self, event: Event) -> bytes:
-        """The bytes that say this event."""
+        """Returns the bytes of one event."""
         if self._over:
             return b""
         match event:
@@ -327,7 +327,7 @@ class AnthropicEventEncoder:
         return out
 
     def _call(self, event: ToolCall) -> bytes:
-        """A call whose input did not stream is written at once."""
+        """Writes a call at once if its input did not stream."""
         if event.tool_call_id in self._inputs:
             return b""
         self._inputs.add(event.tool_call_id)
@@ -405,7 +405,7 @@ def _raw_reason(event: Finish) -> str | None:
     return _RAW_REASONS.get(reason)
 
 
-# A Messages stream as one `message` object.
+# Complete responses: one `message` object.
 
 _TEXTS: Final = {
     "text_delta": "text",

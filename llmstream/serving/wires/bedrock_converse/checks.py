@@ -30,7 +30,7 @@ class Turn(msgspec.Struct):
 
 
 def refusal(message: str) -> BadRequest:
-    """The error of a request that the vendor does not take."""
+    """Returns the error of a request that the vendor rejects."""
     return BadRequest(message, provider="bedrock", status=400, reason="ValidationException")
 
 

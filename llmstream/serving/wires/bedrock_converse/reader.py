@@ -39,7 +39,7 @@ from llmstream.serving.wires.request_reader import read_function, user_turn
 __all__ = ["decode_request"]
 
 
-# The turns of a Converse request as our messages: the reverse of `conversation.py`.
+# The turns of a Converse request as our messages: the reverse of the dialect's `messages.py`.
 
 _CACHE_POINT = "cachePoint"
 
@@ -170,7 +170,7 @@ _OWN: Final = frozenset(_Body.__struct_encode_fields__)
 
 
 def decode_request(http: HttpRequest) -> Request:
-    """What a client asks for; fields without a place of their own stand in `provider_options`.
+    """Reads a client's request; other fields go to `provider_options`.
 
     raises: BadRequest with the vendor's message
     """

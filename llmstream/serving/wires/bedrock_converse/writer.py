@@ -82,7 +82,7 @@ class BedrockConverseEventEncoder:
         self._text: _Block | None = None
 
     def feed(self, event: Event) -> bytes:
-        """The bytes that say this event."""
+        """Returns the bytes of one event."""
         if self._over:
             return b""
         match event:
@@ -180,7 +180,7 @@ class BedrockConverseEventEncoder:
         return out + self._stops(block)
 
     def _call(self, event: ToolCall) -> bytes:
-        """A call whose input did not stream is written at once."""
+        """Writes a call at once if its input did not stream."""
         if event.tool_call_id in self._inputs:
             return b""
         self._inputs.add(event.tool_call_id)
@@ -288,7 +288,7 @@ def _raw_reason(event: Finish) -> str | None:
     return _RAW_REASONS.get(reason)
 
 
-# A ConverseStream answer as one answer of Converse.
+# Complete responses: one object of Converse.
 
 
 def complete_response(body: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The reverse of `request.py`: a Request from a client's HTTP request, refused as Cohere refuses."""
+"""The reverse of `request.py`: a Request from a client's HTTP request, rejected as Cohere rejects."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class MessageReader:
         self._names: dict[str, str] = {}
 
     def read(self, messages: object) -> tuple[Message, ...]:
-        """Our messages; results of one turn become one message.
+        """Returns our messages; results of one turn become one message.
 
         raises: BadRequest with the vendor's message
         """
@@ -172,11 +172,11 @@ def _told(content: list[Any]) -> Metadata | None:
 _OWN: Final = frozenset(
     {"citation_options", "documents", "logprobs", "priority", "raw_prompting", "safety_mode", "stream"}
 )
-"""Fields that the vendor knows and `Request` has no word for; `tools` and the like are read before."""
+"""Fields of the vendor without a field in `Request`; `tools` and others are read before."""
 
 
 def decode_request(http: HttpRequest) -> Request:
-    """What a client asks for.
+    """Reads a client's request.
 
     raises: BadRequest with the vendor's message
     """

@@ -1,4 +1,4 @@
-"""Events as the stream that Cohere would have sent: the reverse of `decoder.py`."""
+"""Writes events as a Cohere stream: the reverse of `decoder.py`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _ANSWER_ID = "00000000-0000-4000-8000-000000000000"
 
 
 class CohereEventEncoder:
-    """Writes one answer.
+    """Writes one response.
 
-    What the wire has no word for becomes nothing: files, tools that the vendor ran, raw events. An
+    Left out, because the wire cannot express it: files, tools that the vendor ran, raw events. An
     error event is written where it ends the answer.
     """
 
@@ -55,7 +55,7 @@ class CohereEventEncoder:
         self._error: ErrorInfo | None = None
 
     def feed(self, event: Event) -> bytes:
-        """The bytes that say this event."""
+        """Returns the bytes of one event."""
         match event:
             case TextDelta(words):
                 return self._content_delta(event.id, {"text": words}, event.provider_metadata)
@@ -141,7 +141,7 @@ class CohereEventEncoder:
         return b"" if index is None else self._say("tool-call-end", index)
 
     def _call(self, event: ToolCall) -> bytes:
-        """A call whose input did not stream is written at once."""
+        """Writes a call at once if its input did not stream."""
         call_id = event.tool_call_id
         if event.provider_executed or call_id in self._inputs:
             return b""
@@ -185,7 +185,7 @@ def _frame(event: dict[str, Any]) -> bytes:
     return f"event: {event['type']}\ndata: ".encode() + msgspec.json.encode(event) + b"\n\n"
 
 
-# A Cohere stream as one answer of `POST /v2/chat`.
+# Complete responses: one object of `POST /v2/chat`.
 
 
 def complete_response(body: bytes) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def complete_response(body: bytes) -> dict[str, Any]:
     return {**answer, "logprobs": logprobs} if logprobs else answer
 
 
-# Our errors as Cohere answers them.
+# Errors in Cohere's form.
 
 _STATUS: Final = {
     "bad-request": 400,
@@ -245,12 +245,12 @@ _STATUS: Final = {
 
 
 def refused(message: str, status: int = 400) -> BadRequest:
-    """The vendor's answer to a request that is wrong."""
+    """Returns the error of an invalid request."""
     return BadRequest(message, status=status)
 
 
 def unknown_field(name: str) -> BadRequest:
-    """The vendor's answer to a field it does not know, wherever it stands."""
+    """Returns the error of an unknown field, at any depth."""
     return refused(
         f"unknown field: parameter '{name}' is not a valid field. "
         "For proper usage, please refer to https://docs.cohere.com/reference/chat",
@@ -259,7 +259,7 @@ def unknown_field(name: str) -> BadRequest:
 
 
 def encode_error(error: ErrorInfo) -> HttpResponse:
-    """The answer with which the vendor would refuse or fail: `{id, message}`."""
+    """Builds an error response, `{id, message}`."""
     status = error.status if error.status is not None and error.status >= 400 else None
     headers = {"content-type": "application/json"}
     if error.retry_after_s is not None:

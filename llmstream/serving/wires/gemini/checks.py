@@ -1,4 +1,4 @@
-"""What the vendor refuses, in its words.
+"""Checks a request as the vendor does, with its messages.
 
 source: answers seen on the wire, and "Troubleshooting" in the documents of the Gemini API
 """

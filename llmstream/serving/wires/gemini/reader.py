@@ -36,7 +36,7 @@ from llmstream.serving.wires.request_reader import checked_settings, read_functi
 __all__ = ["decode_request"]
 
 
-# Contents of a Gemini request as our messages: the reverse of `conversation.py`.
+# Contents of a Gemini request as our messages: the reverse of the dialect's `messages.py`.
 
 _NOTHING: Final = {"text": ""}
 """What the vendor puts into a chunk that says nothing."""
@@ -195,7 +195,7 @@ _READ: Final = frozenset(
 def decode_request(
     http: HttpRequest, *, vertex: bool, new_call_id: Callable[[], str] = mint_call_id
 ) -> Request:
-    """What a client asks for; fields without a place of their own stand in `provider_options`.
+    """Reads a client's request; other fields go to `provider_options`.
 
     raises: BadRequest with the vendor's message
     """

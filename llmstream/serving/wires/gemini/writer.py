@@ -66,7 +66,7 @@ class GeminiEventEncoder:
         self._signed: dict[str, list[str]] = {}  # texts of blocks that are signed from the start
 
     def feed(self, event: Event) -> bytes:
-        """The bytes that say this event."""
+        """Returns the bytes of one event."""
         if self._over:
             return b""
         match event:
@@ -240,7 +240,7 @@ def _tool_type(event: ToolCall | ToolResult) -> str:
     return kind if isinstance(kind, str) else event.tool_name.upper()
 
 
-# A streamGenerateContent answer as one answer of generateContent.
+# Complete responses: one object of generateContent.
 
 
 def complete_response(body: bytes) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from llmstream.serving.wires.request_reader import checked_settings, read_functi
 __all__ = ["decode_request"]
 
 
-# The input of an interaction as our messages: the reverse of `conversation.py`.
+# The input of an interaction as our messages: the reverse of the dialect's `messages.py`.
 
 _CONTENTS: Final = frozenset({"text", "image", "audio", "video", "document"})
 _MEDIA_FIELDS: Final = frozenset({"type", "data", "uri", "mime_type"})
@@ -215,7 +215,7 @@ _DECLARED: Final = frozenset({"type", "name", "description", "parameters"})
 
 
 def decode_request(http: HttpRequest, *, new_call_id: Callable[[], str] = mint_call_id) -> Request:
-    """What a client asks for; fields without a place of their own stand in `provider_options`.
+    """Reads a client's request; other fields go to `provider_options`.
 
     raises: BadRequest with the vendor's message
     """

@@ -101,7 +101,7 @@ class InteractionsEventEncoder:
         self._inputs: set[str] = set()
 
     def feed(self, event: Event) -> bytes:
-        """The bytes that say this event."""
+        """Returns the bytes of one event."""
         if self._over:
             return b""
         match event:
@@ -346,7 +346,7 @@ def _signature(metadata: Metadata | None) -> dict[str, Any]:
     return {"signature": signature} if signature else {}
 
 
-# A stream of steps as one `interaction` object.
+# Complete responses: one `interaction` object.
 
 _PIECES: Final = frozenset({"text", "image", "audio", "video", "document"})
 

@@ -1,4 +1,4 @@
-"""The reverse of `request.py`: a Request from a client's HTTP request, refused as Mistral refuses."""
+"""The reverse of `request.py`: a Request from a client's HTTP request, rejected as Mistral rejects."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class MessageReader:
         self._awaited = 0
 
     def read(self, messages: object) -> tuple[Message, ...]:
-        """Our messages; results of one turn become one message.
+        """Returns our messages; results of one turn become one message.
 
         raises: BadRequest with the vendor's message
         """
@@ -206,13 +206,13 @@ _OWN: Final = frozenset(
     | {"prompt_cache_key", "guardrails", "logprobs", "top_logprobs", "service_tier"}
     | {"prompt_logprobs", "repetition_penalty"}
 )
-"""Fields that the vendor knows and `Request` has no word for."""
+"""Fields of the vendor without a field in `Request`."""
 
 _USUAL_EFFORTS: Final = ("none", "high")
 
 
 def decode_request(http: HttpRequest) -> Request:
-    """What a client asks for.
+    """Reads a client's request.
 
     raises: BadRequest with the vendor's message
     """
@@ -337,7 +337,7 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
 
 
 def _reasoning(body: dict[str, Any], model: str) -> ReasoningOptions | None:
-    """How thinking is asked for, in either of the ways that `encode` knows."""
+    """Reads how thinking is requested, in either form that `encode` writes."""
     rules = MISTRAL.find(model)
     effort = body.get("reasoning_effort")
     # By its page Magistral always thinks; by the vendor's list of models of 2026-10-06 (@ai-sdk/mistral

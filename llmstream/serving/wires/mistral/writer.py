@@ -1,4 +1,4 @@
-"""Events as the stream that Mistral would have sent: the reverse of `decoder.py`."""
+"""Writes events as a Mistral stream: the reverse of `decoder.py`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 
-# Our errors as Mistral answers them, and its refusals.
+# Errors in Mistral's form.
 #
 # Two shapes: what the API's schema forbids is a 422 whose message is a `detail` list with places and
 # types; what a model cannot take is a 400 with a type and a code.
@@ -105,7 +105,7 @@ def error_object(error: ErrorInfo) -> dict[str, Any]:
 
 
 def encode_error(error: ErrorInfo) -> HttpResponse:
-    """The answer with which the vendor would refuse or fail."""
+    """Builds an error response."""
     status = error.status if error.status is not None and error.status >= 400 else None
     status = status or _ANSWERS.get(error.code, _ELSE)[0]
     headers = {"content-type": "application/json"}
@@ -123,7 +123,7 @@ def encode_error(error: ErrorInfo) -> HttpResponse:
 class MistralEventEncoder:
     """Writes one answer, chunk by chunk; a call comes whole, in a chunk of its own.
 
-    What the wire has no word for becomes nothing: the ends of blocks, pages of other vendors
+    Left out, because the wire cannot express it: the ends of blocks, pages of other vendors
     (unless they have a URL), tools that the vendor ran. An error event is written where it ends
     the stream.
     """
@@ -141,7 +141,7 @@ class MistralEventEncoder:
         self._error: ErrorInfo | None = None
 
     def feed(self, event: Event) -> bytes:
-        """The bytes that say this event."""
+        """Returns the bytes of one event."""
         match event:
             case TextDelta(words):
                 return self._delta({"content": words}, event.provider_metadata)
@@ -251,7 +251,7 @@ def _data(chunk: dict[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
-# A Mistral stream as one `chat.completion` object.
+# Complete responses: one `chat.completion` object.
 
 
 def complete_response(body: bytes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Ollama's request as ours, checked as the server checks it and refused in its words."""
+"""Ollama's request as ours, checked as the server checks it, with its messages."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _OWN_FIELDS: Final = frozenset(_Body.__struct_fields__)
 
 
 def decode_request(http: HttpRequest) -> Request:
-    """What a client asks for.
+    """Reads a client's request.
 
     raises: BadRequest in the server's words
     """

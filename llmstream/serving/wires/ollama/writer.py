@@ -1,4 +1,4 @@
-"""Events as the lines of Ollama's answer, and errors as its refusals."""
+"""Writes events as the lines of an Ollama response, and errors in Ollama's form."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class OllamaEventEncoder:
         self._ended = False
 
     def feed(self, event: Event) -> bytes:
-        """The line that says this event, or b""."""
+        """Returns the line of one event; b"" if there is none."""
         match event:
             case TextDelta(delta) if delta:
                 return self._line({"content": delta}, **_logprobs(event.provider_metadata))
@@ -83,7 +83,7 @@ class OllamaEventEncoder:
         return b""
 
     def close(self) -> bytes:
-        """The wire has no end mark; an error that no finish followed is said here."""
+        """Returns an error that no finish followed; the wire has no end mark."""
         if self._error is None or self._ended:
             return b""
         self._ended = True
@@ -116,7 +116,7 @@ class OllamaEventEncoder:
         return self._line({"content": ""}, **rest, **_counts(event.usage))
 
     def _reason(self, event: Finish) -> str | None:
-        """The reason in Ollama's words; another vendor's word is translated, not passed on."""
+        """Maps the finish reason to Ollama's; another vendor's name is not passed on."""
         raw, reason = event.raw_finish_reason, event.finish_reason
         if reason == "other":
             return raw or "other"
@@ -128,7 +128,7 @@ class OllamaEventEncoder:
 
 
 def encode_error(error: ErrorInfo) -> HttpResponse:
-    """The answer Ollama gives: a status and `{"error": "why"}`."""
+    """Builds an error response, a status and `{"error": "message"}`."""
     headers = {"content-type": "application/json; charset=utf-8"}
     if error.retry_after_s is not None:
         headers["retry-after"] = f"{error.retry_after_s:g}"
@@ -163,7 +163,7 @@ def _json_line(value: dict[str, Any]) -> bytes:
     return _encoder.encode(value) + b"\n"
 
 
-# The lines of Ollama's answer as the one object of `"stream": false`.
+# Complete responses: the object of `"stream": false`.
 
 
 def complete_response(body: bytes) -> dict[str, Any]:

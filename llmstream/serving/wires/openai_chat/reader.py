@@ -67,7 +67,7 @@ class MessageReader:
         self._awaited: list[str] = []
 
     def read(self, messages: object) -> tuple[Message, ...]:
-        """Our messages; results of one turn become one message.
+        """Returns our messages; results of one turn become one message.
 
         raises: BadRequest with the vendor's message
         """
@@ -288,7 +288,7 @@ _BY_SWITCH: Final = frozenset({"thinking", "thinking-effort", "effort-or-budget"
 
 
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
-    """What a client asks for.
+    """Reads a client's request.
 
     quirks: of the vendor that is asked; thinking is read in its words, others stay the vendor's own fields
     key:    under which fields that only the vendor knows are kept in `provider_options`

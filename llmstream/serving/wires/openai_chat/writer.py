@@ -87,7 +87,7 @@ class ChunkWriter:
 
     include_usage: whether the client asked for the usage chunk
 
-    What the wire has no word for is left out: the ends of blocks, warnings, and tools that
+    Left out, because the wire cannot express it: the ends of blocks, warnings, and tools that
     somebody else ran. An error event is written where it ends the stream.
     """
 
@@ -108,7 +108,7 @@ class ChunkWriter:
         self._error: ErrorInfo | None = None
 
     def feed(self, event: Event) -> bytes:
-        """The bytes that say this event; b"" where the wire has no word for it."""
+        """Returns the bytes of one event; b"" if the wire cannot express it."""
         match event:
             case TextDelta(words):
                 return self._delta({"content": words}, event.provider_metadata)

@@ -305,7 +305,7 @@ _READ_WHOLE: Final = frozenset({"model", "input", "instructions", "tools"})
 
 
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
-    """What a client asks for.
+    """Reads a client's request.
 
     key: under which fields that only the vendor knows are kept in `provider_options`
 

@@ -53,7 +53,7 @@ class ResponseWriter:
 
     background, repeated: see `Frames`
 
-    What the wire has no word for is left out: warnings, and results of tools that the caller
+    Left out, because the wire cannot express it: warnings, and results of tools that the caller
     ran. An error event is written where it ends the stream.
     """
 
@@ -66,7 +66,7 @@ class ResponseWriter:
         self._error: ErrorInfo | None = None
 
     def feed(self, event: Event) -> bytes:
-        """The bytes that say this event; b"" where the wire has no word for it."""
+        """Returns the bytes of one event; b"" if the wire cannot express it."""
         return self._prose.settle(event) + self._write(event)
 
     def close(self) -> bytes:
@@ -160,7 +160,7 @@ class ResponseWriter:
         return self._frames.end(status_, **told, **details, usage=write_usage(event.usage))
 
 
-# A Responses stream as one `response` object: the last event has all of it.
+# Complete responses: the `response` object of the last event.
 
 
 def complete_response(body: bytes) -> dict[str, Any]:
