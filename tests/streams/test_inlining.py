@@ -52,7 +52,7 @@ async def test_image_url_reaches_vendor_as_base64(pictures) -> None:
 async def test_nothing_downloads_without_limits(pictures) -> None:
     url, asked = pictures
     model = ls.Model("ollama:llava", base_url="http://127.0.0.1:1")
-    with pytest.raises(ls.Unsupported, match="bytes only"):
+    with pytest.raises(ls.Unsupported, match="only as bytes"):
         await model.stream(Message.user(Image(url=f"{url}/a.png"))).collect()
     assert asked == []
 
