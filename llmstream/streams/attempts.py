@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
@@ -28,7 +28,6 @@ __all__ = [
     "Adapter",
     "AttemptClock",
     "Attempts",
-    "RepairsRequests",
     "Reporter",
     "forget",
     "forget_logged",
@@ -220,15 +219,6 @@ class Attempts:
         for secret in self.secrets():
             text = text.replace(secret, "***")
         return text
-
-
-@runtime_checkable
-class RepairsRequests(Protocol):
-    """Optional part of a dialect: changes a refused request so that the vendor accepts it."""
-
-    def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:
-        """The request in a form that the vendor accepts; None if the error has another cause."""
-        ...
 
 
 class Adapter:
