@@ -13,7 +13,7 @@ from llmstream.events import Event
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
 
-__all__ = ["EventEncoder", "ServerSide"]
+__all__ = ["EventEncoder", "ServerSide", "posts_to"]
 
 
 class EventEncoder(Protocol):
@@ -56,3 +56,8 @@ class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
     def content_type(self) -> str:
         """Media type of a streamed response, for example "text/event-stream"."""
         return self.dialect.content_type
+
+
+def posts_to(path: str) -> Callable[[HttpRequest], bool]:
+    """Returns `accepts` of a wire whose requests are POSTs to one path, below any prefix."""
+    return lambda http: http.method == "POST" and http.url.partition("?")[0].endswith(path)

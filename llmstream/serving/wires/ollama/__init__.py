@@ -6,7 +6,7 @@ import msgspec
 
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.ollama.request import PATH
-from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.base import ServerSide, posts_to
 from llmstream.serving.wires.ollama.reader import decode_request
 from llmstream.serving.wires.ollama.writer import OllamaEventEncoder, complete_response, encode_error
 
@@ -17,7 +17,7 @@ def server_side(dialect: Ollama) -> ServerSide:
     """Reads requests and writes responses of this dialect."""
     return ServerSide(
         dialect=dialect,
-        accepts=lambda http: http.method == "POST" and http.url.partition("?")[0].endswith(PATH),
+        accepts=posts_to(PATH),
         decode_request=decode_request,
         event_encoder=lambda request: OllamaEventEncoder(request),
         complete_response=lambda body: msgspec.json.encode(complete_response(body)),

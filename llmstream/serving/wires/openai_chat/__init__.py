@@ -6,7 +6,7 @@ import msgspec
 
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.request import Request
-from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.base import ServerSide, posts_to
 from llmstream.serving.wires.openai_chat.reader import read_request
 from llmstream.serving.wires.openai_chat.writer import ChunkWriter, complete_response, error_response
 
@@ -20,9 +20,7 @@ def server_side(dialect: OpenAIChat, *, provider: str = "openai") -> ServerSide:
     """
     return ServerSide(
         dialect=dialect,
-        accepts=lambda http: (
-            http.method == "POST" and http.url.partition("?")[0].endswith(dialect.quirks.path)
-        ),
+        accepts=posts_to(dialect.quirks.path),
         decode_request=lambda http: read_request(http, dialect.quirks, key=provider),
         event_encoder=lambda request: ChunkWriter(
             dialect.quirks, model=request.model, include_usage=_wants_usage(request)

@@ -7,7 +7,7 @@ import msgspec
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.dialects.openai_responses.background import is_kept
 from llmstream.request import Request
-from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.base import ServerSide, posts_to
 from llmstream.serving.wires.openai_errors import error_response
 from llmstream.serving.wires.openai_responses.reader import read_request
 from llmstream.serving.wires.openai_responses.writer import (
@@ -26,9 +26,7 @@ def server_side(dialect: OpenAIResponses, *, provider: str = "openai") -> Server
     """
     return ServerSide(
         dialect=dialect,
-        accepts=lambda http: (
-            http.method == "POST" and http.url.partition("?")[0].endswith(dialect.quirks.path)
-        ),
+        accepts=posts_to(dialect.quirks.path),
         decode_request=lambda http: read_request(http, dialect.quirks, key=provider),
         event_encoder=lambda request: _writer(request, dialect),
         complete_response=lambda body: msgspec.json.encode(complete_response(body)),
