@@ -347,7 +347,7 @@ class AnthropicEventEncoder:
         return self._writer.whole(block)
 
     def _cite(self, event: Source) -> bytes:
-        """Citations stand in the text they belong to; hits of a search are told by its result."""
+        """Writes citations into the text they belong to; the result of a search lists its own hits."""
         citation = _told(event.provider_metadata)
         if self._text is None or not str(citation.get("type")).endswith("_location"):
             return b""

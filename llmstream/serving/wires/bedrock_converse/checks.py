@@ -40,7 +40,7 @@ def shape_refusal(error: Exception) -> BadRequest:
 
 
 def member(path: str, block: dict[str, Any]) -> tuple[str, Any]:
-    """The one member of a union, whose name says what the block is.
+    """The one member of a union, whose name is the kind of the block.
 
     raises: BadRequest where there is none, or more than one
     """

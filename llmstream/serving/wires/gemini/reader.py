@@ -39,7 +39,7 @@ __all__ = ["decode_request"]
 # Contents of a Gemini request as our messages: the reverse of the dialect's `messages.py`.
 
 _NOTHING: Final = {"text": ""}
-"""What the vendor puts into a chunk that says nothing."""
+"""The part of a chunk without content."""
 
 
 def read_system(instruction: dict[str, Any] | None) -> list[Message]:

@@ -46,11 +46,11 @@ __all__ = ["GeminiEventEncoder", "complete_response"]
 
 
 _NOT_OF_CANDIDATE: Final = ("prompt_feedback", "model_status", "continuations", "earlier_responses")
-"""What the metadata of finish holds that stands elsewhere, or that only the decoder tells."""
+"""Keys of the finish's metadata that are written elsewhere, or that only the decoder sets."""
 
 
 class GeminiEventEncoder:
-    """Writes one answer, a chunk for each event that says something.
+    """Writes one response, a chunk for each event with content.
 
     A signature that is known when its block opens comes with the text, in one part; one that the
     block's end brings comes on an empty part after it, as the vendor does when it streams.
@@ -197,7 +197,7 @@ class GeminiEventEncoder:
         return self._chunk({"finishReason": reason, **rest}, **more)
 
     def _fail(self, info: ErrorInfo) -> bytes:
-        """An unusable answer is told by its finish reason, which is still to come; all else at once."""
+        """Leaves an unusable response to its finish reason, which follows; writes any other error at once."""
         if FINISH_REASONS.get(info.reason or "") == "error":
             return b""
         self._over = True

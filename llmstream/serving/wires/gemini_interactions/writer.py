@@ -126,7 +126,7 @@ class InteractionsEventEncoder:
                 return self._single(event)
 
     def close(self) -> bytes:
-        """The end of the body; all is said with the finish."""
+        """Ends the body; everything was written with the finish."""
         self._over = True
         return b""
 
@@ -158,7 +158,7 @@ class InteractionsEventEncoder:
         return self._begin() + self._write("step.start", index=opened.index, step=step)
 
     def _start_call(self, event: ToolInputStart) -> bytes:
-        """Calls of the vendor's tools come whole, with their call."""
+        """Opens a step; calls of the vendor's tools are written at once, with their call event."""
         if event.provider_executed:
             return b""
         self._inputs.add(event.id)
@@ -258,7 +258,7 @@ class InteractionsEventEncoder:
         return self._content(piece)
 
     def _content(self, piece: dict[str, Any]) -> bytes:
-        """A piece of an output; recordings stand alone, for they are whole with their step."""
+        """A delta of an output; audio is a step of its own."""
         if piece["type"] == "audio":
             return self._whole({"type": "model_output"}, piece)
         return self._into("model_output", piece)
@@ -269,7 +269,7 @@ class InteractionsEventEncoder:
         return self._whole({"type": kind}, delta) if block_id is None else self._delta(block_id, delta)
 
     def _cite(self, event: Source) -> bytes:
-        """The annotation that a source was made of, or one that says the same."""
+        """The annotation that a source was made of, or an equivalent one."""
         note = _told(event.provider_metadata)
         if not is_citation(note):
             note = {"type": "url_citation", "url": event.url, "title": event.title}
@@ -366,7 +366,7 @@ def complete_response(body: bytes) -> dict[str, Any]:
 
 
 class _Step:
-    """One step: what its start says, grown by its deltas."""
+    """One step: the fields of its start, extended by its deltas."""
 
     def __init__(self, step: dict[str, Any]) -> None:
         self._texts = GrowingTexts()

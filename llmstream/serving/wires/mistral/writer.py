@@ -121,7 +121,7 @@ def encode_error(error: ErrorInfo) -> HttpResponse:
 
 
 class MistralEventEncoder:
-    """Writes one answer, chunk by chunk; a call comes whole, in a chunk of its own.
+    """Writes one response, chunk by chunk; a complete call is a chunk of its own.
 
     Left out, because the wire cannot express it: the ends of blocks, pages of other vendors
     (unless they have a URL), tools that the vendor ran. An error event is written where it ends
@@ -221,7 +221,7 @@ class MistralEventEncoder:
 
 
 def _part(event: Source | File | Custom) -> dict[str, Any] | None:
-    """A part of the content list, as it was where it came from there; references are told once."""
+    """A part of the content list, unchanged if it came from there; references are written once."""
     own = _own(event.provider_metadata)
     if isinstance(event, Custom):
         return own if event.kind.startswith(f"{KEY}.") else None

@@ -197,7 +197,7 @@ class MessageReader:
         return tuple(self._part(f"{where}.content[{i}]", part) for i, part in enumerate(content))
 
     def _marked(self, parts: tuple[Part, ...], message: dict[str, Any]) -> tuple[Part, ...]:
-        """A whole message marked for the cache is one whose last part is."""
+        """Reads a cache mark of a message as one of its last part."""
         mark = message.get("cache_control")
         if not mark or not parts or not isinstance(parts[-1], (Text, Image, Audio, Document)):
             return parts
@@ -449,7 +449,7 @@ def _reasoning(body: dict[str, Any], quirks: ThinkingQuirks) -> ReasoningOptions
 
 
 def _template_switch(body: dict[str, Any], quirks: ThinkingQuirks) -> bool | None:
-    """What the switch of the model's template says, taken out of the body; None where it says nothing."""
+    """Removes the model template's thinking switch from the body; returns its value, None without one."""
     values = body.get(quirks.template_field)
     if not isinstance(values, dict) or set(values) != {quirks.switch}:
         return None

@@ -57,7 +57,7 @@ _ELSE: Final = (500, "server_error", None)
 
 
 def error_object(error: ErrorInfo, *, in_band: bool = False) -> dict[str, Any]:
-    """The `error` object; inside a stream it says its status too, as Groq's does."""
+    """The `error` object; inside a stream it includes the status, as Groq's does."""
     status, kind, code = _ANSWERS.get(error.code, _ELSE)
     out: dict[str, Any] = {"message": error.message, "type": kind, "param": error.param}
     out["code"] = None if error.reason == UNKNOWN_PATH else error.reason or code
@@ -250,7 +250,7 @@ _DETAIL_TEXTS: Final = ("text", "summary", "data")
 
 
 def complete_response(body: bytes) -> dict[str, Any]:
-    """The answer without a stream that says what a stream says."""
+    """The complete response that a streamed body amounts to."""
     completion: dict[str, Any] = {"id": "", "object": "chat.completion"}
     choice = _Choice()
     for chunk in sse_objects(body):

@@ -1,4 +1,4 @@
-"""Writes calls and their results as output items: functions fragment by fragment, others whole."""
+"""Writes calls and their results as output items: functions fragment by fragment, others at once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OURS: Final = frozenset({"type", "item_id", "provider", "item", "input"})
 
 
 def told_of(metadata: Metadata | None) -> dict[str, Any]:
-    """What this dialect said of an event."""
+    """Metadata of an event that this dialect's decoder set."""
     return (metadata or {}).get(KEY, {})
 
 
@@ -94,7 +94,7 @@ class CallEncoder:
         return self._frames.event(f"{_STREAMED[call.kind][1]}.delta", **where, delta=event.delta)
 
     def end(self, event: ToolInputEnd) -> bytes:
-        """The input is whole, or broke off: then the item says so."""
+        """Ends the input; an interrupted one is marked in its item."""
         call = self._open.get(event.id)
         if call is None or call.kind not in _STREAMED:
             return b""
@@ -109,7 +109,7 @@ class CallEncoder:
         return self._frames.event(f"{kind}.done", **where, **said)
 
     def call(self, event: ToolCall) -> bytes:
-        """The call is whole; that of the vendor's own stays open where its item holds the result."""
+        """Completes the call; one of the vendor's own stays open if its item holds the result."""
         data = b""
         if event.tool_call_id not in self._open:
             data = self.start(event, event.tool_call_id)
@@ -150,7 +150,7 @@ class CallEncoder:
         return self._frames.done(call.place, {**call.item, **said, **outcome})
 
     def _ran(self, call: _Open) -> bytes:
-        """What a call of the vendor's own says of itself while it runs."""
+        """Events of the code that the vendor's interpreter runs; empty for other tools."""
         where = {"item_id": call.item["id"], "output_index": call.place}
         if call.kind == "code_interpreter_call":
             try:
@@ -294,7 +294,7 @@ class ProseEncoder:
         return data
 
     def text_end(self, event: TextEnd) -> bytes:
-        """A message is whole; one that broke off stays open."""
+        """Completes a message; an interrupted one stays open."""
         text = self._texts.pop(event.id, None)
         if text is None or event.incomplete:
             return b""
@@ -365,7 +365,7 @@ class ProseEncoder:
         return "response.reasoning_summary_text", {"summary_index": item.piece}
 
     def reasoning_end(self, event: ReasoningEnd) -> bytes:
-        """The piece is whole; its item may go on, so that is done with the next event."""
+        """Ends the part; its item may continue, so the item ends with the next event."""
         item = self._reasoning.pop(event.id, None)
         if item is None or event.incomplete:
             return b""

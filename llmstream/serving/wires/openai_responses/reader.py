@@ -246,7 +246,7 @@ def read_tools(tools: object) -> tuple[ToolSpec | ProviderTool, ...]:
 
 
 def _tool(where: str, tool: object) -> ToolSpec | ProviderTool:
-    """A function as a ToolSpec, unless it says more than that knows; any other as the vendor's own."""
+    """A function as a ToolSpec, unless it has more fields than that; any other tool as the vendor's own."""
     if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
         raise refused(f"Missing required parameter: '{where}.type'.", "missing_required_parameter")
     rest = {k: v for k, v in tool.items() if k != "type"}

@@ -45,7 +45,7 @@ __all__ = ["ResponseWriter", "complete_response", "repeated_settings"]
 
 
 _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
-"""Errors that a body says by stopping."""
+"""Errors that a body shows by ending early."""
 
 
 class ResponseWriter:
