@@ -205,7 +205,9 @@ def test_paths_named_for_contributors_exist(name: str) -> None:
     assert [path for path in real if not any((home / path).exists() for home in homes)] == []
 
 
-def test_program_and_events_are_shown_first() -> None:
-    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:35])
-    assert "```python" in top
-    assert re.search(r"```output\n.*Finish\(.*?\n```", top, re.DOTALL)
+def test_picture_and_program_come_first() -> None:
+    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40])
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', top)
+    assert len(pictures) == 2, "one for dark pages, one for light ones"
+    assert all((ROOT / picture).stat().st_size for picture in pictures)
+    assert re.search(r"```python\n.*?```\n\n```output\n", top, re.DOTALL)
