@@ -6,11 +6,14 @@ python      begins with an import: a whole program, which is run; else a fragmen
 output      what the program above prints; `...` stands for anything, on a line of its own for any lines
 transcript  of a dialect: `wire` lines are fed, `events` lines are what has to come; `end` closes the body
 sh          lines that begin with `llmstream` have to be valid commands
+
+Blocks with a title are one of several: tests/test_migrating.py and tests/test_recipes.py run them.
 """
 
 from __future__ import annotations
 
 import ast
+import logging
 import re
 import shlex
 from collections.abc import Iterator
@@ -67,11 +70,11 @@ def blocks_of(document: Path) -> Iterator[Block]:
 
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
-PYTHON = [block for block in BLOCKS if block.kind == "python"]
+PYTHON = [block for block in BLOCKS if block.kind == "python" and not block.argument]
 PROGRAMS = [
     (block, after.text if after is not None and after.kind == "output" else None)
     for block, after in zip(BLOCKS, [*BLOCKS[1:], None], strict=True)
-    if block.kind == "python" and block.text.startswith(("import ", "from "))
+    if block in PYTHON and block.text.startswith(("import ", "from "))
 ]
 
 
@@ -90,6 +93,9 @@ def test_programs_run_and_print_what_is_said(
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    logger = logging.getLogger("llmstream")
+    monkeypatch.setattr(logger, "handlers", logger.handlers[:])
+    monkeypatch.setattr(logger, "level", logger.level)
     code = compile(program.text, program.where, "exec")
     exec(code, {"__name__": "__main__"})
     if output is not None:
