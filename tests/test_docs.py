@@ -5,7 +5,7 @@ The rules, by the word after a fence:
 python      begins with an import: a whole program, which is run; else a fragment that has to compile.
             Both pass mypy's strict checks (a slow test)
 output      what the program above prints; `...` stands for anything, on a line of its own for any lines
-transcript  of a dialect: `wire` lines are fed, `events` lines are what has to come; `end` closes the body
+transcript-DIALECT  `wire` lines are fed, `events` lines are what has to come; `end` closes the body
 sh          lines that begin with `llmstream` have to be valid commands
 """
 
@@ -146,9 +146,9 @@ def test_python_passes_strict_types(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind == "transcript"], ids=by_place)
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind.startswith("transcript-")], ids=by_place)
 def test_transcripts_match_dialect_output(block: Block) -> None:
-    dialect, provider, end = DIALECTS[block.argument]
+    dialect, provider, end = DIALECTS[block.kind.removeprefix("transcript-")]
     sentence = GuardedDecoder(dialect.decoder(provider=provider), provider=provider)
     events = sentence.start()
     shown = [f"events  {event!r}" for event in events]

@@ -274,7 +274,18 @@ def parameters_of(thing: Any) -> Iterator[tuple[str, str, str]]:
         if one.name in ("self", "cls") or (one.name.startswith("_") and one.default is not None):
             continue
         stars = STARS.get(kind_of(one), "")
-        yield stars + one.name, str(one.annotation or ""), "" if stars else str(one.default or "")
+        yield stars + one.name, str(one.annotation or ""), "" if stars else default_of(one, function)
+
+
+def default_of(parameter: Any, function: Any) -> str:
+    """The default, a constant of the module as its value: 20 for MAX_STEPS."""
+    written = str(parameter.default or "")
+    if not written.isupper():
+        return written
+    constant = function.module.members.get(written)
+    while constant is not None and constant.is_alias:
+        constant = constant.final_target
+    return written if constant is None or constant.value is None else str(constant.value)
 
 
 def kind_of(parameter: Any) -> str:
@@ -351,7 +362,7 @@ def format_signature(function: Any, name: str, *, returns: bool = True) -> str:
         marked = marked or stars == "*"
         text = stars + one.name + (f": {one.annotation}" if one.annotation else "")
         if one.default is not None and not stars:
-            text += f" = {one.default}" if one.annotation else f"={one.default}"
+            text += f" = {default_of(one, function)}"
         parts.append(text)
     prefix = "async " if "async" in function.labels else ""
     head = f"{prefix}{name}("
