@@ -331,7 +331,7 @@ def _explained(error: Exception) -> str:
     listed = getattr(error, "errors", None)
     if not callable(listed):
         return f"{type(error).__name__}: {error}"
-    found = listed()
+    found: Any = listed()
     texts = []
     for each in found[:_MAX_ERRORS]:
         place = ".".join(map(str, each["loc"]))

@@ -120,9 +120,9 @@ class Accumulator:
         """Folds events in order; for a batch, much cheaper than `feed` for each."""
         deltas = _DELTAS
         untyped: Iterable[Any] = events  # a set lookup narrows no type
-        last: type | None = None  # the kind of the delta before, its block, and where it went
+        last: type | None = None  # the kind of the delta before, its block, and its writer
         block_id = ""
-        write: Any = None
+        write: Callable[[str], object] = str  # a placeholder: `last` is None until there is a writer
         try:
             for event in untyped:
                 kind = type(event)
@@ -131,10 +131,10 @@ class Accumulator:
                     continue
                 last = None
                 if kind in deltas and event.provider_metadata is None:
-                    write = self._sinks.get(event.id)
-                    if write is not None:
-                        write(event.delta)
-                        last, block_id = kind, event.id
+                    found = self._sinks.get(event.id)
+                    if found is not None:
+                        found(event.delta)
+                        last, block_id, write = kind, event.id, found
                         continue
                 fold = _FOLDS.get(kind)
                 if fold is not None and (self.finish_reason is None or kind is ev.StreamStart):

@@ -185,7 +185,9 @@ def refused_settings(rules: GeminiRules) -> Mapping[str, str]:
     """Returns the settings that are not sent to the model, with the reason."""
     if rules.sampling and rules.penalties:
         return NONE_REFUSED
-    reasons = {} if rules.sampling else dict.fromkeys(_SAMPLING, "this model ignores it")
+    reasons: dict[str, str] = {}
+    if not rules.sampling:
+        reasons |= dict.fromkeys(_SAMPLING, "this model ignores it")
     if not rules.penalties:
         reasons |= dict.fromkeys(_PENALTIES, "this model does not support it")
     return reasons

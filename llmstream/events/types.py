@@ -15,46 +15,6 @@ import msgspec
 from llmstream.errors import DecodeError, ErrorInfo
 from llmstream.usage import Usage
 
-__all__ = [
-    "BaseEvent",
-    "Custom",
-    "ErrorEvent",
-    "Event",
-    "File",
-    "Finish",
-    "FinishReason",
-    "Metadata",
-    "OtherWarning",
-    "Raw",
-    "ReasoningDelta",
-    "ReasoningEnd",
-    "ReasoningFile",
-    "ReasoningStart",
-    "ResponseMetadata",
-    "RetryNotice",
-    "Source",
-    "StepFinish",
-    "StepStart",
-    "StreamStart",
-    "TextDelta",
-    "TextEnd",
-    "TextStart",
-    "Timings",
-    "ToolApprovalRequest",
-    "ToolCall",
-    "ToolInputDelta",
-    "ToolInputEnd",
-    "ToolInputStart",
-    "ToolResult",
-    "UnsupportedSetting",
-    "UnsupportedTool",
-    "Warning",
-    "decode",
-    "encode",
-    "merge_metadata",
-]
-
-
 # What all events share: frozen, tagged on `type`, camelCase in JSON.
 
 Metadata: TypeAlias = dict[str, dict[str, Any]]

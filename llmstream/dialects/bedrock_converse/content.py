@@ -203,7 +203,7 @@ def _read(part: Media, provider: str) -> tuple[str, str, bytes | None]:
             "Convert it, or set media_type.",
             provider=provider,
         )
-    return (*found, data)
+    return found[0], found[1], data
 
 
 def _guessed(part: Media, data: bytes | None) -> str:
