@@ -234,7 +234,7 @@ class Base64Pieces:
         return len(self._data) + len(self._rest)
 
     def add(self, piece: str) -> None:
-        """Decodes a piece. After a piece that is not base64, `whole` raises."""
+        """Decodes a piece. After a piece that is not base64, `joined` raises."""
         if self._error is not None:
             return
         text = self._rest + piece if self._rest else piece
@@ -245,7 +245,7 @@ class Base64Pieces:
             self._error = error
         self._rest = text[end:]
 
-    def whole(self) -> bytes:
+    def joined(self) -> bytes:
         """Returns the decoded file.
 
         raises: ValueError if a piece was not base64

@@ -337,7 +337,7 @@ class ResponseReader:
             return
         self._reader.let_go(recording.size)
         try:
-            data = recording.whole()
+            data = recording.joined()
         except ValueError:
             self._reader.defect("the audio is not base64")
             return

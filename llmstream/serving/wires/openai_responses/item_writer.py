@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.blocks import logprobs_of
+from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_responses.items import is_whole
 from llmstream.dialects.openai_responses.wire import KEY, LISTED, Frames, annotation_of
 from llmstream.dialects.tool_calls import CUSTOM_CALL, plain_input
