@@ -180,8 +180,10 @@ def to_ui(messages: Iterable[Message]) -> list[dict[str, Any]]:
             for result in message.tool_results:
                 _add_result(result, open_calls)
             continue
-        goes_on = bool(found) and message.role == Role.ASSISTANT and found[-1]["role"] == Role.ASSISTANT.value
-        if not goes_on:
+        continues = (
+            bool(found) and message.role == Role.ASSISTANT and found[-1]["role"] == Role.ASSISTANT.value
+        )
+        if not continues:
             open_calls = {}
             found.append(_begun(message, f"message-{len(found)}"))
         if message.role == Role.ASSISTANT:

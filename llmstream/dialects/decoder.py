@@ -191,7 +191,7 @@ class PayloadDecoder(Generic[T]):
         """How many events could not be read so far."""
         return self._defects
 
-    def whole_payload(self) -> Any:
+    def untyped_payload(self) -> Any:
         """Decodes the current payload again, with the fields that the wire's types do not have.
 
         raises: RecursionError if those fields are nested too deeply

@@ -30,13 +30,13 @@ __all__ = [
     "TRANSCRIPTION",
     "Responses",
     "Sources",
-    "asked_for",
     "document_uri",
     "facts_of",
     "failure",
     "refused_settings",
     "thinking_budget",
     "thinking_level",
+    "wants_continuation",
     "with_options",
     "without_option",
 ]
@@ -306,7 +306,7 @@ class Responses:
         """Drops the place: the response ended for a reason other than its length."""
         self.last = None
 
-    def go_on(self, usage: Usage) -> None:
+    def next_body(self, usage: Usage) -> None:
         """Begins the next part. A part that is requested again is counted once.
 
         usage: of the part that ended
@@ -334,7 +334,7 @@ class Responses:
         return detail | ({"continuation_token": self.last.token} if self.last is not None else {})
 
 
-def asked_for(request: Request, key: str, provider: str) -> bool:
+def wants_continuation(request: Request, key: str, provider: str) -> bool:
     """Whether long responses are continued; True unless the option is False."""
     return options_of(request, key, provider).get(OPTION) is not False
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from llmstream.chats.content import Reasoning
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Decoder, takes_more
+from llmstream.dialects.base import Decoder, can_continue
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
 from llmstream.events import Event, Metadata, ReasoningStart, Warning
 from llmstream.events.types import merge_metadata
@@ -158,7 +158,7 @@ class GuardedDecoder:
             if self.error.provider is None:
                 self.error.provider = self._provider
             self.error.usage = self.decoder.usage
-            place = self.decoder.unfinished if takes_more(self.decoder) else None
+            place = self.decoder.unfinished if can_continue(self.decoder) else None
             metadata = merge_metadata(self.error.provider_metadata, place)
             events = self._guard.close(self.decoder.usage, self.error.info, metadata)
         elif self._guard.errors and self.error is None:

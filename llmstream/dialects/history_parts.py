@@ -33,10 +33,10 @@ __all__ = [
     "failure_text",
     "keep_last_marks",
     "own_parts",
+    "result_or_failure_text",
     "result_text",
     "role_of",
     "system_text",
-    "told_result",
     "too_many_marks",
     "without_custom_parts",
 ]
@@ -110,7 +110,7 @@ def result_text(part: ToolResult) -> str:
     return msgspec.json.encode(part.result).decode()
 
 
-def told_result(part: ToolResult) -> str:
+def result_or_failure_text(part: ToolResult) -> str:
     """Returns the text of a result; that of a failure starts with "Error" or names the failure."""
     text = result_text(part)
     return failure_text(text) if part.is_error else text

@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream import events as ev
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Decoder, OutputAbility, Place, takes_more
+from llmstream.dialects.base import Decoder, OutputAbility, Place, can_continue
 from llmstream.errors import LLMStreamError
 from llmstream.request import NamedTool, Request, ResponseFormat, ToolSpec
 
@@ -50,22 +50,22 @@ class OutputToolDecoder:
     @property
     def next_place(self) -> Place | None:
         """As the decoder inside says; see `ContinuingDecoder`."""
-        return self.decoder.next_place if takes_more(self.decoder) else None
+        return self.decoder.next_place if can_continue(self.decoder) else None
 
     @property
     def gap(self) -> LLMStreamError | None:
         """As the decoder inside says."""
-        return self.decoder.gap if takes_more(self.decoder) else None
+        return self.decoder.gap if can_continue(self.decoder) else None
 
     @property
     def unfinished(self) -> ev.Metadata | None:
         """As the decoder inside says."""
-        return self.decoder.unfinished if takes_more(self.decoder) else None
+        return self.decoder.unfinished if can_continue(self.decoder) else None
 
-    def go_on(self) -> None:
+    def next_body(self) -> None:
         """Another body follows."""
-        if takes_more(self.decoder):
-            self.decoder.go_on()
+        if can_continue(self.decoder):
+            self.decoder.next_body()
             self._look()
 
     def _look(self) -> None:

@@ -18,7 +18,7 @@ from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
 from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import CONTINUATION, KEY
-from llmstream.dialects.google import asked_for, facts_of, with_options, without_option
+from llmstream.dialects.google import facts_of, wants_continuation, with_options, without_option
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.requests import options_of
@@ -37,7 +37,7 @@ class GeminiInteractionsContinuation(msgspec.Struct, frozen=True):
         """Whether long answers are continued; those of agents and in the background Google continues."""
         options = options_of(request, KEY, provider)
         left_to_google = options.get("background") or "agent" in options or "agent_config" in options
-        return asked_for(request, KEY, provider) and not left_to_google
+        return wants_continuation(request, KEY, provider) and not left_to_google
 
     def continued(self, request: Request, place: Place, *, provider: str) -> Request:
         """The request with the token; Google knows the conversation, unless it was not to store it."""

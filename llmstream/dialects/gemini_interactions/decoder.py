@@ -231,9 +231,9 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         """What the finish of a broken answer has of it, where it can be continued."""
         return self._finish_metadata() if self._responses.last is not None else None
 
-    def go_on(self) -> None:
+    def next_body(self) -> None:
         """Another body follows, whose steps are counted from 0 again."""
-        self._responses.go_on(self._counts.usage)
+        self._responses.next_body(self._counts.usage)
         self._counts = UsageCounts(read_usage, self.hold)
         self._status = self.gap = None
         self._framing = SSEDecoder(max_bytes=self.limits.max_event_bytes)

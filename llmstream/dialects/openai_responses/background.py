@@ -35,11 +35,11 @@ __all__ = [
     "RESPONSE_ID",
     "BackgroundResponsesDecoder",
     "cancel_request",
-    "is_kept",
     "is_made",
-    "kept",
+    "is_stored",
     "resume_request",
-    "whole_request",
+    "state_request",
+    "stored",
 ]
 
 
@@ -56,7 +56,7 @@ _numbered: Final = msgspec.json.Decoder(_NumberedEvent)
 
 
 class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
-    """Reads one background response over several bodies; see `dialects.base.FollowingDecoder`.
+    """Reads one background response over several bodies; see `dialects.base.ResumableDecoder`.
 
     Numbers are trusted here only, where they are promised: servers of the API without background
     responses count as they like, or not at all.
@@ -256,7 +256,7 @@ class _Response(msgspec.Struct):
     status: str | None = None
 
 
-def kept(request: Request, *, provider: str) -> Request:
+def stored(request: Request, *, provider: str) -> Request:
     """The request with the fields that make the vendor keep its answer.
 
     raises: InvalidRequest where the request wants nothing stored
@@ -272,7 +272,7 @@ def kept(request: Request, *, provider: str) -> Request:
     return msgspec.structs.replace(request, provider_options={**request.provider_options, KEY: ours})
 
 
-def is_kept(request: Request, *, provider: str) -> bool:
+def is_stored(request: Request, *, provider: str) -> bool:
     """Whether a request asks for an answer in the background."""
     return options_of(request, KEY, provider).get("background") is True
 
@@ -289,7 +289,7 @@ def cancel_request(path: str, response_id: str) -> HttpRequest:
     return HttpRequest(f"{path}/{_segment(response_id)}/cancel", b"", {"accept": "application/json"})
 
 
-def whole_request(path: str, response_id: str) -> HttpRequest:
+def state_request(path: str, response_id: str) -> HttpRequest:
     """The request for an answer in one piece, as far as it is made."""
     return HttpRequest(f"{path}/{_segment(response_id)}", b"", {"accept": "application/json"}, "GET")
 
@@ -318,16 +318,16 @@ class ResponsesBackground(msgspec.Struct, frozen=True):
 
     quirks: Quirks
 
-    def keep(self, request: Request, *, provider: str) -> Request | None:
+    def store(self, request: Request, *, provider: str) -> Request | None:
         """The request for an answer in the background; None where the vendor has none.
 
         raises: InvalidRequest where the request wants nothing stored
         """
-        return kept(request, provider=provider) if self.quirks.delivery.background else None
+        return stored(request, provider=provider) if self.quirks.delivery.background else None
 
-    def is_kept(self, request: Request, *, provider: str) -> bool:
+    def is_stored(self, request: Request, *, provider: str) -> bool:
         """Whether a request asks for an answer in the background."""
-        return is_kept(request, provider=provider)
+        return is_stored(request, provider=provider)
 
     def resume(self, position: Position) -> HttpRequest:
         """The request for what comes behind a position of an answer in the background."""
@@ -335,7 +335,7 @@ class ResponsesBackground(msgspec.Struct, frozen=True):
 
     def look_up(self, response_id: str) -> HttpRequest:
         """The request for an answer in the background in one piece."""
-        return whole_request(self.quirks.path, response_id)
+        return state_request(self.quirks.path, response_id)
 
     def is_made(self, body: bytes) -> bool:
         """Whether it is over, so that the answer is whole."""

@@ -27,7 +27,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import role_of, told_result, without_custom_parts
+from llmstream.dialects.history_parts import result_or_failure_text, role_of, without_custom_parts
 from llmstream.dialects.openai_responses.content import own, write_part
 from llmstream.dialects.openai_responses.quirks import InputQuirks, Quirks
 from llmstream.dialects.openai_responses.wire import KEY
@@ -287,7 +287,7 @@ def output_item(
             return _approval(result, call)
         case _:
             kind = "function_call_output"
-    output: str | list[dict[str, Any]] = told_result(result)
+    output: str | list[dict[str, Any]] = result_or_failure_text(result)
     if result.parts:
         words = [{"type": "input_text", "text": output}] if output else []
         output = [*words, *(write_part(part, quirks, provider=provider) for part in result.parts)]
