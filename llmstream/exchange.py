@@ -23,8 +23,9 @@ __all__ = [
 ]
 
 
+# Azure's signatures and keys of functions; other secrets have the names of headers.
 _SECRET_PARAMETERS = frozenset({"sig", "code"})
-"""Azure's signatures and keys of functions; others are called by the names that headers have."""
+
 _SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential", "signature")
 
 
@@ -158,5 +159,6 @@ def without_user(rest: str) -> str:
     """What follows user and password behind the scheme; "" where it is not certain where they end."""
     authority = _END.split(rest, maxsplit=1)[0]
     if authority.count("@") != rest.count("@") or authority.count("@") > 1:
-        return ""  # a password with a "/" ends the host early; what is shown would be a part of it
+        # A password with a "/" ends the host early; what is shown would be a part of it.
+        return ""
     return rest.partition("@")[2] if authority.count("@") else rest

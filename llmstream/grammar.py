@@ -194,7 +194,8 @@ class _Checker:
             self.note(position, f"{family} {block_id!r} is still open at finish")
         for block_id, family in self.incomplete.items():
             if block_id in self.discarded:
-                continue  # a retry gives the reason
+                # A retry gives the reason.
+                continue
             if family == "tool-input" and event.finish_reason in TRUNCATING:
                 continue
             if not self.errors:
@@ -247,7 +248,8 @@ class Guard:
         for event in events:
             # Deltas have an id, which the type checker cannot see in a look-up by type.
             if type(event) is kind and event.id is block_id:  # type: ignore[union-attr]
-                continue  # it goes on with the same block as the one before
+                # It continues the same block as the one before.
+                continue
             kind, block_id = type(event), getattr(event, "id", "")
             family = _DELTAS.get(kind)
             if family is None or opened.get(block_id) is not family:

@@ -72,7 +72,8 @@ def shown(token: str) -> int | float | None:
     if found is None:
         return None
     value = number(found[0])
-    if overflows(value):  # more digits than a double has, and maybe a negative exponent to come
+    # More digits than a double has, and maybe a negative exponent to come.
+    if overflows(value):
         integer = _INTEGER.match(token)
         return int(integer[0]) if integer else None
     return value

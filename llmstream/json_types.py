@@ -34,18 +34,20 @@ __all__ = [
 
 _MODEL_METHODS: Final = ("model_json_schema", "model_validate", "model_dump")
 _CONSTRAINTS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
+
+# How many of a model's errors are listed: enough to repair an answer, not a page of them.
 _MAX_ERRORS: Final = 8
-"""How many of a model's errors are listed: enough to repair an answer, not a page of them."""
 
 _REF: Final = "#/$defs/"
+
+# The prefix of a name in a reference.
 _FINAL: Final = "\0"
-"""Before a name in a reference: it stays as it is."""
 
+# Keywords of a schema that hold values and no schemas.
 _VALUES: Final = frozenset({"enum", "const", "default", "examples", "required"})
-"""Keywords of a schema that hold values and no schemas."""
 
+# Keywords that hold schemas by names, which may be those of keywords.
 _NAMED: Final = frozenset({"properties", "$defs", "patternProperties"})
-"""Keywords that hold schemas by names, which may be those of keywords."""
 
 
 def is_model(kind: Any) -> bool:
@@ -177,10 +179,12 @@ class _Components:
         if isinstance(kind, type) and issubclass(kind, Choice):
             return {"anyOf": _with_refs(self.schemas(list(kind.options)), lambda name: _FINAL + name)}
         if not is_model(kind):
-            raise NotImplementedError  # msgspec names the type
+            # The error of msgspec names the type.
+            raise NotImplementedError
         schema = dict(_model_schema(kind))
         components = schema.pop("$defs", {})
-        if "$ref" not in schema:  # a model that is in itself is among its components already
+        # A model that is in itself is among its components already.
+        if "$ref" not in schema:
             name = re.sub(r"[^A-Za-z0-9_.-]+", "_", kind.__name__).strip("_")
             components, schema = {**components, name: schema}, {"$ref": _REF + name}
         return _with_refs(self._adopt(schema, components), lambda name: _FINAL + name)
@@ -313,7 +317,8 @@ def _read(kind: Any, raw: Any) -> Any:
     """The value of a type that msgspec does not know itself."""
     if issubclass(kind, Choice):
         return kind.read(raw)
-    return _validated(kind, raw) if is_model(kind) else raw  # which msgspec then refuses
+    # msgspec refuses any other type.
+    return _validated(kind, raw) if is_model(kind) else raw
 
 
 def _validated(kind: Any, raw: Any) -> Any:

@@ -46,6 +46,8 @@ _VALUE_BEGINNINGS: Final = {
     **dict.fromkeys("-0123456789", _NUMBER),
     **dict.fromkeys("tfn", _LITERAL),
 }
+
+# What a character between tokens leads to, by the mode it is met in.
 _STEPS: Final[tuple[dict[str, int], ...]] = tuple(
     dict.fromkeys(" \t\n\r", mode) | steps
     for mode, steps in (
@@ -59,7 +61,6 @@ _STEPS: Final[tuple[dict[str, int], ...]] = tuple(
         (_END, {}),
     )
 )
-"""What a character between tokens leads to, by the mode it is met in."""
 
 _EXPECTED = {
     _VALUE: "a value",
@@ -87,7 +88,9 @@ _SIMPLE_ESCAPES = dict(zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True))
 _HEX = "0123456789abcdefABCDEF"
 # What may stand at each place of an escape after its backslash; from the sixth on, the low half of a pair.
 _ESCAPE_PLACES = ('"\\/bfnrtu', _HEX, _HEX, _HEX, _HEX, "\\", "u", "dD", "cdefCDEF", _HEX, _HEX)
-_AFTER_D = "0123456789abAB"  # \uDC00 to \uDFFF are low halves, which cannot come first
+
+# \uDC00 to \uDFFF are low halves, which cannot come first.
+_AFTER_D = "0123456789abAB"
 
 State = Literal["complete", "partial", "none", "invalid"]
 

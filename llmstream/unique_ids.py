@@ -8,8 +8,8 @@ from typing import Final
 
 __all__ = ["UniqueIds"]
 
+# What a set takes for one.
 _ENTRY_BYTES: Final = 64
-"""What a set takes for one."""
 
 
 class UniqueIds:

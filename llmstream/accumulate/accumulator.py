@@ -152,7 +152,8 @@ class Accumulator:
 
     def _on_delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         block = self._blocks.get(event.id)
-        if block is None or block.closed:  # never opened, or closed too early
+        # Never opened, or closed too early.
+        if block is None or block.closed:
             block = self._open(event.id, Text if type(event) is ev.TextDelta else Reasoning)
         block.write(event.delta)
         block.merge(event.provider_metadata)
@@ -174,7 +175,8 @@ class Accumulator:
     def _on_input_start(self, event: ev.ToolInputStart) -> None:
         found = self._inputs.get(event.id)
         if found is not None and found.part() is not None:
-            return  # an id stands for one call
+            # An id stands for one call.
+            return
         opened = self._inputs[event.id] = Input(event.provider_metadata)
         if found is None:
             self._order.append(opened)
@@ -398,7 +400,8 @@ class Accumulator:
         runner = begun or self.runner(context=context, limit=limit)
         runner.gate = ApprovalGate(self._tools, decided, approve, context)
         runner.emit = keep
-        self.add_results([status.result for status in runner.statuses.values()])  # of eager calls
+        # Results of calls that ran while the response streamed.
+        self.add_results([status.result for status in runner.statuses.values()])
         self._under_way |= ids
         try:
             return await runner.run(pending)
@@ -413,6 +416,7 @@ class Accumulator:
             self._under_way -= ids
 
 
+# How each event is folded; others do not concern the message.
 _FOLDS: Final[dict[type, Callable[[Accumulator, Any], None]]] = {
     ev.StreamStart: Accumulator._on_start,
     ev.TextStart: Accumulator._on_open,
@@ -436,7 +440,6 @@ _FOLDS: Final[dict[type, Callable[[Accumulator, Any], None]]] = {
     ev.RetryNotice: Accumulator._on_retry,
     ev.Finish: Accumulator._on_finish,
 }
-"""How each event is folded; others do not concern the message."""
 
 
 def accumulate(events: Iterable[Event]) -> Accumulator:

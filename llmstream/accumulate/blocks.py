@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Input", "file_part", "merge_metadata", "result_part", "source_part"]
 
+# The metadata key for what we, not a vendor, keep on a part or message.
 OWN_KEY = "llmstream"
-"""The metadata key for what we, not a vendor, keep on a part or message."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -34,8 +34,8 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["from_ui", "to_ui"]
 
+# The metadata key for the id of such a message.
 _ID: Final = "id"
-"""Where the id of such a message stands in the metadata of ours."""
 
 _DENIED: Final = "The user has denied the call."
 _TOOL: Final = "tool-"

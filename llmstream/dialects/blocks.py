@@ -179,7 +179,8 @@ class Blocks(Generic[B]):
     def _admit(self) -> bool:
         """Whether another block or call is allowed. Calls that were held back are complete."""
         reader = self._reader
-        if reader.done:  # one event of the wire may hold more than one block
+        # One event of the wire may hold more than one block.
+        if reader.done:
             return False
         if self._held_back:
             self.release()
@@ -381,7 +382,8 @@ class Blocks(Generic[B]):
     def orphan(self, index: Hashable, message: str) -> None:
         """Reports, once per index, a fragment for a block that is not open."""
         if index not in self._orphans:
-            self._orphans.add(index)  # a few: a stream of too many defects ends
+            # Never many: a stream with too many defects ends.
+            self._orphans.add(index)
             self._reader.defect(message)
 
     # End of the response.

@@ -24,13 +24,14 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _EXCERPT_CHARS = 200
 _MOST_DEFECTS = 100
 
+# Events up to this size are not checked: whatever they hold is within all caps.
 _LARGE_BYTES: Final = 1024 * 1024
-"""Events up to this size are not checked: whatever they hold is within all caps."""
-_MOST_VALUES: Final = 500_000
-"""OpenAI sends up to 400,000 in one event: twenty alternatives to each of ten thousand tokens."""
 
+# OpenAI sends up to 400,000 in one event: twenty alternatives to each of ten thousand tokens.
+_MOST_VALUES: Final = 500_000
+
+# Far above real use: pings while a model thinks are some kilobytes an hour.
 _SILENT_BYTES: Final = 1024 * 1024
-"""Far above real use: pings while a model thinks are some kilobytes an hour."""
 
 
 class Framing(Protocol):

@@ -31,14 +31,16 @@ __all__ = [
     "vendor_error",
 ]
 
+# The reason of a request to an unknown path, for which each vendor has its own message.
 UNKNOWN_PATH: Final = "unknown-path"
-"""The reason of a request to an unknown path, for which each vendor has its own message."""
 
 _log: Final = logging.getLogger("llmstream")
 
 _EXCERPT_CHARS: Final = 2048
+
+# Longest message, as of an error response's body; an event of a stream may hold megabytes.
 _MESSAGE_CHARS: Final = 64 * 1024
-"""Longest message, as of an error response's body; an event of a stream may hold megabytes."""
+
 _NAME_CHARS: Final = 8192
 _REQUEST_ID_HEADERS: Final = (
     "x-request-id",
@@ -49,6 +51,7 @@ _REQUEST_ID_HEADERS: Final = (
     "apim-request-id",
 )
 
+# Status by a word of the error, for errors inside a 200; 529 is Anthropic's.
 _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
     # OpenAI's codes first: their messages may contain any of the others (openai-node 7.57).
     ("bio_policy", 400),
@@ -79,8 +82,8 @@ _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
     ("invalid", 400),
     ("bad_request", 400),
 )
-"""Status by a word of the error, for errors inside a 200; 529 is Anthropic's."""
 
+# Z.ai's error codes, also inside a 200; source: docs.z.ai/api-reference/api-code, 2026-11.
 _STATUS_OF_ZAI: Final[tuple[tuple[str, int], ...]] = (
     (r"100[0-4]", 401),
     (r"1113", 402),
@@ -89,12 +92,11 @@ _STATUS_OF_ZAI: Final[tuple[tuple[str, int], ...]] = (
     (r"121[02-5]|1261|1301", 400),
     (r"130[2-58]", 429),
 )
-"""Z.ai's error codes, also inside a 200; source: docs.z.ai/api-reference/api-code, 2026-11."""
 
+# Keys that responses have and errors do not.
 _ANSWER_KEYS: Final = frozenset(
     {"choices", "content", "candidates", "output", "delta", "message_id", "steps"}
 )
-"""Keys that responses have and errors do not."""
 
 _CONTEXT_WORDS: Final = re.compile(
     r"context.{0,20}(length|window|size)|prompt is too long|too many (input )?tokens|"
@@ -102,27 +104,33 @@ _CONTEXT_WORDS: Final = re.compile(
     r"reduce the length|context_length|exceed_context|too_many_(prompt_)?tokens|input tokens exceeds",
     re.IGNORECASE | re.DOTALL,
 )
+
+# Codes of OpenAI's policy blocks. A retry is rejected again (openai-node 7.57).
 _FILTER_WORDS: Final = re.compile(
     r"content[_ -]?(filter|policy)|(bio|cyber|misalignment)_policy|responsibleai|moderation", re.IGNORECASE
 )
-"""Codes of OpenAI's policy blocks. A retry is rejected again (openai-node 7.57)."""
+
+# OpenAI's code for an account whose request rate rose too fast, also with status 503.
 _SLOW_DOWN: Final = "slow_down"
-"""OpenAI's code for an account whose request rate rose too fast, also with status 503."""
+
+# Further fields of an error object, stored unchanged.
 _DETAILS: Final = ("misalignment",)
-"""Further fields of an error object, stored unchanged."""
+
+# Error types that add nothing to the status.
 _CLASS_TYPES: Final = re.compile(
     r"(invalid_request|authentication|permission|not_found|rate_limit|overloaded|timeout|server|api"
     r"|service_unavailable)?_?error"
 )
-"""Error types that add nothing to the status."""
+
 _QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance", "spend_limit")
 _KEY_WORDS: Final = re.compile(
     r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE
 )
 _PLAIN_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
+
+# The longest number that is parsed as a status or a vendor's code.
 _CODE_DIGITS: Final = 9
-"""The longest number that is parsed as a status or a vendor's code."""
 
 
 def vendor_error(
@@ -297,7 +305,8 @@ class _ErrorFields(msgspec.Struct):
             if value.get(key):
                 self._take(value[key], depth + 1)
         place, words = value.get("loc"), value.get("msg")
-        if isinstance(place, list) and place[1:] and isinstance(words, str):  # FastAPI: "body", then where
+        # FastAPI: the place is "body", then the names of the fields.
+        if isinstance(place, list) and place[1:] and isinstance(words, str):
             self._take(f"{'.'.join(map(str, place[1:]))}: {words}", depth + 1)
         for key in ("message", "msg", "detail", "error_description"):
             self._take(value.get(key), depth + 1)

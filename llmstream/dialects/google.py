@@ -41,9 +41,10 @@ __all__ = [
     "without_option",
 ]
 
+# Our metadata's name of a recording's transcript.
 TRANSCRIPTION: Final = "audio_transcription"
-"""Our metadata's name of a recording's transcript."""
 
+# Fields that a part of generateContent may have beside its content, by their names in our metadata.
 SIDE_FIELDS: Final = (
     "thought_signature",
     "part_metadata",
@@ -55,7 +56,6 @@ SIDE_FIELDS: Final = (
     "media_resolution",
     "media_processing",
 )
-"""Fields that a part of generateContent may have beside its content, by their names in our metadata."""
 
 
 STATUS_WORDS: Final = {
@@ -78,6 +78,8 @@ STATUS_OF_WORD: Final = {word: status for status, word in STATUS_WORDS.items()} 
     "UNKNOWN": 500,
     "DATA_LOSS": 500,
 }
+
+# Names by number; source: google.rpc.Code.
 _WORD_OF_NUMBER: Final = (
     "OK",
     "CANCELLED",
@@ -97,8 +99,8 @@ _WORD_OF_NUMBER: Final = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
-"""Names by number; source: google.rpc.Code."""
 
+# Codes of the Interactions API outside google.rpc; source: ai.google.dev api-errors, 2026-11.
 _STATUS_OF_KIND: Final = {
     "invalid_request": 400,
     "parameter_unknown": 400,
@@ -108,10 +110,9 @@ _STATUS_OF_KIND: Final = {
     "rate_limit_exceeded": 429,
     "quota_exceeded": 429,
 }
-"""Codes of the Interactions API outside google.rpc; source: ai.google.dev api-errors, 2026-11."""
 
+# Errors that a retry cannot resolve, whatever their status: the quota is per day.
 _NOT_AGAIN: Final = frozenset({"UNIMPLEMENTED", "quota_exceeded"})
-"""Errors that a retry cannot resolve, whatever their status: the quota is per day."""
 
 
 def failure(detail: object, *, provider: str) -> ProviderError:
@@ -209,7 +210,8 @@ def facts_of(model: str) -> ModelFacts:
 
 KEY: Final = "google"
 
-_PLACE_BYTES: Final = 160  # a pair, in a set
+# Memory of a pair in a CPython set.
+_PLACE_BYTES: Final = 160
 _OCTETS: Final = "application/octet-stream"
 
 
@@ -272,8 +274,8 @@ def _text(value: Any) -> str | None:
 # the next request sends the token and gets the next part.
 # source: google-genai 3.4.0, `_extra_utils.StreamContinuation` and `_interactions_continuation`
 
+# The provider option that switches it off, under google-genai's name. It is not sent to the vendor.
 OPTION: Final = "automatic_continuation"
-"""The provider option that switches it off, under google-genai's name. It is not sent to the vendor."""
 
 
 class Responses:

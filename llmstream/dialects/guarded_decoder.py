@@ -24,7 +24,6 @@ __all__ = ["FOREIGN_REASONING", "GuardedDecoder", "MessageVendors", "is_foreign"
 # if the origin mark does. Reasoning of unknown origin is sent.
 
 FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
-"""Text of the warning."""
 
 _OURS: Final = "llmstream"
 _ORIGIN: Final = "origin"
@@ -131,7 +130,8 @@ class GuardedDecoder:
         """Decodes a slice of the body; returns the events that it completes."""
         decoded = self.decoder.feed(chunk)
         events = self._guard.feed(decoded)
-        if self._marked and events is not decoded:  # a batch of deltas alone is the same list
+        # A batch of deltas alone is the same list.
+        if self._marked and events is not decoded:
             events = with_origin(events, self._provider)
         if self.decoder.done:
             events = events + self._end(None)

@@ -40,8 +40,9 @@ _MAGIC: Final = (
     (b"fLaC", "audio/flac"),
 )
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
+
+# Recordings without a header: a player needs the rate and the channels.
 _BARE_SAMPLES: Final = frozenset({"audio/l16", "audio/l24", "audio/pcm", "audio/alaw", "audio/mulaw"})
-"""Recordings without a header: a player needs the rate and the channels."""
 
 _WEB_ALPHABET: Final = str.maketrans("-_", "+/")
 _YOUTUBE: Final = re.compile(r"https?://((www|m)\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)

@@ -40,8 +40,8 @@ __all__ = [
 
 _STRUCTURE: Final = re.compile(r'["{}\[\]]|\\.?', re.DOTALL)
 
+# The `type` in the metadata of a call whose input is plain text, as with OpenAI's custom tools.
 CUSTOM_CALL: Final = "custom_tool_call"
-"""The `type` in the metadata of a call whose input is plain text, as with OpenAI's custom tools."""
 
 
 def mint_call_id() -> str:
@@ -206,8 +206,12 @@ def as_index(value: Any) -> int | None:
 
 
 _SLOT_BYTES: Final = 8
-_NAME_BYTES: Final = 200  # places in a set and a dict
-_CALL_BYTES: Final = 700  # the call itself and its places in lists and dicts
+
+# Memory of places in a CPython set and dict.
+_NAME_BYTES: Final = 200
+
+# Memory of the call, and of its places in lists and dicts.
+_CALL_BYTES: Final = 700
 
 
 class ToolCallTracker:

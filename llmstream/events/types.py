@@ -382,7 +382,8 @@ def decode(data: bytes | str) -> Event:
     raises: DecodeError where it is no JSON or no event; unknown keys are ignored
     """
     global _decoder
-    if _decoder is None:  # built at first use: it costs more than the rest of the import
+    # Built at first use: it costs more than the rest of the import.
+    if _decoder is None:
         _decoder = msgspec.json.Decoder(Event)
     try:
         return _decoder.decode(data)

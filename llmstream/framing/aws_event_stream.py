@@ -29,8 +29,12 @@ _INTEGERS = {2: struct.Struct(">b"), 3: struct.Struct(">h"), 4: struct.Struct(">
 _I64 = _INTEGERS[5]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-_OVERHEAD = 16  # prelude and message CRC
-_MAX_HEADERS_BYTES = 128 * 1024  # from the AWS documents
+
+# Prelude and message CRC.
+_OVERHEAD = 16
+
+# From the AWS documents.
+_MAX_HEADERS_BYTES = 128 * 1024
 _REPEATED_BLOCKS = 16
 _REPEATED_BLOCK_BYTES = 512
 

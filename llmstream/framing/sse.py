@@ -186,7 +186,8 @@ class SSEDecoder:
             text = self._finish_block(text, eol, payloads)
         if self.error is None and not self._in_block:
             text = self._take_run(text, eol, payloads)
-            if not text and not self._after_cr:  # complete blocks, and nothing behind them
+            # Complete blocks, and nothing behind them.
+            if not text and not self._after_cr:
                 self._clean = True
                 return payloads
         if self.error is None:

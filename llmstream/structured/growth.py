@@ -17,13 +17,13 @@ __all__ = ["Growth"]
 
 _NOTHING: Any = object()
 
+# How many members may be copied for each character that comes: some 0.5 us. So the work is linear in the
+# text. A value is shown after every fragment of 16 characters until it has 1,000 members or so; a larger one
+# is shown after as much text as pays for the copy.
 _EARNED_PER_CHAR: Final = 64
-"""How many members may be copied for each character that comes: some 0.5 us. So the work is linear in
-the text. A value is shown after every fragment of 16 characters until it has 1,000 members or so; a larger
-one is shown after as much text as pays for the copy."""
 
+# After how many copied members the loop should have a turn: a few milliseconds.
 _TURN_COST: Final = 200_000
-"""After how many copied members the loop should have a turn: a few milliseconds."""
 
 
 class Growth:
@@ -84,7 +84,8 @@ class Growth:
             pass
         if parser.error is not None:
             if self._shown is _NOTHING and not self._items:
-                self._begin()  # a brace in prose
+                # A brace in prose.
+                self._begin()
             return []
         if self._by_item:
             return self._new_items(parser)
@@ -107,7 +108,8 @@ class Growth:
             try:
                 out.append(self._output.item(item))
             except (msgspec.MsgspecError, ValueError, TypeError):
-                continue  # the error is raised at the end
+                # The error is raised at the end.
+                continue
         return out
 
     def _whole(self, raw: Any) -> Any:

@@ -18,8 +18,8 @@ __all__ = ["ANSWER_KEY", "Asked", "OutputToolDecoder", "asked"]
 
 # An answer that came as the input of a tool becomes text events, so that every mode has the same events.
 
+# In the metadata under "llmstream": this text is the answer, whatever stands beside it.
 ANSWER_KEY: Final = "answer"
-"""In the metadata under "llmstream": this text is the answer, whatever stands beside it."""
 
 
 class OutputToolDecoder:

@@ -31,11 +31,12 @@ OutputMode: TypeAlias = Literal["json_schema", "tool", "prompt"]
 _SETS: Final = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
 _SEQUENCES: Final = (list, *_SETS, collections.abc.Sequence)
 _FENCE: Final = "```"
-_ERROR_CHARS: Final = 400
-"""How much of a message of msgspec goes into an error, and back to the model."""
 
+# How much of a message of msgspec goes into an error, and back to the model.
+_ERROR_CHARS: Final = 400
+
+# What OpenAI's wire has as the `type` of a response format; no JSON schema has one of these.
 _OPENAI_FORMS: Final = ("json_object", "json_schema", "text")
-"""What OpenAI's wire has as the `type` of a response format; no JSON schema has one of these."""
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 

@@ -25,6 +25,7 @@ from llmstream.partial_json import PartialJSON
 
 __all__ = ["PartialValues"]
 
+# Kinds of leaves that are nothing while they are half.
 _WHOLE: Final[dict[type, Any]] = {
     shapes.IntType: int,
     shapes.FloatType: float,
@@ -38,7 +39,6 @@ _WHOLE: Final[dict[type, Any]] = {
     shapes.UUIDType: uuid.UUID,
     shapes.DecimalType: decimal.Decimal,
 }
-"""Kinds of leaves that are nothing while they are half."""
 
 _ARRAYS: Final = (
     shapes.ListType,
@@ -56,8 +56,8 @@ class _ModelType(shapes.Type):
     fields: tuple[shapes.Field, ...]
 
 
+# Shapes that may have a pydantic model in them, which msgspec does not look into.
 _UNKNOWN: Final = (shapes.CustomType, shapes.UnionType, shapes.Metadata)
-"""Shapes that may have a pydantic model in them, which msgspec does not look into."""
 
 _OBJECTS: Final = (shapes.StructType, shapes.DataclassType, shapes.TypedDictType, _ModelType)
 
@@ -106,7 +106,8 @@ class PartialValues:
         )
         if not is_open:
             self._whole[id(raw)] = raw, value
-            self._before_last.pop(id(raw), None)  # `_whole` has the container still
+            # `_whole` has the container still.
+            self._before_last.pop(id(raw), None)
             self._members.pop(id(raw), None)
         return value
 
@@ -157,7 +158,8 @@ class PartialValues:
         if chosen is None:
             return UNSET
         end = len(raw)
-        if is_open:  # the last member may change; where a key came again, that may be any of them
+        # The last member may change; where a key came again, that may be any of them.
+        if is_open:
             end = 0 if parser.repeated_keys else max(0, end - 1)
         members = self._members.get(id(raw))
         if members is None or members.read > end:
@@ -183,7 +185,8 @@ class PartialValues:
     ) -> None:
         name, shape = members.fields.get(key, (key, members.others))
         if shape is None:
-            return  # a tag, or a name that the type does not know
+            # A tag, or a name that the type does not know.
+            return
         value = self._value(inner, shape, parser, last)
         if value is not UNSET:
             known[name] = value
@@ -346,7 +349,8 @@ def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
 
 def _whole_leaf(raw: Any, option: Any) -> Any:
     if isinstance(option, shapes.CustomType):
-        return raw  # a type that pydantic alone knows
+        # A type that pydantic alone knows.
+        return raw
     if isinstance(option, shapes.LiteralType):
         return raw if any(type(v) is type(raw) and v == raw for v in option.values) else UNSET
     target = option.cls if isinstance(option, shapes.EnumType) else _WHOLE.get(type(option))

@@ -10,8 +10,8 @@ from llmstream.json_types import schemas
 
 __all__ = ["fitted", "output_schema", "wrapped"]
 
+# Refused by strict modes; a default that is left out applies all the same when the answer is read.
 _DROPPED: Final = frozenset({"default", "discriminator"})
-"""Refused by strict modes; a default that is left out applies all the same when the answer is read."""
 
 _NOT_SCHEMAS: Final = frozenset({"enum", "const", "required", "examples"})
 _NAMED: Final = frozenset({"properties", "$defs"})

@@ -56,7 +56,8 @@ class _OpenCalls:
         """Marks a call as complete."""
         opened.over = True
         for wire_id in {None, opened.wire_id or None}:
-            self.latest(wire_id)  # drops the complete ones
+            # Drops the complete ones.
+            self.latest(wire_id)
 
     def take(self, *, named: bool) -> list[OpenCall]:
         """Removes and returns open calls: those without an id, or all."""

@@ -196,7 +196,8 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         if self.done:
             return
         if reason == "error":
-            self._blocks.end(reason)  # the error comes right before the finish
+            # The error comes right before the finish.
+            self._blocks.end(reason)
             self.out.append(ErrorEvent(self._failure().info))
         self._blocks.finish(reason, self._blocked or self._raw_reason, self._finish_metadata())
 

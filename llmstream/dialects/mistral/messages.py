@@ -114,8 +114,8 @@ def _audio(held: object) -> Audio | None:
     return Audio(data=content, media_type=audio_type(content))
 
 
+# Assistant message that is added between tool results and the next user message.
 BRIDGE: Final = "OK"
-"""Assistant message that is added between tool results and the next user message."""
 
 NO_RESULT: Final = "There is no result: the call was not run."
 

@@ -407,7 +407,8 @@ class MessageWriter:
         return own(part, self._provider)
 
     def _lost(self, part: object, where: str) -> Unsupported:
-        return Unsupported(f"{self._provider} does not accept a part of kind {part_kind(part)!r} in {where}.")
+        kind = part_kind(part)
+        return Unsupported(f"{self._provider} does not accept a part of kind {kind!r} in {where}. Send text.")
 
 
 def _last_turn(messages: Iterable[Message]) -> int:

@@ -194,7 +194,9 @@ class ThinkTags:
 
 # The keys whose values are joined; of all others the last value counts.
 _JOINED_KEYS: Final = ("text", "summary", "data")
-_DETAIL_BYTES: Final = 600  # two dicts, a tuple, a place in a list and in a dict
+
+# Memory of two dicts, a tuple, and places in a list and a dict.
+_DETAIL_BYTES: Final = 600
 _SLOT_BYTES: Final = 16
 
 
@@ -249,7 +251,8 @@ class ReasoningDetails:
                 grown.setdefault(name, []).append(value)
                 self.held += sys.getsizeof(value) + _SLOT_BYTES
             elif value is not None or name not in fixed:
-                if fixed.get(name) != value or name not in fixed:  # fragments repeat type and index
+                # Fragments repeat type and index.
+                if fixed.get(name) != value or name not in fixed:
                     self.held += held_size(name) + held_size(value) + _SLOT_BYTES
                 fixed[name] = value
 

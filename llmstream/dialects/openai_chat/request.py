@@ -102,7 +102,8 @@ class _SchemaConverter:
     def typed(self, out: dict[str, Any], unsupported: dict[str, Any], depth: int) -> dict[str, Any]:
         """Puts the type where the subset has it: in the branches of an `anyOf`."""
         if "$ref" in out:
-            out.pop("type", None)  # the definition has one
+            # The definition has one.
+            out.pop("type", None)
             unsupported.update({key: out.pop(key) for key in list(out) if key not in ("$ref", "description")})
             return out
         kinds = out.pop("type", None)
