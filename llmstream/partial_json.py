@@ -1,4 +1,4 @@
-"""JSON that is still arriving: a push parser whose value can be looked at after every fragment.
+"""JSON that is still streaming: a push parser whose value can be read after every fragment.
 
 It follows RFC 8259 strictly and reads no character twice. Of an unfinished text it shows: strings as far as
 received, without a cut escape or half a surrogate pair; a key once its value has started; of a cut number
@@ -17,7 +17,7 @@ from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 __all__ = ["MAX_DEPTH", "PartialJSON", "State"]
 
 MAX_DEPTH = 128
-# Fragments of an open string are joined when so many lie about, whether or not anyone looks.
+# Fragments of an open string are joined when there are so many, so that memory follows the text.
 _MAX_PARTS = 4096
 
 # What the next character belongs to. The order matters: up to _END between tokens, from _STRING on in one.
@@ -86,7 +86,7 @@ _LITERALS: dict[str, tuple[str, bool | None]] = {
 }
 _SIMPLE_ESCAPES = dict(zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True))
 _HEX = "0123456789abcdefABCDEF"
-# What may stand at each place of an escape after its backslash; from the sixth on, the low half of a pair.
+# The characters allowed at each place of an escape after its backslash; from the sixth on, the low half.
 _ESCAPE_PLACES = ('"\\/bfnrtu', _HEX, _HEX, _HEX, _HEX, "\\", "u", "dD", "cdefCDEF", _HEX, _HEX)
 
 # \uDC00 to \uDFFF are low halves, which cannot come first.
@@ -130,9 +130,9 @@ class PartialJSON:
 
     @property
     def value(self) -> Any:
-        """The best value so far; None also while there is nothing to show (see `state`).
+        """The value so far; None also while there is nothing to show (see `state`).
 
-        Arrays and objects are the parser's own and go on growing: copy what is to be kept, change nothing.
+        Arrays and objects are the parser's own and continue to grow: copy what you store, change nothing.
         """
         if self._mode >= _STRING:
             self._show_token()
@@ -143,7 +143,7 @@ class PartialJSON:
         """Whether the text is one complete JSON value. A number at the root is, though it may still grow."""
         if self._mode != _NUMBER or self._box is not None:
             return self._mode == _END
-        return json_numbers.is_whole(self._token) and not json_numbers.overflows(
+        return json_numbers.is_number(self._token) and not json_numbers.overflows(
             json_numbers.number(self._token)
         )
 
@@ -172,7 +172,7 @@ class PartialJSON:
         return "partial" if self._mode == _NUMBER and json_numbers.shown(self._token) is not None else "none"
 
     def feed(self, fragment: str) -> None:
-        """Take the next fragment, cut anywhere, also inside an escape or a number.
+        """Reads the next fragment, cut anywhere, also inside an escape or a number.
 
         raises: LimitExceeded for text nested deeper than max_depth or a number that is too long
         """
@@ -213,7 +213,7 @@ class PartialJSON:
                 at = self._read_literal(fragment, at)
 
     def _read_structure(self, fragment: str, at: int) -> int:
-        """Reads separators and complete strings; returns where any other token continues."""
+        """Reads separators and complete strings; returns the position of any other token."""
         mode = self._mode
         while at < len(fragment):
             step = _STEPS[mode].get(fragment[at])
@@ -281,7 +281,7 @@ class PartialJSON:
         return len(fragment)
 
     def _end_string(self, rest: str) -> None:
-        """The closing quote is here, and `rest` before it."""
+        """Ends a string: `rest` is its text before the closing quote."""
         if self._in_key:
             self._parts.append(rest)
             self._key = "".join(self._parts)
@@ -323,7 +323,7 @@ class PartialJSON:
         if valid < len(token):
             raise self._unexpected(fragment, end - (len(token) - valid))
         ended = end < len(fragment)
-        if ended and not json_numbers.is_whole(token):
+        if ended and not json_numbers.is_number(token):
             raise self._unexpected(fragment, end)
         if ended or json_numbers.only_grows(token):
             number = json_numbers.number(token)
@@ -371,7 +371,7 @@ class PartialJSON:
         self._mode = self._after
 
     def _put(self, value: Any) -> None:
-        """Give the current value its place, or replace what stands there of it."""
+        """Stores the current value at its place, or replaces what is there of it."""
         box = self._box
         if box is None:
             self._root = value
@@ -386,7 +386,7 @@ class PartialJSON:
         self._placed = True
 
     def _show_token(self) -> None:
-        """Bring the value up to what has come of the open token."""
+        """Updates the value with the open token so far."""
         if self._mode == _NUMBER:
             number = json_numbers.shown(self._token)
             if number is not None:
@@ -413,7 +413,7 @@ class PartialJSON:
 
 
 def _unescaped(escape: str) -> str | None:
-    """The character of an escape (without its backslash), or None while it is incomplete."""
+    """Returns the character of an escape (without its backslash), or None while it is incomplete."""
     if len(escape) == 1:
         return _SIMPLE_ESCAPES.get(escape)
     if len(escape) == 5:

@@ -144,7 +144,7 @@ class OpenCall:
         """Whether the input so far equals this text."""
         return len(text) == self.chars and text == self.input
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the input is one complete JSON value. All checks together are linear in the input."""
         if self.nesting is None:
             self.nesting = _Nesting()
@@ -154,7 +154,7 @@ class OpenCall:
         self.nesting.broken = not is_json(self.input)
         return not self.nesting.broken
 
-    def could_be_whole(self) -> bool:
+    def could_be_complete(self) -> bool:
         """A cheap necessary condition: no JSON has `{` directly after `}`."""
         return bool(self.pieces) and self.pieces[-1].rstrip().endswith("}")
 
@@ -336,7 +336,7 @@ class ToolCallTracker:
             return self._begin(index, out) if name or wire_id or text.strip() else None
         if name and self._is_another(call, index, wire_id, name, text):
             return self._begin(index, out)
-        if name and text and call.could_be_whole() and call.has_input(text):
+        if name and text and call.could_be_complete() and call.has_input(text):
             # The complete call once more.
             return None
         if call.closed:
@@ -374,7 +374,7 @@ class ToolCallTracker:
             return True
         if name == call.name and not text.lstrip().startswith("{"):
             return False
-        return call.could_be_whole() and not call.has_input(text) and call.is_whole()
+        return call.could_be_complete() and not call.has_input(text) and call.is_complete()
 
     def _after_end(
         self, call: OpenCall, index: int | None, wire_id: str | None, text: str, out: list[Event]
@@ -476,12 +476,12 @@ class ToolCallTracker:
             call.pieces.append("null")
             out.append(ToolInputDelta("null", call_id))
         text = call.input
-        whole = call.custom is not None or is_json(text)
-        if truncated and not (whole and in_one_piece) and not keep_cut:
+        complete = call.custom is not None or is_json(text)
+        if truncated and not (complete and in_one_piece) and not keep_cut:
             out.append(ToolInputEnd(call_id, incomplete=True))
             return
         out.append(ToolInputEnd(call_id))
-        invalid = not whole and (bool(text) or truncated)
+        invalid = not complete and (bool(text) or truncated)
         metadata = merge_metadata(call.metadata, call.custom)
         if call.custom is not None and not text:
             metadata = merge_metadata(metadata, {key: {"input": ""} for key in call.custom})

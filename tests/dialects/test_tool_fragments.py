@@ -27,4 +27,4 @@ def test_is_whole_after_any_piece(text, size):
     for at in range(0, len(text), size):
         call.pieces.append(text[at : at + size])
         if call.could_be_whole():
-            assert call.is_whole() == is_json(call.input)
+            assert call.is_complete() == is_json(call.input)
