@@ -158,6 +158,7 @@ class Blocks(Generic[B]):
         """
         if not self._admit():
             return False
+        # A block without an end of its own: the next one at its index ends it.
         if index in self.opened:
             self.close(index)
         self.opened[index] = block
@@ -284,6 +285,7 @@ class Blocks(Generic[B]):
         if self._reader.done:
             self._reader.out.append(ToolInputEnd(block.id, incomplete=True))
             return
+        # Several wires send no input for a tool without parameters; ours is always JSON.
         text = block.input or "{}"
         self.client_called = self.client_called or not block.provider_executed
         self._reader.out.append(ToolInputEnd(block.id))
@@ -408,6 +410,8 @@ class Blocks(Generic[B]):
         raw: the vendor's own name of the reason
         """
         self.end(reason)
+        # vLLM, LiteLLM and Ollama end calls in "stop", and so does OpenAI with a forced tool
+        # (BerriAI/litellm#35663, ollama/ollama#7963).
         if self.client_called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
         if self._logprobs is not None:

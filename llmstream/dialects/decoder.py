@@ -236,6 +236,7 @@ class PayloadDecoder(Generic[T]):
                 f"an event could not be decoded: {_reason(cause)}. Its text: {text[:_EXCERPT_CHARS]!r}"
             )
             return None
+        # Checked here alone: JSON with a lone surrogate is never valid for the strict decoder.
         if self._joiner is None and "\\u" in text:
             self._joiner = SurrogateJoiner()
             self.has_half_characters = True

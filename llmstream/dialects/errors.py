@@ -220,8 +220,10 @@ def error_from_value(
     kind = _class_of(number, fields)
     retryable = kind.default_retryable or number in _RETRYABLE_STATUS or number >= 500
     reason = fields.error_code or fields.reason
+    # A 429 like a rate limit, but waiting does not help: the account has no credit.
     if any(word in (reason or "").lower() for word in _QUOTA_WORDS):
         retryable = False
+    # OpenAI and Anthropic decide for their clients; the header wins over the status.
     should_retry = headers.get("x-should-retry", "").lower()
     if should_retry in ("true", "false"):
         retryable = should_retry == "true"
@@ -266,7 +268,7 @@ class _ErrorFields(msgspec.Struct):
     message: str = ""
     reason: str | None = None
     error_code: str | None = None
-    words: str = ""
+    text: str = ""
     status: int | None = None
     request_id: str | None = None
     retry_after_s: float | None = None
@@ -282,7 +284,7 @@ class _ErrorFields(msgspec.Struct):
     def bound(self) -> None:
         """Cuts texts of excessive length, because an error is shown, logged and pickled."""
         self.message = _cut(self.message, _MESSAGE_CHARS)
-        self.words = self.words[:_MESSAGE_CHARS]
+        self.text = self.text[:_MESSAGE_CHARS]
         self.reason = self.reason and _cut(self.reason, _NAME_CHARS)
         self.error_code = self.error_code and _cut(self.error_code, _NAME_CHARS)
         self.request_id = self.request_id and _cut(self.request_id, _NAME_CHARS)
@@ -304,10 +306,10 @@ class _ErrorFields(msgspec.Struct):
         for key in ("error", "errors"):
             if value.get(key):
                 self._take(value[key], depth + 1)
-        place, words = value.get("loc"), value.get("msg")
+        place, text = value.get("loc"), value.get("msg")
         # FastAPI: the place is "body", then the names of the fields.
-        if isinstance(place, list) and place[1:] and isinstance(words, str):
-            self._take(f"{'.'.join(map(str, place[1:]))}: {words}", depth + 1)
+        if isinstance(place, list) and place[1:] and isinstance(text, str):
+            self._take(f"{'.'.join(map(str, place[1:]))}: {text}", depth + 1)
         for key in ("message", "msg", "detail", "error_description"):
             self._take(value.get(key), depth + 1)
         for key in ("code", "type", "status", "error_type", "reason"):
@@ -325,9 +327,11 @@ class _ErrorFields(msgspec.Struct):
             self._take_detail(detail)
         if isinstance(details, dict):
             self._take_error_code(details)
+        # Groq, with `tool_use_failed`.
         failed = value.get("failed_generation")
         if isinstance(failed, str) and failed not in self.message:
             self.message += f" The model had written: {failed}"
+        # OpenRouter has the upstream vendor's error here.
         raw = (value.get("metadata") or {}).get("raw") if isinstance(value.get("metadata"), dict) else None
         if isinstance(raw, str) and raw and raw not in self.message:
             self.message += f" ({raw})"
@@ -343,7 +347,7 @@ class _ErrorFields(msgspec.Struct):
                 self.reason = self.reason or str(code)
         elif isinstance(code, str) and code and code != "error":
             self.reason = self.reason or without_lone_surrogates(code)
-            self.words += f"{code} "
+            self.text += f"{code} "
 
     def _take_details(self, value: dict[str, Any]) -> None:
         """Stores further fields, and the type if it adds to status and code."""
@@ -391,6 +395,7 @@ def _parsed(text: str) -> object:
 
 
 def _is_error(value: object) -> bool:
+    # Google sends `[{"error": ...}]`.
     if isinstance(value, list):
         return bool(value) and _is_error(value[0])
     if not isinstance(value, dict):
@@ -406,26 +411,28 @@ def _status_inside(fields: _ErrorFields, provider: str) -> int:
         for numbers, status in _STATUS_OF_ZAI:
             if re.fullmatch(numbers, fields.reason or ""):
                 return status
-    return _status_of(f"{fields.words}{fields.reason} {fields.message}")
+    return _status_of(f"{fields.text}{fields.reason} {fields.message}")
 
 
-def _status_of(words: str) -> int:
-    lower = words.lower()
+def _status_of(text: str) -> int:
+    lower = text.lower()
     return next((status for word, status in _STATUS_OF_WORD if word in lower), 500)
 
 
 def _class_of(status: int, fields: _ErrorFields) -> type[errors.ProviderError]:
-    words = f"{fields.reason or ''} {fields.message}"
+    text = f"{fields.reason or ''} {fields.message}"
     if fields.reason == _SLOW_DOWN and status in (429, 503):
         return errors.RateLimited
+    # A policy block, although the status is that of a missing permission.
     if status == 403 and _FILTER_WORDS.search(fields.reason or ""):
         return errors.ContentFiltered
     if status in (400, 413, 422):
-        if _CONTEXT_WORDS.search(words):
+        if _CONTEXT_WORDS.search(text):
             return errors.ContextTooLong
         if _FILTER_WORDS.search(fields.reason or ""):
             return errors.ContentFiltered
-        if _KEY_WORDS.search(words):
+        # Google and xAI answer a wrong key with 400.
+        if _KEY_WORDS.search(text):
             return errors.AuthenticationError
         return errors.BadRequest
     by_status: dict[int, type[errors.ProviderError]] = {
@@ -452,5 +459,5 @@ def _plain(text: str) -> str:
     # No character class matches the start of the next match, so a page of "<" or of unclosed titles is
     # scanned once.
     title = re.search(r"<title[^<>]*>([^<]*)</title>", text, re.IGNORECASE)
-    words = (title and title.group(1)) or re.sub(r"<[^<>]*>", " ", text)
-    return " ".join(words.split())[:_EXCERPT_CHARS]
+    text = (title and title.group(1)) or re.sub(r"<[^<>]*>", " ", text)
+    return " ".join(text.split())[:_EXCERPT_CHARS]

@@ -84,8 +84,8 @@ def _origin(metadata: object) -> str | None:
 def _vendors(metadata: object) -> set[str]:
     if not isinstance(metadata, dict):
         return set()
-    told: dict[str, Any] = metadata
-    return {name for name, value in told.items() if isinstance(value, dict) and name != _OURS}
+    own: dict[str, Any] = metadata
+    return {name for name, value in own.items() if isinstance(value, dict) and name != _OURS}
 
 
 class GuardedDecoder:
@@ -158,6 +158,7 @@ class GuardedDecoder:
             if self.error.provider is None:
                 self.error.provider = self._provider
             self.error.usage = self.decoder.usage
+            # The caller may continue the response from there.
             place = self.decoder.unfinished if can_continue(self.decoder) else None
             metadata = merge_metadata(self.error.provider_metadata, place)
             events = self._guard.close(self.decoder.usage, self.error.info, metadata)
