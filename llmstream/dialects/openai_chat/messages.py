@@ -309,9 +309,9 @@ class MessageWriter:
         text = "".join(part.text for part in thoughts)
         if field == "think-tags":
             tagged = {"type": "text", "text": f"<think>\n{text.strip()}\n</think>\n\n"}
-            names = out["content"] or ""
+            content = out["content"] or ""
             if text:
-                out["content"] = f"{tagged['text']}{names}" if isinstance(names, str) else [tagged, *names]
+                out["content"] = f"{tagged['text']}{content}" if isinstance(content, str) else [tagged, *content]
             return
         if field == "reasoning_text":
             self._echo_signed(message, out, thoughts)
