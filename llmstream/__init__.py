@@ -240,6 +240,7 @@ _SUBMODULES = (
 )
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
+# Our names for those of other SDKs; an AttributeError suggests them.
 _FOREIGN = {
     'await ls.Model("provider:model").ask(prompt)': (
         *(
@@ -277,7 +278,6 @@ _FOREIGN = {
     "ls.RateLimited": ("RateLimitError",),
     "ls.ConnectionFailed": ("APIConnectionError",),
 }
-"""What we have for names of other SDKs; an AttributeError says so."""
 
 __all__ = [
     "Accumulator",
