@@ -311,7 +311,9 @@ class MessageWriter:
             tagged = {"type": "text", "text": f"<think>\n{text.strip()}\n</think>\n\n"}
             content = out["content"] or ""
             if text:
-                out["content"] = f"{tagged['text']}{content}" if isinstance(content, str) else [tagged, *content]
+                out["content"] = (
+                    f"{tagged['text']}{content}" if isinstance(content, str) else [tagged, *content]
+                )
             return
         if field == "reasoning_text":
             self._echo_signed(message, out, thoughts)
