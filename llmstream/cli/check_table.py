@@ -1,0 +1,119 @@
+"""Shows the report of `llmstream check` as a table, with what to do about each finding."""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from llmstream.cli.terminal import columns, one_line
+from llmstream.endpoint_check import STATUSES, CheckReport, Finding, Status
+
+__all__ = ["summary_lines", "table_lines"]
+
+_COLOURS: Final[dict[Status, str]] = {
+    "broken": "1;31",
+    "degraded": "33",
+    "ok": "32",
+    "unsupported": "2",
+    "inconclusive": "2",
+    "skipped": "2",
+}
+_PROBE: Final = max(map(len, ("reasoning-echo", "tool-arguments"))) + 2
+_STATUS: Final = len("inconclusive") + 2
+_NARROW: Final = 72
+"""Below, the text stands under the probe and not beside it."""
+_DETAIL_CHARS: Final = 600
+
+
+def table_lines(report: CheckReport, *, quiet: bool = False, colour: bool = False) -> Iterator[str]:
+    """A row for each finding, in the order of the probes.
+
+    quiet:  only findings to act on
+    colour: of the status
+    """
+    if not quiet:
+        where = f" at {one_line(report.address, 200)}" if report.address else ""
+        yield from _wrapped(f"{one_line(report.model, 200)} ({report.dialect}){where}", "", "  ")
+        yield ""
+    for finding in report.findings:
+        if not (quiet and finding.status in ("ok", "skipped")):
+            yield from _row(finding, colour)
+
+
+def _row(finding: Finding, colour: bool) -> Iterator[str]:
+    status = f"{finding.status:<{_STATUS}}"
+    head = f"{finding.probe:<{_PROBE}}"
+    shown = f"{head}\x1b[{_COLOURS[finding.status]}m{status}\x1b[0m" if colour else head + status
+    narrow = columns() < _NARROW
+    indent = "    " if narrow else " " * (_PROBE + _STATUS)
+    lines = [line for text in _texts(finding) for line in _wrapped(text, indent, indent)]
+    if narrow:
+        yield shown.rstrip()
+        yield from lines
+        return
+    yield (shown + lines[0].strip()).rstrip() if lines else shown.rstrip()
+    yield from lines[1:]
+
+
+def _texts(finding: Finding) -> Iterator[str]:
+    """What was seen, and of what is not ok what it means and what to do."""
+    yield one_line(finding.detail, _DETAIL_CHARS)
+    if finding.status == "ok":
+        return
+    if finding.meaning:
+        yield one_line(finding.meaning, _DETAIL_CHARS)
+    if finding.remedy:
+        yield f"server: {one_line(finding.remedy, _DETAIL_CHARS)}"
+    if finding.quirk:
+        yield f"quirk: {one_line(finding.quirk, _DETAIL_CHARS)}"
+    if finding.evidence:
+        yield f"seen: {one_line(finding.evidence, _DETAIL_CHARS)}"
+
+
+def summary_lines(report: CheckReport, *, colour: bool = False) -> Iterator[str]:
+    """Counts by status, the cost, and a program that sets the proposed quirks."""
+    counts = Counter(finding.status for finding in report.findings)
+    shown = ", ".join(f"{counts[status]} {status}" for status in reversed(STATUSES) if counts[status])
+    tokens = f"{report.usage.output_tokens or 0:,} output tokens"
+    cost = "" if report.dollars is None else f", ${report.dollars:.4f}"
+    yield ""
+    yield from _wrapped(
+        f"{shown}. {report.requests} requests, {tokens}{cost}, {report.duration_s:.1f} s.", "", ""
+    )
+    if report.quirks:
+        yield ""
+        yield from _wrapped("The same provider with these quirks:", "", "")
+        yield from _program(report)
+
+
+def _program(report: CheckReport) -> Iterator[str]:
+    """Python that adapts the provider; not wrapped, so that it can be copied."""
+    provider = report.model.partition(":")[0]
+    groups = sorted({quirk.removeprefix("change(").partition(",")[0] for quirk in report.quirks})
+    yield ""
+    yield "    from dataclasses import replace"
+    yield "    import llmstream as ls"
+    yield f"    from llmstream.dialects.openai_chat import OpenAIChat, {', '.join(groups)}, change"
+    yield "    from llmstream.dialects.quirks import changed"
+    yield ""
+    yield f'    provider = ls.Model("{one_line(provider, 80)}:any").provider'
+    yield "    quirks = changed(provider.dialect.quirks, ["
+    for quirk in report.quirks:
+        yield f"        {one_line(quirk, _DETAIL_CHARS)},"
+    yield "    ])"
+    yield "    provider = replace(provider, dialect=OpenAIChat(quirks))"
+    yield f'    model = ls.Model("{one_line(report.model, 200)}", provider=provider)'
+
+
+def _wrapped(text: str, first: str, rest: str) -> list[str]:
+    width = max(len(rest) + 20, columns() - 1)
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,156 @@
+"""Looks through the frames of all exchanges for what llmstream repairs or does not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.openai_chat import wire
+from llmstream.endpoint_check.exchange import Exchange, Line
+from llmstream.endpoint_check.probe import Probe, excerpt, quirks_of
+from llmstream.endpoint_check.report import Finding
+from llmstream.endpoint_check.stream_probes import baseline, found
+from llmstream.endpoint_check.tool_probes import called
+
+__all__ = ["WIRE_PROBES"]
+
+_OTHERS: Final = "llmstream repairs it; other clients do not."
+_KNOWN_DELTA: Final = frozenset({*wire.Delta.__struct_fields__, "role", "obfuscation", "name"})
+"""Fields of a delta that are read, or say nothing."""
+
+
+async def _wire(line: Line) -> list[Finding]:
+    await baseline(line)
+    await called(line)
+    answered = [exchange for exchange in line.exchanges if exchange.reads]
+    findings = list(_defects(answered))
+    if quirks_of(line.model) is not None:
+        findings += [*_ids(answered), *_fragments(answered), *_unread(answered)]
+    else:
+        findings += _unknown_types(answered)
+    count = sum(len(exchange.frames) for exchange in answered)
+    counted = f"{count} frames" if count else f"{sum(len(e.reads) for e in answered)} reads"
+    return findings or [found("ok", f"{counted} of {len(answered)} responses, all of them read")]
+
+
+def _defects(exchanges: list[Exchange]) -> Iterator[Finding]:
+    """Events that could not be decoded."""
+    defects = [message for exchange in exchanges for message in exchange.defects]
+    if defects:
+        yield found(
+            "broken",
+            f"{len(defects)} events could not be decoded",
+            meaning="What they held is lost: DecodeError is raised after the response.",
+            evidence=excerpt(defects[0]),
+        )
+
+
+def _calls_of(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    """The fragments of calls in a stream of Chat Completions."""
+    for frame in exchange.frames:
+        for choice in frame.get("choices") or ():
+            delta = choice.get("delta") if isinstance(choice, dict) else None
+            fragments = delta.get("tool_calls") if isinstance(delta, dict) else None
+            yield from (one for one in fragments or () if isinstance(one, dict))
+
+
+def _named(exchange: Exchange) -> list[dict[str, Any]]:
+    """The fragments that begin a call."""
+    found_calls = []
+    for fragment in _calls_of(exchange):
+        function = fragment.get("function")
+        if isinstance(function, dict) and function.get("name"):
+            found_calls.append(fragment)
+    return found_calls
+
+
+def _ids(exchanges: list[Exchange]) -> Iterator[Finding]:
+    """Calls without an id, with an id twice, and ids that begin anew in each response."""
+    seen: dict[str, int] = {}
+    missing = twice = 0
+    for exchange in exchanges:
+        ids = [one.get("id") for one in _named(exchange)]
+        missing += sum(not one for one in ids)
+        given = [str(one) for one in ids if one]
+        twice += len(given) - len(set(given))
+        for one in set(given):
+            seen[one] = seen.get(one, 0) + 1
+    if missing:
+        yield found("degraded", f"{missing} tool calls have no id", meaning=_OTHERS)
+    if twice:
+        meaning = "llmstream gives the second another id; other clients mix up the results."
+        yield found("degraded", "duplicated ids: calls of one response share an id", meaning=meaning)
+    again = [one for one, times in seen.items() if times > 1]
+    if again:
+        yield found(
+            "degraded",
+            f"ids of calls repeat in each response ({again[0]})",
+            meaning="A conversation cannot tell the calls of two turns apart.",
+            quirk="change(ToolQuirks, numbered_call_ids=True)" if again[0].startswith("call_") else "",
+        )
+
+
+def _fragments(exchanges: list[Exchange]) -> Iterator[Finding]:
+    """Arguments that are no text, and fragments without an index."""
+    fragments = [fragment for exchange in exchanges for fragment in _calls_of(exchange)]
+    objects = [f["function"] for f in fragments if isinstance(_arguments(f), dict | list)]
+    if objects:
+        shown = excerpt(msgspec.json.encode(objects[0]))
+        yield found(
+            "degraded", "tool arguments come as a JSON object, not a string", meaning=_OTHERS, evidence=shown
+        )
+    if any(fragment.get("index") is None for fragment in fragments):
+        yield found("degraded", "fragments of tool calls have no index", meaning=_OTHERS)
+    if any(_stops(exchange) and exchange.calls for exchange in exchanges):
+        yield found(
+            "degraded",
+            'a response with tool calls has the finish_reason "stop"',
+            meaning="llmstream reports tool-calls; other clients do not run the tools.",
+        )
+
+
+def _arguments(fragment: dict[str, Any]) -> Any:
+    function = fragment.get("function")
+    return function.get("arguments") if isinstance(function, dict) else None
+
+
+def _stops(exchange: Exchange) -> bool:
+    return exchange.finish.raw_finish_reason == "stop"
+
+
+def _unread(exchanges: list[Exchange]) -> Iterator[Finding]:
+    """Fields of deltas with a text that llmstream does not know."""
+    fields: dict[str, str] = {}
+    for exchange in exchanges:
+        for frame in exchange.frames:
+            for choice in frame.get("choices") or ():
+                delta = choice.get("delta") if isinstance(choice, dict) else None
+                for name, value in delta.items() if isinstance(delta, dict) else ():
+                    if name not in _KNOWN_DELTA and isinstance(value, str) and value:
+                        fields.setdefault(name, value)
+    for name, value in fields.items():
+        yield found(
+            "degraded",
+            f"unknown field {name!r} with text in the pieces of the answer",
+            meaning="Its text is not read; it stands in raw events (include_raw=True).",
+            evidence=excerpt(value),
+        )
+
+
+def _unknown_types(exchanges: list[Exchange]) -> Iterator[Finding]:
+    """Frames without any type, where the dialect types its frames."""
+    untyped = typed = 0
+    for exchange in exchanges:
+        for frame in exchange.frames:
+            kind = frame.get("type") or frame.get("event_type")
+            typed += isinstance(kind, str)
+            untyped += not isinstance(kind, str)
+    if typed and untyped:
+        yield found("degraded", f"{untyped} frames have no type", meaning="They are not read.")
+
+
+WIRE_PROBES: Final = (
+    Probe(name="wire", title="frames: ids, types, encoding", run=_wire, requests=0, phase="last"),
+)
