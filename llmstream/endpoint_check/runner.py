@@ -15,11 +15,12 @@ from llmstream.endpoint_check.error_probes import ERROR_PROBES
 from llmstream.endpoint_check.exchange import Line, in_process
 from llmstream.endpoint_check.probe import Probe
 from llmstream.endpoint_check.report import CheckReport, Finding
-from llmstream.endpoint_check.stream_probes import STREAM_PROBES, baseline
+from llmstream.endpoint_check.stream_probes import STREAM_PROBES
 from llmstream.endpoint_check.tool_probes import TOOL_PROBES
 from llmstream.endpoint_check.wire_probe import WIRE_PROBES
 from llmstream.errors import (
     AuthenticationError,
+    CallerError,
     ConnectionFailed,
     InvalidRequest,
     LLMStreamError,
@@ -147,7 +148,7 @@ class _Run:
         for probe in by_phase["first"]:
             await self._one(probe)
         rest = by_phase["middle"] + by_phase["last"]
-        if rest and isinstance((await baseline(self._line)).error, _HOPELESS):
+        if any(isinstance(exchange.error, _HOPELESS) for exchange in self._line.exchanges):
             self._found |= {probe.name: _named(probe, _SKIPPED) for probe in rest}
             return self._found
         async with asyncio.TaskGroup() as group:
@@ -160,7 +161,10 @@ class _Run:
     async def _one(self, probe: Probe) -> None:
         async with self._gate:
             self._progress(probe.name, None)
-            result = _named(probe, await probe.run(self._line))
+            try:
+                result = _named(probe, await probe.run(self._line))
+            except CallerError as error:  # the request cannot be made for this provider
+                result = _named(probe, Finding(probe="", status="unsupported", detail=error.message))
             self._found[probe.name] = result
             self._progress(probe.name, result)
 

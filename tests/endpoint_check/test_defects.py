@@ -1,0 +1,286 @@
+"""Each defect of a wire has a finding that names it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from aiohttp import web
+from wiredefects.proxy import (
+    Defect,
+    each_delta,
+    each_text,
+    one_piece,
+    reason,
+    refusing,
+    served,
+    whole_calls,
+    without,
+    without_system,
+)
+
+import llmstream as ls
+from llmstream.dialects import openai_chat
+from llmstream.dialects.openai_chat import OpenAIChat, ThinkingQuirks, change, hosted
+from llmstream.endpoint_check import PROBES, check_endpoint
+from llmstream.providers.base import Provider
+from llmstream.simulator import Pace
+
+
+def calls(change):
+    return Defect(frames=whole_calls(change))
+
+
+def altered(**fields):
+    """Complete calls with other fields; None removes one."""
+
+    def change(complete):
+        for call in complete:
+            call.update(fields)
+        kept = [{name: v for name, v in call.items() if v is not None} for call in complete]
+        return {"tool_calls": kept}
+
+    return calls(change)
+
+
+def objects(complete):
+    for call in complete:
+        call["function"]["arguments"] = json.loads(call["function"]["arguments"])
+    return {"tool_calls": complete}
+
+
+def merged(complete):
+    complete[0]["function"]["arguments"] = "".join(c["function"]["arguments"] for c in complete)
+    return {"tool_calls": complete[:1]}
+
+
+def as_text(complete):
+    call = {"name": complete[0]["function"]["name"], "arguments": {}}
+    return {"content": f"<tool_call>{json.dumps(call)}</tool_call>"}
+
+
+def same(complete):
+    for call in complete:
+        call["function"]["arguments"] = complete[0]["function"]["arguments"]
+    return {"tool_calls": complete}
+
+
+def without_usage(frames):
+    return [frame for frame in frames if not frame.pop("usage", None)]
+
+
+def thinking(delta):
+    if "reasoning_content" in delta:
+        delta["thinking_text"] = delta.pop("reasoning_content")
+
+
+def tagged(delta):
+    if delta.get("reasoning_content"):
+        delta["content"] = f"<think>{delta.pop('reasoning_content')}</think>"
+
+
+def html(status, body):
+    return web.Response(status=status, text="<html><h1>Error</h1></html>", content_type="text/html")
+
+
+def text(status, body):
+    return web.Response(status=status, text="page not found", content_type="text/plain")
+
+
+def success(status, body):
+    return web.json_response(json.loads(body), status=200)
+
+
+def failing(status, body):
+    return web.Response(status=500, body=body, content_type="application/json")
+
+
+def cut_character(body):
+    at = body.find("你".encode())
+    return body if at < 0 else body[: at + 1] + body[at + 2 :]
+
+
+def cut_json(body):
+    return body.replace(b"data: {", b"data: [{", 1)
+
+
+DEFECTS = {
+    "usage missing": (Defect(frames=without_usage), "usage", "degraded", "no usage"),
+    "length as stop": (Defect(frames=reason("length", "stop")), "length", "broken", "instead of length"),
+    "stop as length": (Defect(frames=reason("stop", "length")), "text", "broken", "wrong finish reason"),
+    "stop unknown": (Defect(frames=reason("stop", "done")), "text", "degraded", "'done' instead of stop"),
+    "stop missing": (Defect(frames=reason("stop", None)), "text", "degraded", "no finish reason"),
+    "calls as stop": (Defect(frames=reason("tool_calls", "stop")), "wire", "degraded", '"stop"'),
+    "arguments as object": (calls(objects), "wire", "degraded", "JSON object, not a string"),
+    "id missing": (altered(id=None), "wire", "degraded", "have no id"),
+    "id twice": (altered(id="call_same"), "wire+", "degraded", "duplicated ids"),
+    "id repeated": (altered(id="call_0"), "wire+", "degraded", "repeat in each response"),
+    "index missing": (altered(index=None), "wire", "degraded", "no index"),
+    "calls merged": (calls(merged), "tool-parallel", "broken", "merged"),
+    "calls with the same arguments": (calls(same), "tool-parallel", "broken", "same arguments"),
+    "call as text": (calls(as_text), "tools", "broken", "arrives as text"),
+    "arguments in one piece": (
+        calls(lambda c: {"tool_calls": c}),
+        "tool-arguments",
+        "degraded",
+        "one piece",
+    ),
+    "no end mark": (
+        Defect(body=lambda body: body.replace(b"data: [DONE]\n\n", b"")),
+        "end",
+        "degraded",
+        "without [DONE]",
+    ),
+    "cut": (Defect(body=lambda body: body[: len(body) // 2]), "end", "broken", "incomplete-stream"),
+    "mojibake": (
+        Defect(frames=each_text(lambda text: text.encode().decode("latin-1"))),
+        "unicode",
+        "broken",
+        "mojibake",
+    ),
+    "characters cut": (
+        Defect(
+            frames=each_text(lambda text: text.encode("ascii", "replace").decode().replace("?", "\ufffd"))
+        ),
+        "unicode",
+        "broken",
+        "U+FFFD",
+    ),
+    "question marks": (
+        Defect(frames=each_text(lambda text: text.encode("ascii", "replace").decode())),
+        "unicode",
+        "broken",
+        "question marks",
+    ),
+    "not UTF-8": (Defect(body=cut_character), "unicode", "broken", "not UTF-8"),
+    "one piece": (Defect(frames=one_piece), "streaming", "degraded", "single piece"),
+    "media type": (Defect(content_type="text/plain"), "content-type", "degraded", "text/plain"),
+    "media type of JSON": (
+        Defect(content_type="application/json"),
+        "content-type",
+        "degraded",
+        "application/json",
+    ),
+    "frame is no JSON": (Defect(body=cut_json), "wire", "broken", "could not be decoded"),
+    "tool_choice ignored": (without("tool_choice"), "tool-required", "broken", "ignored"),
+    "named tool ignored": (without("tool_choice"), "tool-named", "broken", "ignored"),
+    "schema ignored": (without("response_format"), "schema", "broken", "schema is ignored"),
+    "stop ignored": (without("stop"), "stop", "broken", "ignored"),
+    "limit ignored": (
+        without("max_tokens", "max_completion_tokens"),
+        "length",
+        "broken",
+        "limit of 16 output tokens is ignored",
+    ),
+    "system ignored": (Defect(request=without_system), "system", "degraded", "system prompt is ignored"),
+    "image refused": (Defect(request=refusing("image", "image_url")), "image", "unsupported", "refused"),
+    "tools refused": (Defect(request=refusing("tools", '"tools"')), "tools", "unsupported", "refused"),
+    "setting refused": (Defect(request=refusing("seed", '"seed"')), "settings", "unsupported", "seed"),
+    "reasoning in the text": (Defect(frames=each_delta(tagged)), "reasoning", "degraded", "<think>"),
+    "reasoning lost": (
+        Defect(frames=each_delta(lambda delta: delta.pop("reasoning_content", None))),
+        "reasoning",
+        "degraded",
+        "reasoning is lost",
+    ),
+    "reasoning elsewhere": (Defect(frames=each_delta(thinking)), "wire*", "degraded", "'thinking_text'"),
+    "errors as HTML": (Defect(error=html), "wrong-model", "degraded", "HTML"),
+    "errors as text": (Defect(error=text), "wrong-model", "degraded", "plain text"),
+    "errors with status 200": (Defect(error=success), "wrong-model", "broken", "HTTP 200"),
+    "errors with status 500": (Defect(error=failing), "bad-request", "degraded", "not 400"),
+    "wrong key as 500": (Defect(error=failing), "wrong-key", "degraded", "not 401"),
+    "no keep-alive": (Defect(close=True), "keep-alive", "degraded", "Connection: close"),
+    "any model": (
+        Defect(request=lambda body: {**body, "model": "m"}),
+        "wrong-model",
+        "degraded",
+        "does not exist",
+    ),
+}
+MORE = {"+": ["tool-parallel"], "*": ["reasoning"]}
+"""Probes whose exchanges the probe of the wire has to see as well."""
+
+
+PROVIDER = Provider(
+    name="mine",
+    dialect=OpenAIChat(hosted(change(ThinkingQuirks, style="effort"))),
+    base_url="",
+    key_required=True,
+)
+"""A host of open models, which is asked for whatever it can do."""
+
+
+async def checked(defect, only, **pace):
+    async with served(defect, **pace) as url:
+        model = ls.Model("mine:m", base_url=url, api_key="right", provider=PROVIDER)
+        return await check_endpoint(model, only=only)
+
+
+async def test_proxy_without_defect_is_clean():
+    report = await checked(Defect(), [])
+    assert [(f.probe, f.status, f.detail) for f in report.findings if f.status != "ok"] == []
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+async def test_finding_names_the_defect(name):
+    defect, probe, status, words = DEFECTS[name]
+    report = await checked(defect, [probe.rstrip("+*"), *MORE.get(probe[-1], [])])
+    found = [f for f in report.findings if f.probe == probe.rstrip("+*") and f.status == status]
+    assert any(words in finding.detail for finding in found), report.findings
+    assert all(finding.meaning for finding in found if status in ("broken", "degraded")), found
+
+
+async def test_buffering_proxy_is_named():
+    report = await checked(Defect(stream=False), ["streaming"], pace=Pace(delta_s=0.01))
+    (finding,) = report.findings
+    assert finding.status == "degraded"
+    assert finding.detail.startswith("buffering: 40 pieces arrive in 1 read")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DEFECTS)
+async def test_other_probes_go_on(name):
+    """One defect ends no check: each probe has a finding."""
+    report = await checked(DEFECTS[name][0], [])
+    assert {finding.probe for finding in report.findings} == {probe.name for probe in PROBES}
+
+
+@pytest.mark.slow
+async def test_abandoned_response_goes_on():
+    """The server does not notice that its reader left: the next request waits."""
+    report = await checked(Defect(busy_s=3.0), ["cancellation"])
+    (finding,) = report.findings
+    assert finding.status == "degraded"
+    assert "after an abandoned response" in finding.detail
+
+
+async def test_model_that_disobeys_breaks_nothing():
+    """What a model does not do is inconclusive, not broken."""
+    report = await check_endpoint("sim:demo")
+    assert report.broken == ()
+    statuses = {finding.probe: finding.status for finding in report.findings}
+    assert statuses["stop"] == statuses["tool-parallel"] == statuses["turns"] == "inconclusive"
+
+
+async def test_inconclusive_answer_is_asked_again():
+    report = await check_endpoint("sim:demo", only=["turns"], attempts=3)
+    assert report.requests == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "quirk"),
+    [
+        ("tool_choice ignored", 'change(ToolQuirks, choice=frozenset({"auto", "named", "none"}))'),
+        ("schema ignored", 'change(SchemaQuirks, output="json_object")'),
+        ("stop ignored", 'change(SettingQuirks, unsupported=frozenset({"stop"}))'),
+        ("limit ignored", 'change(SettingQuirks, max_tokens_field="max_completion_tokens")'),
+        ("stop unknown", "change(Quirks, finish_reasons={'done': \"stop\"})"),
+        ("reasoning in the text", 'change(ReasoningQuirks, tags="tags", tag="think")'),
+        ("setting refused", 'change(SettingQuirks, unsupported=frozenset({"seed"}))'),
+    ],
+)
+async def test_finding_proposes_a_quirk(name, quirk):
+    defect, probe, *_ = DEFECTS[name]
+    report = await checked(defect, [probe])
+    assert report.quirks == (quirk,)
+    eval(quirk, vars(openai_chat).copy())
