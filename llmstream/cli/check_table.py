@@ -66,8 +66,8 @@ def _texts(finding: Finding) -> Iterator[str]:
         yield one_line(finding.meaning, _DETAIL_CHARS)
     if finding.remedy:
         yield f"server: {one_line(finding.remedy, _DETAIL_CHARS)}"
-    if finding.quirk:
-        yield f"quirk: {one_line(finding.quirk, _DETAIL_CHARS)}"
+    if finding.quirk is not None:
+        yield f"quirk: {one_line(finding.quirk.expression, _DETAIL_CHARS)}"
     if finding.evidence:
         yield f"seen: {one_line(finding.evidence, _DETAIL_CHARS)}"
 
@@ -91,7 +91,7 @@ def summary_lines(report: CheckReport, *, colour: bool = False) -> Iterator[str]
 def _program(report: CheckReport) -> Iterator[str]:
     """Python that adapts the provider; not wrapped, so that it can be copied."""
     provider = report.model.partition(":")[0]
-    groups = sorted({quirk.removeprefix("change(").partition(",")[0] for quirk in report.quirks})
+    groups = sorted(quirk.group for quirk in report.quirks)
     yield ""
     yield "    from dataclasses import replace"
     yield "    import llmstream as ls"
@@ -101,7 +101,7 @@ def _program(report: CheckReport) -> Iterator[str]:
     yield f'    provider = ls.Model("{one_line(provider, 80)}:any").provider'
     yield "    quirks = changed(provider.dialect.quirks, ["
     for quirk in report.quirks:
-        yield f"        {one_line(quirk, _DETAIL_CHARS)},"
+        yield f"        {one_line(quirk.expression, _DETAIL_CHARS)},"
     yield "    ])"
     yield "    provider = replace(provider, dialect=OpenAIChat(quirks))"
     yield f'    model = ls.Model("{one_line(report.model, 200)}", provider=provider)'

@@ -5,6 +5,7 @@ A judge of each answer separates a wire that broke from a model that chose other
 """
 
 from llmstream.endpoint_check.exchange import in_process
+from llmstream.endpoint_check.quirk import Quirk
 from llmstream.endpoint_check.report import STATUSES, CheckReport, Finding, Status, worst
 from llmstream.endpoint_check.runner import PROBES, Bound, bound_of, check_endpoint, chosen
 
@@ -14,6 +15,7 @@ __all__ = [
     "Bound",
     "CheckReport",
     "Finding",
+    "Quirk",
     "Status",
     "bound_of",
     "check_endpoint",

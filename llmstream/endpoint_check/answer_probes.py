@@ -11,9 +11,9 @@ import msgspec
 
 from llmstream.chats.content import Image, Reasoning
 from llmstream.chats.message import Message
-from llmstream.dialects.openai_chat import Quirks
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, quirks_of, silent
+from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, silent
+from llmstream.endpoint_check.quirk import Quirk, quirks_of, unsupported
 from llmstream.endpoint_check.report import Finding
 from llmstream.endpoint_check.stream_probes import COUNTING, found
 from llmstream.errors import LLMStreamError
@@ -24,6 +24,7 @@ __all__ = ["ANSWER_PROBES", "left_out"]
 
 _SHORT_LIMIT: Final = 16
 """The smallest limit that all vendors accept."""
+_LONG_COUNT: Final = COUNTING.replace("40", "200")
 _WORDS_OF_LIMIT: Final = 60
 """More numbers than this are more than the limit's tokens, whatever the tokenizer."""
 _THINKING_TOKENS: Final = 4096
@@ -71,13 +72,13 @@ async def _system(line: Line) -> Finding:
     )
 
 
-def _role_quirk(line: Line) -> str:
+def _role_quirk(line: Line) -> Quirk | None:
     quirks = quirks_of(line.model)
-    return 'change(Quirks, system_role="system")' if quirks and quirks.system_role != "system" else ""
+    return Quirk("Quirks", {"system_role": "system"}) if quirks and quirks.system_role != "system" else None
 
 
 async def _stop(line: Line) -> Finding:
-    quirk = 'change(SettingQuirks, unsupported=frozenset({"stop"}))' if quirks_of(line.model) else ""
+    quirk = unsupported(quirks_of(line.model), "stop")
 
     def judge(exchange: Exchange) -> Finding:
         if why := left_out(exchange, "stop"):
@@ -108,38 +109,43 @@ async def _stop(line: Line) -> Finding:
 
 
 async def _length(line: Line) -> Finding:
-    def judge(exchange: Exchange) -> Finding:
-        if problem := failure(exchange, "a limit of output tokens"):
-            return problem
-        reason = exchange.finish.finish_reason
-        if len(re.findall(r"\d+", exchange.text)) > _WORDS_OF_LIMIT:
-            return found(
-                "broken",
-                f"the limit of {_SHORT_LIMIT} output tokens is ignored",
-                meaning="A response may cost and last far more than intended.",
-                quirk=_limit_quirk(quirks_of(line.model)),
-            )
-        if reason == "length":
-            return found("ok", "cut, finish reason length")
-        if re.search(r"\b200\b", exchange.text) or not exchange.text:
-            return inconclusive("the answer was shorter than the limit", exchange)
-        return found(
-            "broken",
-            f"wrong finish reason: a cut answer ends in {reason} instead of length",
-            meaning="A cut answer passes for a complete one.",
-            evidence=excerpt(exchange.text),
-        )
-
-    prompt = COUNTING.replace("40", "200")
-    return await asked(line, judge, prompt, max_output_tokens=_SHORT_LIMIT)
-
-
-def _limit_quirk(quirks: Quirks | None) -> str:
-    if quirks is None:
-        return ""
+    finding = await asked(line, _judge_length, _LONG_COUNT, max_output_tokens=_SHORT_LIMIT)
+    quirks = quirks_of(line.model)
+    if finding.status != "broken" or quirks is None or "ignored" not in finding.detail:
+        return finding
     names = ("max_tokens", "max_completion_tokens")
     other = names[quirks.settings.max_tokens_field == names[0]]
-    return f'change(SettingQuirks, max_tokens_field="{other}")'
+    limit = {line.model.provider.name: {other: _SHORT_LIMIT}}
+    again = await line.ask(_LONG_COUNT, max_output_tokens=_SHORT_LIMIT, provider_options=limit)
+    if _judge_length(again).status != "ok":
+        return finding
+    return msgspec.structs.replace(
+        finding,
+        detail=f"{finding.detail}; as {other} it is obeyed",
+        quirk=Quirk("SettingQuirks", {"max_tokens_field": other}),
+    )
+
+
+def _judge_length(exchange: Exchange) -> Finding:
+    if problem := failure(exchange, "a limit of output tokens"):
+        return problem
+    reason = exchange.finish.finish_reason
+    if len(re.findall(r"\d+", exchange.text)) > _WORDS_OF_LIMIT:
+        return found(
+            "broken",
+            f"the limit of {_SHORT_LIMIT} output tokens is ignored",
+            meaning="A response may cost and last far more than intended.",
+        )
+    if reason == "length":
+        return found("ok", "cut, finish reason length")
+    if re.search(r"\b200\b", exchange.text) or not exchange.text:
+        return inconclusive("the answer was shorter than the limit", exchange)
+    return found(
+        "broken",
+        f"wrong finish reason: a cut answer ends in {reason} instead of length",
+        meaning="A cut answer passes for a complete one.",
+        evidence=excerpt(exchange.text),
+    )
 
 
 async def _settings(line: Line) -> Finding:
@@ -148,9 +154,7 @@ async def _settings(line: Line) -> Finding:
     error = exchange.error
     if error is not None:
         named = [name for name in _SETTINGS if name in error.message and name not in dropped]
-        values = ", ".join(f'"{name}"' for name in named)
-        quirk = f"change(SettingQuirks, unsupported=frozenset({{{values}}}))" if named else ""
-        problem = failure(exchange, "a setting", quirk=quirk if quirks_of(line.model) else "")
+        problem = failure(exchange, "a setting", quirk=unsupported(quirks_of(line.model), *named))
         assert problem is not None
         return problem
     sent = ", ".join(name for name in _SETTINGS if name not in dropped)
@@ -167,7 +171,9 @@ class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
 async def _schema(line: Line) -> Finding:
     able = line.model.provider.dialect.output_abilities(Request(model=line.model.name))
     native = "json_schema" in able or "tool" in able
-    quirk = 'change(SchemaQuirks, output="json_object")' if quirks_of(line.model) and native else ""
+    quirks = quirks_of(line.model)
+    known = quirks is not None and quirks.schemas.output == "json_schema"
+    quirk = Quirk("SchemaQuirks", {"output": "json_object"}) if known else None
 
     def judge(exchange: Exchange) -> Finding:
         if problem := failure(exchange, "a JSON schema", quirk=quirk) or silent(exchange):
@@ -250,14 +256,13 @@ async def _reasoning(line: Line) -> Finding:
     if problem := failure(exchange, "reasoning"):
         return problem
     if tag := re.search(r"</?(think|thinking|reasoning)>", exchange.text):
-        opened = tag[0].startswith("</")
+        tags = "opened" if tag[0].startswith("</") else "tags"
+        known = quirks_of(line.model) is not None
         return found(
             "degraded",
             f"reasoning comes inside the text, in {tag[0]}",
             meaning="People see the thoughts as part of the answer, and parsers of JSON fail.",
-            quirk=f'change(ReasoningQuirks, tags="{"opened" if opened else "tags"}", tag="{tag[1]}")'
-            if quirks_of(line.model)
-            else "",
+            quirk=Quirk("ReasoningQuirks", {"tags": tags, "tag": tag[1]}) if known else None,
             remedy="Start the server with a reasoning parser (vLLM: --reasoning-parser).",
         )
     tokens, quirks = exchange.usage.reasoning_tokens, quirks_of(line.model)
@@ -281,7 +286,7 @@ async def _echo(line: Line) -> Finding:
     talk = [Message.user("What is 17 * 24?"), exchange.message, Message.user("And 17 * 25?")]
     limit = max(line.max_tokens, _THINKING_TOKENS)
     after = await line.ask(talk, reasoning="low", max_output_tokens=limit)
-    quirk = 'change(ReasoningQuirks, echo="never")' if quirks_of(line.model) else ""
+    quirk = Quirk("ReasoningQuirks", {"echo": "never"}) if quirks_of(line.model) is not None else None
     if problem := failure(after, "reasoning in the history", quirk=quirk):
         return problem
     return found("ok", "accepted" if _goes_back(line, exchange, talk) else "not sent back to this provider")

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.dialects.openai_chat import OpenAIChat, Quirks
 from llmstream.endpoint_check.exchange import Exchange, Line
+from llmstream.endpoint_check.quirk import Quirk
 from llmstream.endpoint_check.report import Finding
 from llmstream.errors import (
     AuthenticationError,
@@ -25,7 +25,6 @@ from llmstream.errors import (
     PermissionDenied,
     RateLimited,
 )
-from llmstream.streams import Model
 
 __all__ = [
     "Judge",
@@ -35,7 +34,6 @@ __all__ = [
     "excerpt",
     "failure",
     "inconclusive",
-    "quirks_of",
     "silent",
 ]
 
@@ -90,7 +88,9 @@ def silent(exchange: Exchange) -> Finding | None:
     return inconclusive("the response is empty")
 
 
-def failure(exchange: Exchange, feature: str, *, quirk: str = "", remedy: str = "") -> Finding | None:
+def failure(
+    exchange: Exchange, feature: str, *, quirk: Quirk | None = None, remedy: str = ""
+) -> Finding | None:
     """The finding for an exchange that failed; None for one that did not.
 
     feature: what was asked for, as the subject of a sentence
@@ -148,9 +148,3 @@ async def asked(line: Line, judge: Judge, *prompts: Any, **options: Any) -> Find
         if finding.status != "inconclusive":
             break
     return finding
-
-
-def quirks_of(model: Model[Any]) -> Quirks | None:
-    """The quirks of a Chat Completions endpoint; None for other dialects."""
-    dialect = model.provider.dialect
-    return dialect.quirks.for_model(model.name) if isinstance(dialect, OpenAIChat) else None

@@ -6,6 +6,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from llmstream.endpoint_check.quirk import Quirk, merged
 from llmstream.usage import Usage
 
 __all__ = ["STATUSES", "CheckReport", "Finding", "Status", "worst"]
@@ -38,7 +39,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail:   what was seen
     meaning:  what that means for a program
     remedy:   what to change at the server
-    quirk:    a Python expression of the change of quirks that adapts a provider to it
+    quirk:    the change of quirks that adapts a provider of Chat Completions to it
     evidence: an excerpt of the wire
     """
 
@@ -47,7 +48,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str = ""
     meaning: str = ""
     remedy: str = ""
-    quirk: str = ""
+    quirk: Quirk | None = None
     evidence: str = ""
 
 
@@ -75,9 +76,9 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(finding for finding in self.findings if finding.status == "broken")
 
     @property
-    def quirks(self) -> tuple[str, ...]:
-        """The changes of quirks that the findings propose, each once."""
-        return tuple(dict.fromkeys(finding.quirk for finding in self.findings if finding.quirk))
+    def quirks(self) -> tuple[Quirk, ...]:
+        """The changes of quirks that the findings propose, one a group."""
+        return merged(finding.quirk for finding in self.findings if finding.quirk is not None)
 
     def to_json(self) -> bytes:
         """The report as a JSON document: `"format": "llmstream-check"`, `"version": 1`."""

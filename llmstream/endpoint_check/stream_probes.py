@@ -8,8 +8,9 @@ import unicodedata
 from typing import Any, Final
 
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, quirks_of, silent
-from llmstream.endpoint_check.report import Finding
+from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, silent
+from llmstream.endpoint_check.quirk import Quirk, quirks_of
+from llmstream.endpoint_check.report import Finding, Status
 from llmstream.errors import LLMStreamError
 from llmstream.events import TextDelta
 
@@ -43,7 +44,7 @@ async def baseline(line: Line) -> Exchange:
     return await line.once("baseline", COUNTING)
 
 
-def found(status: Any, detail: str, **more: str) -> Finding:
+def found(status: Status, detail: str, **more: Any) -> Finding:
     """A finding; its probe is filled in later."""
     return Finding(probe="", status=status, detail=detail, **more)
 
@@ -61,12 +62,13 @@ async def _text(line: Line) -> Finding:
             "the response has no finish reason",
             meaning="A complete answer cannot be told from a cut one.",
         )
-    quirk = f'change(Quirks, finish_reasons={{{raw!r}: "stop"}})' if reason == "other" else ""
+    known = reason != "other" or raw is None or quirks_of(line.model) is None
+    quirk = None if known else Quirk("Quirks", {"finish_reasons": {raw: "stop"}})
     return found(
         "degraded" if reason == "other" else "broken",
         f"wrong finish reason: a complete answer ends in {raw or reason!r} instead of stop",
         meaning="A program treats a complete answer as cut or as a tool call.",
-        quirk=quirk if quirks_of(line.model) else "",
+        quirk=quirk,
     )
 
 
@@ -155,7 +157,7 @@ async def _usage(line: Line) -> Finding:
         "degraded",
         f"no usage: {' and '.join(missing)} not reported",
         meaning="Cost limits, prices and rate limiters do not count these responses.",
-        quirk="change(SettingQuirks, stream_options=True)" if off else "",
+        quirk=Quirk("SettingQuirks", {"stream_options": True}) if off else None,
         remedy="" if off or quirks is None else "The server ignores stream_options.include_usage.",
     )
 

@@ -10,7 +10,8 @@ from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.endpoint_check.answer_probes import left_out
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, quirks_of, silent
+from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, silent
+from llmstream.endpoint_check.quirk import choice_without, quirks_of
 from llmstream.endpoint_check.report import Finding
 from llmstream.endpoint_check.stream_probes import found
 from llmstream.events import ToolInputDelta
@@ -103,7 +104,6 @@ def _wrong_arguments(exchange: Exchange) -> Finding | None:
                 "parallel calls are merged into one: two JSON objects stand in one call",
                 meaning="The call is invalid, and one of the tools never runs.",
                 remedy="The server has to give each call an index and an id of its own.",
-                quirk="",
                 evidence=excerpt(call.input),
             )
         try:
@@ -178,10 +178,7 @@ async def _named(line: Line) -> Finding:
 
 async def _forced(line: Line, choice: str, kind: str, tools: list[ToolSpec]) -> Finding:
     """A prompt that needs no tool, and a choice that demands one."""
-    quirks = quirks_of(line.model)
-    able = sorted((quirks.tools.choice if quirks else frozenset()) - {kind})
-    names = ", ".join(f'"{name}"' for name in able)
-    quirk = f"change(ToolQuirks, choice=frozenset({{{names}}}))" if quirks else ""
+    quirk = choice_without(quirks_of(line.model), kind)
 
     def judge(exchange: Exchange) -> Finding:
         if why := left_out(exchange, "tool_choice"):

@@ -9,7 +9,8 @@ import msgspec
 
 from llmstream.dialects.openai_chat import wire
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, excerpt, quirks_of
+from llmstream.endpoint_check.probe import Probe, excerpt
+from llmstream.endpoint_check.quirk import Quirk, quirks_of
 from llmstream.endpoint_check.report import Finding
 from llmstream.endpoint_check.stream_probes import baseline, found
 from llmstream.endpoint_check.tool_probes import called
@@ -88,7 +89,7 @@ def _ids(exchanges: list[Exchange]) -> Iterator[Finding]:
             "degraded",
             f"ids of calls repeat in each response ({again[0]})",
             meaning="A conversation cannot tell the calls of two turns apart.",
-            quirk="change(ToolQuirks, numbered_call_ids=True)" if again[0].startswith("call_") else "",
+            quirk=Quirk("ToolQuirks", {"numbered_call_ids": True}) if again[0].startswith("call_") else None,
         )
 
 

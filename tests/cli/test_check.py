@@ -8,7 +8,7 @@ import pytest
 
 from llmstream.cli import main
 from llmstream.cli.check_table import table_lines
-from llmstream.endpoint_check import PROBES, CheckReport, Finding
+from llmstream.endpoint_check import PROBES, CheckReport, Finding, Quirk
 from llmstream.simulator import Obedient, Script, Turn
 from llmstream.usage import Usage
 
@@ -17,7 +17,7 @@ FINDING = Finding(
     status="broken",
     detail="tool_choice (named) is ignored: the model called get_weather \x1b[31m",
     meaning="A program that relies on the call gets text instead.",
-    quirk='change(ToolQuirks, choice=frozenset({"auto", "none"}))',
+    quirk=Quirk("ToolQuirks", {"choice": ("auto", "none")}),
 )
 
 
@@ -100,7 +100,7 @@ def test_rows_fit_the_terminal(columns, monkeypatch):
     lines = list(table_lines(report(FINDING), colour=False))
     assert max(map(len, lines)) < columns
     text = " ".join(" ".join(lines).split())
-    for part in (FINDING.meaning, f"quirk: {FINDING.quirk}", "called get_weather \\x1b[31m"):
+    for part in (FINDING.meaning, f"quirk: {FINDING.quirk.expression}", "called get_weather \\x1b[31m"):
         assert part in text
 
 

@@ -172,6 +172,12 @@ DEFECTS = {
         "broken",
         "limit of 16 output tokens is ignored",
     ),
+    "limit of another name": (
+        without("max_tokens"),
+        "length",
+        "broken",
+        "as max_completion_tokens it is obeyed",
+    ),
     "system ignored": (Defect(request=without_system), "system", "degraded", "system prompt is ignored"),
     "image refused": (Defect(request=refusing("image", "image_url")), "image", "unsupported", "refused"),
     "tools refused": (Defect(request=refusing("tools", '"tools"')), "tools", "unsupported", "refused"),
@@ -273,8 +279,8 @@ async def test_inconclusive_answer_is_asked_again():
         ("tool_choice ignored", 'change(ToolQuirks, choice=frozenset({"auto", "named", "none"}))'),
         ("schema ignored", 'change(SchemaQuirks, output="json_object")'),
         ("stop ignored", 'change(SettingQuirks, unsupported=frozenset({"stop"}))'),
-        ("limit ignored", 'change(SettingQuirks, max_tokens_field="max_completion_tokens")'),
-        ("stop unknown", "change(Quirks, finish_reasons={'done': \"stop\"})"),
+        ("limit of another name", 'change(SettingQuirks, max_tokens_field="max_completion_tokens")'),
+        ("stop unknown", 'change(Quirks, finish_reasons={"done": "stop"})'),
         ("reasoning in the text", 'change(ReasoningQuirks, tags="tags", tag="think")'),
         ("setting refused", 'change(SettingQuirks, unsupported=frozenset({"seed"}))'),
     ],
@@ -282,5 +288,18 @@ async def test_inconclusive_answer_is_asked_again():
 async def test_finding_proposes_a_quirk(name, quirk):
     defect, probe, *_ = DEFECTS[name]
     report = await checked(defect, [probe])
-    assert report.quirks == (quirk,)
+    assert [one.expression for one in report.quirks] == [quirk]
     eval(quirk, vars(openai_chat).copy())
+
+
+async def test_quirks_of_one_field_are_merged():
+    def both(body):
+        body.pop("tool_choice", None)
+        return refusing("seed", '"seed"')({k: v for k, v in body.items() if k != "stop"})
+
+    probes = ["stop", "settings", "tool-required", "tool-named"]
+    report = await checked(Defect(request=both), probes)
+    assert [one.expression for one in report.quirks] == [
+        'change(SettingQuirks, unsupported=frozenset({"seed", "stop"}))',
+        'change(ToolQuirks, choice=frozenset({"auto", "none"}))',
+    ]
