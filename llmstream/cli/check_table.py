@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+import msgspec
+
+from llmstream.cli.errors import with_flags
 from llmstream.cli.terminal import columns, one_line
 from llmstream.endpoint_check import STATUSES, CheckReport, Finding, Status
 
@@ -25,6 +28,8 @@ _STATUS: Final = len("inconclusive") + 2
 _NARROW: Final = 72
 """Below, the text stands under the probe and not beside it."""
 _DETAIL_CHARS: Final = 600
+_MOST_SKIPPED: Final = 3
+"""More probes that were skipped for the same reason share a row."""
 
 
 def table_lines(report: CheckReport, *, quiet: bool = False, colour: bool = False) -> Iterator[str]:
@@ -37,9 +42,22 @@ def table_lines(report: CheckReport, *, quiet: bool = False, colour: bool = Fals
         where = f" at {one_line(report.address, 200)}" if report.address else ""
         yield from _wrapped(f"{one_line(report.model, 200)} ({report.dialect}){where}", "", "  ")
         yield ""
-    for finding in report.findings:
+    for finding in _grouped(report.findings):
         if not (quiet and finding.status in ("ok", "skipped")):
             yield from _row(finding, colour)
+
+
+def _grouped(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings, those that were skipped for one reason as a single row."""
+    skipped = Counter(finding.detail for finding in findings if finding.status == "skipped")
+    shown = []
+    for finding in findings:
+        count = skipped[finding.detail] if finding.status == "skipped" else 0
+        if count <= _MOST_SKIPPED:
+            shown.append(finding)
+        elif finding.detail not in {row.detail for row in shown}:
+            shown.append(msgspec.structs.replace(finding, probe=f"{count} probes"))
+    return shown
 
 
 def _row(finding: Finding, colour: bool) -> Iterator[str]:
@@ -59,7 +77,7 @@ def _row(finding: Finding, colour: bool) -> Iterator[str]:
 
 def _texts(finding: Finding) -> Iterator[str]:
     """What was seen, and of what is not ok what it means and what to do."""
-    yield one_line(finding.detail, _DETAIL_CHARS)
+    yield with_flags(one_line(finding.detail, _DETAIL_CHARS))
     if finding.status == "ok":
         return
     if finding.meaning:

@@ -138,8 +138,8 @@ def _judge_length(exchange: Exchange) -> Finding:
         )
     if reason == "length":
         return found("ok", "cut, finish reason length")
-    if re.search(r"\b200\b", exchange.text) or not exchange.text:
-        return inconclusive("the answer was shorter than the limit", exchange)
+    if not re.match(r"\s*1\D+2\D+3\b", exchange.text) or re.search(r"\b200\b", exchange.text):
+        return inconclusive("the model did not count, or was shorter than the limit", exchange)
     return found(
         "broken",
         f"wrong finish reason: a cut answer ends in {reason} instead of length",

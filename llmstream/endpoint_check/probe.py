@@ -34,6 +34,7 @@ __all__ = [
     "excerpt",
     "failure",
     "inconclusive",
+    "message_of",
     "silent",
 ]
 
@@ -44,6 +45,7 @@ Run: TypeAlias = Callable[[Line], Awaitable[Finding | Iterable[Finding]]]
 """Asks the endpoint; the findings' probe is filled in by the runner."""
 
 _EXCERPT_CHARS: Final = 160
+_MESSAGE_CHARS: Final = 400
 _UNSUPPORTED_STATUS: Final = frozenset({400, 405, 415, 422, 501})
 
 
@@ -99,11 +101,11 @@ def failure(
     error = exchange.error
     if error is None:
         return None
-    reason = f"{error.code}{f' (HTTP {error.status})' if error.status else ''}: {_message(error)}"
+    reason = f"{error.code}{f' (HTTP {error.status})' if error.status else ''}: {message_of(error)}"
     if isinstance(error, RateLimited | Overloaded):
         return Finding(probe="", status="skipped", detail=f"refused for now: {reason}")
     if isinstance(error, CallerError):  # llmstream itself knows that it cannot be asked for
-        return Finding(probe="", status="unsupported", detail=excerpt(_message(error)))
+        return Finding(probe="", status="unsupported", detail=excerpt(message_of(error)))
     if isinstance(error, ContentFiltered):
         return inconclusive(f"refused by a content filter: {reason}")
     refused = isinstance(error, BadRequest) or error.status in _UNSUPPORTED_STATUS
@@ -135,8 +137,9 @@ _MEANINGS: Final = {
 }
 
 
-def _message(error: LLMStreamError) -> str:
-    return excerpt(" ".join(error.message.split()))
+def message_of(error: LLMStreamError) -> str:
+    """The message of an error on one line."""
+    return excerpt(" ".join(error.message.split()), _MESSAGE_CHARS)
 
 
 async def asked(line: Line, judge: Judge, *prompts: Any, **options: Any) -> Finding:

@@ -8,7 +8,7 @@ import unicodedata
 from typing import Any, Final
 
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, silent
+from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, message_of, silent
 from llmstream.endpoint_check.quirk import Quirk, quirks_of
 from llmstream.endpoint_check.report import Finding, Status
 from llmstream.errors import LLMStreamError
@@ -247,7 +247,7 @@ async def _model(line: Line) -> Finding:
     try:
         check = await line.model.check()
     except LLMStreamError as error:
-        return found("broken", f"{error.code}: {excerpt(error.message)}", meaning="No request gets through.")
+        return found("broken", f"{error.code}: {message_of(error)}", meaning="No request gets through.")
     if check.known is False:
         similar = f"; similar: {', '.join(check.similar)}" if check.similar else ""
         return found("degraded", f"the list of models does not have {check.model!r}{similar}")

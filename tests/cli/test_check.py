@@ -52,6 +52,14 @@ def test_broken_wire_exits_with_three(simulate, capsys):
     assert "wrong finish reason" in capsys.readouterr().out
 
 
+def test_unreachable_endpoint_is_one_reason(capsys):
+    argv = ["check", "-m", "vllm:m", "--base-url", "http://127.0.0.1:9/v1"]
+    assert main(argv) == 3
+    out, _ = capsys.readouterr()
+    assert "Check --base-url and that the server runs" in " ".join(out.split())
+    assert "26 probes       skipped       no plain question is answered" in out
+
+
 def test_json_is_the_whole_output(capsys):
     assert main(["check", "-m", "sim:probe", "--json", "--only", "text", "--only", "usage"]) == 0
     document = json.loads(capsys.readouterr().out)

@@ -24,7 +24,7 @@ from llmstream.dialects import openai_chat
 from llmstream.dialects.openai_chat import OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.endpoint_check import PROBES, check_endpoint
 from llmstream.providers.base import Provider
-from llmstream.simulator import Pace
+from llmstream.simulator import Pace, Script, Simulator, Turn
 
 
 def calls(change):
@@ -266,6 +266,14 @@ async def test_model_that_disobeys_breaks_nothing():
     assert report.broken == ()
     statuses = {finding.probe: finding.status for finding in report.findings}
     assert statuses["stop"] == statuses["tool-parallel"] == statuses["turns"] == "inconclusive"
+
+
+async def test_evasive_model_is_inconclusive():
+    """A model that says the same to everything: only what the API guarantees counts as broken."""
+    async with Simulator(Script((Turn(text="I would rather not."),) * 60)) as simulator:
+        model = ls.Model("mine:m", base_url=f"{simulator.url}/v1", api_key="k", provider=PROVIDER)
+        report = await check_endpoint(model)
+    assert [finding.probe for finding in report.broken] == ["schema", "tool-required", "tool-named"]
 
 
 async def test_inconclusive_answer_is_asked_again():
