@@ -117,7 +117,6 @@ def failure(
             meaning="A request with it fails; leave it out.",
             quirk=quirk,
             remedy=remedy,
-            evidence=excerpt(exchange.error_body),
         )
     detail = f"{feature}: the response failed: {reason}"
     evidence = excerpt(exchange.error_body or exchange.body[-_EXCERPT_CHARS:])

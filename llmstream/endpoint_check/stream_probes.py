@@ -34,6 +34,10 @@ _LONG_ENOUGH_S: Final = 0.3
 """Below, all of a response may come in one read although nothing buffers."""
 _BURST: Final = 0.1
 """The share of the time within which a buffered response comes."""
+_PIECES_A_READ: Final = 8
+_PAUSE_S: Final = 0.1
+"""More pieces than these in a read, after such a pause, were held back together."""
+
 _SLOWER: Final = 3.0
 _SLOWER_S: Final = 1.5
 """A request after an abandoned one waits so much longer than the first where the server still generates."""
@@ -121,16 +125,24 @@ async def _streaming(line: Line) -> Finding:
             meaning="A person sees nothing before the end.",
             remedy="The server generates first and streams afterwards: look for an option of its own.",
         )
-    first = exchange.content_s[0]
-    burst = exchange.total_s - first < _BURST * exchange.total_s
-    if deltas >= _FEW_DELTAS and reads <= 2 and burst and exchange.total_s > _LONG_ENOUGH_S:
+    if deltas >= _FEW_DELTAS and exchange.total_s > _LONG_ENOUGH_S and _in_bursts(exchange, deltas):
+        first = exchange.content_s[0]
+        times = "1 read" if reads == 1 else f"{reads} reads"
         return found(
             "degraded",
-            f"buffering: {deltas} pieces arrive in {reads} read(s), {first:.2f} s after the request",
-            meaning="A person sees nothing before the end, and idle deadlines fire early.",
+            f"buffering: {deltas} pieces arrive in {times}, the first {first:.2f} s after the request",
+            meaning="A person sees nothing for long, then much at once; idle deadlines fire early.",
             remedy="Turn buffering off in the proxy (nginx: proxy_buffering off; X-Accel-Buffering: no).",
         )
     return found("ok", f"{deltas} pieces in {reads} reads")
+
+
+def _in_bursts(exchange: Exchange, deltas: int) -> bool:
+    """Whether a few reads have all of the text, with pauses before or between them."""
+    times = exchange.content_s
+    late = exchange.total_s - times[0] < _BURST * exchange.total_s
+    longest = max((b - a for a, b in itertools.pairwise(times)), default=0.0)
+    return deltas / len(times) >= _PIECES_A_READ and (late or longest > _PAUSE_S)
 
 
 async def _latency(line: Line) -> Finding:
