@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Self, TextIO
+from typing import Any, Final, Self, TextIO
 
 from llmstream import Model
-from llmstream.cli.check_table import summary_lines, table_lines
+from llmstream.cli.check_table import finding_lines, summary_lines, table_lines
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import listed, print_message
@@ -99,16 +99,20 @@ def run(arguments: argparse.Namespace) -> int:
     if not _agreed(_cost(bound, free=free), ask=not (arguments.yes or free), quiet=arguments.quiet):
         return INTERRUPTED
     with ProgressLine(len(probes), shown=not arguments.quiet) as progress:
-        report = asyncio.run(
-            check_endpoint(
-                model,
-                only=arguments.only,
-                max_tokens=arguments.max_tokens,
-                attempts=arguments.attempts,
-                concurrency=arguments.concurrency,
-                progress=progress.note,
-            )
+        checking = check_endpoint(
+            model,
+            only=arguments.only,
+            max_tokens=arguments.max_tokens,
+            attempts=arguments.attempts,
+            concurrency=arguments.concurrency,
+            progress=progress.note,
         )
+        try:
+            report = asyncio.run(checking)
+        except KeyboardInterrupt:
+            report = None
+    if report is None:
+        return _stopped(model, progress.findings, arguments)
     _print(report, arguments)
     return FAILED if report.broken else SUCCESS
 
@@ -143,25 +147,41 @@ def _agreed(cost: str, *, ask: bool, quiet: bool) -> bool:
         return False
 
 
+def _stopped(model: Model[Any], findings: list[Finding], arguments: argparse.Namespace) -> int:
+    """Shows the findings of the probes that had ended before Ctrl-C."""
+    if findings and not arguments.json:
+        for line in finding_lines(findings, quiet=arguments.quiet, colour=_coloured()):
+            print(line)
+    print_message(f"stopped after {len(findings)} findings about {model.provider.name}:{model.name}")
+    return INTERRUPTED
+
+
+def _coloured() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
 def _print(report: CheckReport, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(report.to_json().decode())
         return
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    lines = list(table_lines(report, quiet=arguments.quiet, colour=colour))
+    lines = list(table_lines(report, quiet=arguments.quiet, colour=_coloured()))
     if not arguments.quiet:
-        lines += summary_lines(report, colour=colour)
+        lines += summary_lines(report)
     if lines:
         print("\n".join(lines))
 
 
 class ProgressLine:
-    """Names the running probe on a line of a terminal that the next one overwrites."""
+    """Names the running probe on a line of a terminal that the next one overwrites.
+
+    findings: of the probes that have ended
+    """
 
     def __init__(self, total: int, *, shown: bool, out: TextIO | None = None) -> None:
         self._out = out if out is not None else sys.stderr
         self._shown = shown and self._out.isatty()
         self._total, self._done = total, 0
+        self.findings: list[Finding] = []
 
     def __enter__(self) -> Self:
         return self
@@ -173,8 +193,10 @@ class ProgressLine:
 
     def note(self, name: str, findings: tuple[Finding, ...] | None) -> None:
         """A probe starts, or has ended."""
-        self._done += findings is not None
-        if findings is None:
+        if findings is not None:
+            self._done += 1
+            self.findings += findings
+        else:
             self._write(f"[{self._done + 1}/{self._total}] {name}")
 
     def _write(self, text: str) -> None:

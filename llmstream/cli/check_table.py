@@ -13,7 +13,7 @@ from llmstream.cli.errors import with_flags
 from llmstream.cli.terminal import columns, one_line
 from llmstream.endpoint_check import STATUSES, CheckReport, Finding, Status
 
-__all__ = ["summary_lines", "table_lines"]
+__all__ = ["finding_lines", "summary_lines", "table_lines"]
 
 _COLOURS: Final[dict[Status, str]] = {
     "broken": "1;31",
@@ -42,7 +42,12 @@ def table_lines(report: CheckReport, *, quiet: bool = False, colour: bool = Fals
         where = f" at {one_line(report.address, 200)}" if report.address else ""
         yield from _wrapped(f"{one_line(report.model, 200)} ({report.dialect}){where}", "", "  ")
         yield ""
-    for finding in _grouped(report.findings):
+    yield from finding_lines(report.findings, quiet=quiet, colour=colour)
+
+
+def finding_lines(findings: Sequence[Finding], *, quiet: bool = False, colour: bool = False) -> Iterator[str]:
+    """The rows alone; see `table_lines`."""
+    for finding in _grouped(findings):
         if not (quiet and finding.status in ("ok", "skipped")):
             yield from _row(finding, colour)
 
@@ -66,13 +71,18 @@ def _row(finding: Finding, colour: bool) -> Iterator[str]:
     shown = f"{head}\x1b[{_COLOURS[finding.status]}m{status}\x1b[0m" if colour else head + status
     narrow = columns() < _NARROW
     indent = "    " if narrow else " " * (_PROBE + _STATUS)
-    lines = [line for text in _texts(finding) for line in _wrapped(text, indent, indent)]
+    first, *others = (_wrapped(text, indent, indent) for text in _texts(finding))
+    lines = [*first, *(_dim(line, colour) for other in others for line in other)]
     if narrow:
         yield shown.rstrip()
         yield from lines
         return
     yield (shown + lines[0].strip()).rstrip() if lines else shown.rstrip()
     yield from lines[1:]
+
+
+def _dim(line: str, colour: bool) -> str:
+    return f"\x1b[2m{line}\x1b[0m" if colour else line
 
 
 def _texts(finding: Finding) -> Iterator[str]:
@@ -90,16 +100,15 @@ def _texts(finding: Finding) -> Iterator[str]:
         yield f"seen: {one_line(finding.evidence, _DETAIL_CHARS)}"
 
 
-def summary_lines(report: CheckReport, *, colour: bool = False) -> Iterator[str]:
+def summary_lines(report: CheckReport) -> Iterator[str]:
     """Counts by status, the cost, and a program that sets the proposed quirks."""
     counts = Counter(finding.status for finding in report.findings)
     shown = ", ".join(f"{counts[status]} {status}" for status in reversed(STATUSES) if counts[status])
     tokens = f"{report.usage.output_tokens or 0:,} output tokens"
+    requests = "1 request" if report.requests == 1 else f"{report.requests} requests"
     cost = "" if report.dollars is None else f", ${report.dollars:.4f}"
     yield ""
-    yield from _wrapped(
-        f"{shown}. {report.requests} requests, {tokens}{cost}, {report.duration_s:.1f} s.", "", ""
-    )
+    yield from _wrapped(f"{shown}. {requests}, {tokens}{cost}, {report.duration_s:.1f} s.", "", "")
     if report.quirks:
         yield ""
         yield from _wrapped("The same provider with these quirks:", "", "")
@@ -113,7 +122,8 @@ def _program(report: CheckReport) -> Iterator[str]:
     yield ""
     yield "    from dataclasses import replace"
     yield "    import llmstream as ls"
-    yield f"    from llmstream.dialects.openai_chat import OpenAIChat, {', '.join(groups)}, change"
+    yield "    from llmstream.dialects.openai_chat import OpenAIChat, change"
+    yield f"    from llmstream.dialects.openai_chat import {', '.join(groups)}"
     yield "    from llmstream.dialects.quirks import changed"
     yield ""
     yield f'    provider = ls.Model("{one_line(provider, 80)}:any").provider'
@@ -122,7 +132,8 @@ def _program(report: CheckReport) -> Iterator[str]:
         yield f"        {one_line(quirk.expression, _DETAIL_CHARS)},"
     yield "    ])"
     yield "    provider = replace(provider, dialect=OpenAIChat(quirks))"
-    yield f'    model = ls.Model("{one_line(report.model, 200)}", provider=provider)'
+    where = f', base_url="{one_line(report.address, 200)}"' if report.address else ""
+    yield f'    model = ls.Model("{one_line(report.model, 200)}", provider=provider{where})'
 
 
 def _wrapped(text: str, first: str, rest: str) -> list[str]:

@@ -66,13 +66,19 @@ async def _text(line: Line) -> Finding:
             "the response has no finish reason",
             meaning="A complete answer cannot be told from a cut one.",
         )
-    known = reason != "other" or raw is None or quirks_of(line.model) is None
-    quirk = None if known else Quirk("Quirks", {"finish_reasons": {raw: "stop"}})
+    ends = f"a complete answer ends in {raw or reason!r} instead of stop"
+    if reason == "other":
+        known = raw is not None and quirks_of(line.model) is not None
+        return found(
+            "degraded",
+            f"unknown finish reason: {ends}",
+            meaning="A program gets the finish reason other.",
+            quirk=Quirk("Quirks", {"finish_reasons": {raw: "stop"}}) if known else None,
+        )
     return found(
-        "degraded" if reason == "other" else "broken",
-        f"wrong finish reason: a complete answer ends in {raw or reason!r} instead of stop",
-        meaning="A program treats a complete answer as cut or as a tool call.",
-        quirk=quirk,
+        "broken",
+        f"wrong finish reason: {ends}",
+        meaning="A program treats a complete answer as cut, or waits for tool calls.",
     )
 
 

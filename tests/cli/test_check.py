@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 
 import pytest
 
 from llmstream.cli import main
 from llmstream.cli.check_table import table_lines
 from llmstream.endpoint_check import PROBES, CheckReport, Finding, Quirk
-from llmstream.simulator import Obedient, Script, Turn
+from llmstream.simulator import Obedient, Pace, Script, Turn
 from llmstream.usage import Usage
 
 FINDING = Finding(
@@ -69,6 +71,20 @@ def test_json_is_the_whole_output(capsys):
 def test_quiet_prints_only_findings(capsys):
     assert main(["check", "-m", "sim:probe", "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.slow
+def test_ctrl_c_shows_what_was_found(simulate, spawn):
+    server = simulate(Obedient(), pace=Pace(first_s=0.2), models=("m",))
+    argv = ["check", "-m", "vllm:m", "--base-url", f"{server.url}/v1"]
+    with spawn(*argv) as process:
+        while len(server.requests) < 5:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert b"text            ok" in out
+    assert b"stopped after" in err
 
 
 def test_list_names_every_probe(capsys):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -91,3 +94,9 @@ async def test_report_is_a_json_document():
 async def test_middleware_cannot_be_checked():
     with pytest.raises(ls.InvalidRequest, match="plain Model"):
         await check_endpoint(wrap("sim:probe", log_calls()))
+
+
+def test_guide_describes_every_probe():
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "check.md"
+    rows = re.findall(r"^\| `([\w-]+)` \|", guide.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == [probe.name for probe in PROBES]
