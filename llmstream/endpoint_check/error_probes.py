@@ -21,6 +21,7 @@ from llmstream.errors import (
     ProviderError,
     TransportError,
 )
+from llmstream.exchange import carries_secret
 from llmstream.request import Request
 
 __all__ = ["ERROR_PROBES"]
@@ -46,6 +47,8 @@ async def _wrong_model(line: Line) -> Finding:
 
 
 async def _bad_key(line: Line) -> Finding:
+    if any(map(carries_secret, line.model._headers)):
+        return found("skipped", "the key is in the model's headers")
     model = copy.copy(line.model)
     model._api_key = _NO_KEY
     exchange = await line.ask("Say hello.", model=model, max_output_tokens=16)

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import copy
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -304,7 +304,8 @@ class Line:
         began = time.perf_counter()
         call = model.call(request, cast(Options, options))
         assert isinstance(call, HTTPCall)  # no opener: see `to`
-        call._plan = _tapped(call._plan, exchange, began)
+        secrets = model.known_secrets()
+        call._plan = _tapped(call._plan, exchange, began, secrets)
         try:
             while batch := await call.next():
                 exchange.events += batch
@@ -323,14 +324,19 @@ class Line:
         return exchange
 
 
-def _tapped(plan: Plan, exchange: Exchange, began: float) -> Plan:
+def _tapped(plan: Plan, exchange: Exchange, began: float, secrets: Iterable[str]) -> Plan:
     """The plan of a call whose bytes are noted."""
+
+    def masked(body: bytes) -> bytes:
+        for secret in secrets:
+            body = body.replace(secret.encode(), b"***")
+        return body
 
     def note(chunk: bytes) -> None:
         exchange.reads.append(Read(time.perf_counter() - began, chunk))
 
     def decode_error(status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
-        exchange.error_body = body
+        exchange.error_body = masked(body)  # before an excerpt of it could cut a key
         return plan.decode_error(status, headers, body)
 
     return msgspec.structs.replace(

@@ -162,9 +162,10 @@ class _Run:
         async with self._gate:
             self._progress(probe.name, None)
             try:
-                result = _named(probe, await probe.run(self._line))
+                found = await probe.run(self._line)
             except CallerError as error:  # the request cannot be made for this provider
-                result = _named(probe, Finding(probe="", status="unsupported", detail=error.message))
+                found = Finding(probe="", status="unsupported", detail=error.message)
+            result = _named(probe, found, self._line.model.known_secrets())
             self._found[probe.name] = result
             self._progress(probe.name, result)
 
@@ -172,10 +173,23 @@ class _Run:
 _SKIPPED: Final = Finding(probe="", status="skipped", detail="no plain question is answered")
 
 
-def _named(probe: Probe, result: Finding | Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings with the name of their probe."""
+def _named(
+    probe: Probe, result: Finding | Iterable[Finding], secrets: Iterable[str] = ()
+) -> tuple[Finding, ...]:
+    """The findings with the name of their probe; keys that the endpoint echoes are masked."""
     found = (result,) if isinstance(result, Finding) else tuple(result)
-    return tuple(msgspec.structs.replace(finding, probe=probe.name) for finding in found)
+
+    def clean(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "***")
+        return text
+
+    return tuple(
+        msgspec.structs.replace(
+            finding, probe=probe.name, detail=clean(finding.detail), evidence=clean(finding.evidence)
+        )
+        for finding in found
+    )
 
 
 def _price(model: str, usage: Usage) -> float | None:

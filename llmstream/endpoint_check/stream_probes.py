@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import statistics
 import unicodedata
@@ -34,6 +35,9 @@ _LONG_ENOUGH_S: Final = 0.3
 """Below, all of a response may come in one read although nothing buffers."""
 _BURST: Final = 0.1
 """The share of the time within which a buffered response comes."""
+_MOST_CHARS_A_TOKEN: Final = 20
+"""Numbers and commas have two to four characters a token."""
+
 _PIECES_A_READ: Final = 8
 _PAUSE_S: Final = 0.1
 """More pieces than these in a read, after such a pause, were held back together."""
@@ -167,6 +171,12 @@ async def _usage(line: Line) -> Finding:
     if problem := failure(exchange, "a plain question"):
         return found("skipped", problem.detail)
     usage, quirks = exchange.usage, quirks_of(line.model)
+    if usage.output_tokens and usage.output_tokens < len(exchange.text) / _MOST_CHARS_A_TOKEN:
+        return found(
+            "degraded",
+            f"usage is implausible: {usage.output_tokens} output tokens for {len(exchange.text)} characters",
+            meaning="Cost limits, prices and rate limiters count too little.",
+        )
     if usage.input_tokens and usage.output_tokens:
         return found("ok", f"{usage.input_tokens} in, {usage.output_tokens} out")
     missing = [name for name in ("input_tokens", "output_tokens") if not getattr(usage, name)]
@@ -211,10 +221,21 @@ def _judge_unicode(exchange: Exchange) -> Finding:
         return found("broken", detail, meaning=garbled, evidence=excerpt(text))
     missing = [piece for piece in _PIECES if unicodedata.normalize("NFC", piece) not in text]
     if not missing:
-        return found("ok", "all characters arrive whole")
+        cut = _cuts(exchange)
+        return found("ok", "all characters arrive whole" + (f"; {cut} reads cut one" if cut else ""))
     if "????" in text:
         return found("broken", "characters became question marks", meaning=garbled, evidence=excerpt(text))
     return inconclusive(f"the model did not repeat {', '.join(missing)}", exchange)
+
+
+def _cuts(exchange: Exchange) -> int:
+    """How many reads ended inside a character."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    count = 0
+    for read in exchange.reads:
+        decoder.decode(read.data)
+        count += bool(decoder.getstate()[0])
+    return count
 
 
 def _mojibake(piece: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,6 +22,15 @@ _OTHERS: Final = "llmstream repairs it; other clients do not."
 _KNOWN_DELTA: Final = frozenset({*wire.Delta.__struct_fields__, "role", "obfuscation", "name"})
 """Fields of a delta that are read, or say nothing."""
 
+_KNOWN_TYPES: Final = {
+    "anthropic": re.compile(r"message_(start|delta|stop)|content_block_(start|delta|stop)|ping|error"),
+    "cohere": re.compile(
+        r"message-(start|end)|(content|tool-call|citation)-(start|delta|end)|tool-plan-delta|debug"
+    ),
+    "openai-responses": re.compile(r"response\.[a-z_.]+|error|keepalive"),
+}
+"""Types of the events of a stream, for dialects whose events have one."""
+
 
 async def _wire(line: Line) -> list[Finding]:
     await baseline(line)
@@ -30,7 +40,7 @@ async def _wire(line: Line) -> list[Finding]:
     if quirks_of(line.model) is not None:
         findings += [*_ids(answered), *_fragments(answered), *_unread(answered)]
     else:
-        findings += _unknown_types(answered)
+        findings += _unknown_types(answered, line.model.provider.dialect.name)
     count = sum(len(exchange.frames) for exchange in answered)
     counted = f"{count} frames" if count else f"{sum(len(e.reads) for e in answered)} reads"
     return findings or [found("ok", f"{counted} of {len(answered)} responses, all of them read")]
@@ -140,16 +150,24 @@ def _unread(exchanges: list[Exchange]) -> Iterator[Finding]:
         )
 
 
-def _unknown_types(exchanges: list[Exchange]) -> Iterator[Finding]:
-    """Frames without any type, where the dialect types its frames."""
-    untyped = typed = 0
+def _unknown_types(exchanges: list[Exchange], dialect: str) -> Iterator[Finding]:
+    """Frames of a type that the API's documentation does not have."""
+    known = _KNOWN_TYPES.get(dialect)
+    if known is None:
+        return
+    unknown: dict[str, dict[str, Any]] = {}
     for exchange in exchanges:
         for frame in exchange.frames:
-            kind = frame.get("type") or frame.get("event_type")
-            typed += isinstance(kind, str)
-            untyped += not isinstance(kind, str)
-    if typed and untyped:
-        yield found("degraded", f"{untyped} frames have no type", meaning="They are not read.")
+            kind = frame.get("type")
+            if not (isinstance(kind, str) and known.fullmatch(kind)):
+                unknown.setdefault(str(kind), frame)
+    for kind, frame in unknown.items():
+        yield found(
+            "degraded",
+            f"unknown type of event {kind!r}" if kind != "None" else "events without a type",
+            meaning="It is not read; it stands in raw events (include_raw=True).",
+            evidence=excerpt(msgspec.json.encode(frame)),
+        )
 
 
 WIRE_PROBES: Final = (

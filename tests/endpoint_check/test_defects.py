@@ -69,6 +69,13 @@ def without_usage(frames):
     return [frame for frame in frames if not frame.pop("usage", None)]
 
 
+def one_token(frames):
+    for frame in frames:
+        if frame.get("usage"):
+            frame["usage"]["completion_tokens"] = 1
+    return frames
+
+
 def thinking(delta):
     if "reasoning_content" in delta:
         delta["thinking_text"] = delta.pop("reasoning_content")
@@ -106,6 +113,7 @@ def cut_json(body):
 
 DEFECTS = {
     "usage missing": (Defect(frames=without_usage), "usage", "degraded", "no usage"),
+    "usage implausible": (Defect(frames=one_token), "usage", "degraded", "1 output tokens"),
     "length as stop": (Defect(frames=reason("length", "stop")), "length", "broken", "instead of length"),
     "stop as length": (Defect(frames=reason("stop", "length")), "text", "broken", "wrong finish reason"),
     "stop unknown": (Defect(frames=reason("stop", "done")), "text", "degraded", "'done' instead of stop"),
@@ -258,6 +266,36 @@ async def test_abandoned_response_goes_on():
     (finding,) = report.findings
     assert finding.status == "degraded"
     assert "after an abandoned response" in finding.detail
+
+
+async def test_echoed_keys_are_masked():
+    """A gateway that repeats the request in its errors does not put the key into reports."""
+
+    def echo(status, body):
+        return web.Response(status=422, text="<html>Bearer right-and-secret</html>", content_type="text/html")
+
+    async with served(Defect(error=echo), key="right-and-secret") as url:
+        model = ls.Model("mine:m", base_url=url, api_key="right-and-secret", provider=PROVIDER)
+        report = await check_endpoint(model, only=["wrong-model", "bad-request"])
+    assert [finding.status for finding in report.findings] == ["degraded", "degraded"]
+    assert "Bearer ***" in report.findings[0].evidence
+    assert b"right-and-secret" not in report.to_json()
+
+
+@pytest.mark.parametrize(
+    ("provider", "path", "frame", "words"),
+    [
+        ("anthropic", "", b'event: x\ndata: {"type": "content_block_hint"}\n\n', "'content_block_hint'"),
+        ("openai-responses", "/v1", b'data: {"type": "session.note"}\n\n', "'session.note'"),
+    ],
+)
+async def test_unknown_events_are_named(provider, path, frame, words):
+    async with served(Defect(body=lambda body: frame + body), path=path) as url:
+        model = ls.Model(f"{provider}:m", base_url=url, api_key="right")
+        report = await check_endpoint(model, only=["wire"])
+    (finding,) = report.findings
+    assert finding.status == "degraded"
+    assert words in finding.detail
 
 
 async def test_model_that_disobeys_breaks_nothing():

@@ -51,8 +51,8 @@ class _Proxy:
             if isinstance(changed, web.Response):
                 return changed
             data = json.dumps(changed).encode()
-        headers = {"authorization": incoming.headers.get("authorization", "")}
-        headers["content-type"] = "application/json"
+        names = ("authorization", "x-api-key", "anthropic-version", "content-type")
+        headers = {name: incoming.headers[name] for name in names if name in incoming.headers}
         async with (
             self.slot,
             self.session.request(
@@ -93,10 +93,12 @@ class _Proxy:
 
 
 @asynccontextmanager
-async def served(defect: Defect, *, pace: Pace | None = None) -> AsyncIterator[str]:
+async def served(
+    defect: Defect, *, pace: Pace | None = None, key: str = "right", path: str = "/v1"
+) -> AsyncIterator[str]:
     """The address of a simulator behind the defect."""
     async with (
-        Simulator(Obedient(), pace=pace, api_keys=["right"], models=("m",)) as simulator,
+        Simulator(Obedient(), pace=pace, api_keys=[key], models=("m",)) as simulator,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
     ):
         app = web.Application()
@@ -105,7 +107,7 @@ async def served(defect: Defect, *, pace: Pace | None = None) -> AsyncIterator[s
         await runner.setup()
         try:
             await web.TCPSite(runner, "127.0.0.1", 0).start()
-            yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+            yield f"http://127.0.0.1:{runner.addresses[0][1]}{path}"
         finally:
             await runner.cleanup()
 
