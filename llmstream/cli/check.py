@@ -46,7 +46,7 @@ examples:
   llmstream check -m sim:probe                                no key, no network
   llmstream check -m vllm:Qwen/Qwen3-8B --base-url http://localhost:8000
   llmstream check -m openai:local --base-url http://localhost:8080/v1 --json > report.json
-  llmstream check -m anthropic:claude-haiku-4-5 --only tools --only tool-parallel
+  llmstream check -m anthropic:claude-haiku-4-5 --only tools,tool-parallel
   llmstream check --list                                      the probes
 """
 
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-m", "--model", metavar="PROVIDER:MODEL", help="model to check (default: $LLMSTREAM_MODEL)")
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
-    add("--only", action="append", default=[], metavar="PROBE", help="run this probe; may be repeated")
+    add("--only", action="append", default=[], metavar="PROBE,...", help="run these probes alone")
     add("--list", action="store_true", help="list the probes and exit")
     add(
         "--max-tokens",

@@ -12,10 +12,10 @@ import msgspec
 from llmstream.chats.content import Image, Reasoning
 from llmstream.chats.message import Message
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, silent
+from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
 from llmstream.endpoint_check.quirk import Quirk, quirks_of, unsupported
 from llmstream.endpoint_check.report import Finding
-from llmstream.endpoint_check.stream_probes import COUNTING, found
+from llmstream.endpoint_check.stream_probes import COUNTING
 from llmstream.errors import LLMStreamError
 from llmstream.events import UnsupportedSetting
 from llmstream.request import Request

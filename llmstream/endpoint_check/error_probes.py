@@ -9,9 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, excerpt
+from llmstream.endpoint_check.probe import Probe, excerpt, found
 from llmstream.endpoint_check.report import Finding
-from llmstream.endpoint_check.stream_probes import found
 from llmstream.errors import (
     AuthenticationError,
     BadRequest,

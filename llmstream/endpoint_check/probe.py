@@ -13,7 +13,7 @@ import msgspec
 
 from llmstream.endpoint_check.exchange import Exchange, Line
 from llmstream.endpoint_check.quirk import Quirk
-from llmstream.endpoint_check.report import Finding
+from llmstream.endpoint_check.report import Finding, Status
 from llmstream.errors import (
     AuthenticationError,
     BadRequest,
@@ -33,6 +33,7 @@ __all__ = [
     "asked",
     "excerpt",
     "failure",
+    "found",
     "inconclusive",
     "message_of",
     "silent",
@@ -71,6 +72,11 @@ def excerpt(text: str | bytes, limit: int = _EXCERPT_CHARS) -> str:
     """The beginning of a text, for people."""
     shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def found(status: Status, detail: str, **more: Any) -> Finding:
+    """A finding; its probe is filled in later."""
+    return Finding(probe="", status=status, detail=detail, **more)
 
 
 def inconclusive(detail: str, exchange: Exchange | None = None) -> Finding:

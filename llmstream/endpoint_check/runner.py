@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -48,6 +49,8 @@ PROBES: Final[tuple[Probe, ...]] = (
 Progress = Callable[[str, tuple[Finding, ...] | None], object]
 """Called with the name of a probe as it starts, and again with its findings."""
 
+_log: Final = logging.getLogger("llmstream")
+
 _MAX_TOKENS: Final = 512
 _ATTEMPTS: Final = 2
 _INPUT_TOKENS: Final = 200
@@ -86,11 +89,11 @@ def bound_of(model: str, probes: Sequence[Probe], *, max_tokens: int, attempts: 
 
 
 def chosen(only: Iterable[str]) -> tuple[Probe, ...]:
-    """The probes of these names; all for none.
+    """The probes of these names, which may be lists with commas; all for none.
 
     raises: InvalidRequest for a name that no probe has
     """
-    names = tuple(only)
+    names = tuple(name.strip() for given in only for name in given.split(",") if name.strip())
     known = {probe.name for probe in PROBES}
     for name in names:
         if name not in known:
@@ -165,6 +168,10 @@ class _Run:
                 found = await probe.run(self._line)
             except CallerError as error:  # the request cannot be made for this provider
                 found = Finding(probe="", status="unsupported", detail=error.message)
+            except Exception as error:  # the other probes may still show something
+                _log.exception("the probe %s failed", probe.name)
+                detail = f"the probe failed: {error!r}. This is a bug in llmstream; please report it."
+                found = Finding(probe="", status="skipped", detail=detail)
             result = _named(probe, found, self._line.model.known_secrets())
             self._found[probe.name] = result
             self._progress(probe.name, result)

@@ -6,12 +6,21 @@ import codecs
 import itertools
 import statistics
 import unicodedata
-from typing import Any, Final
+from typing import Final
 
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, message_of, silent
+from llmstream.endpoint_check.probe import (
+    Probe,
+    asked,
+    excerpt,
+    failure,
+    found,
+    inconclusive,
+    message_of,
+    silent,
+)
 from llmstream.endpoint_check.quirk import Quirk, quirks_of
-from llmstream.endpoint_check.report import Finding, Status
+from llmstream.endpoint_check.report import Finding
 from llmstream.errors import LLMStreamError
 from llmstream.events import TextDelta
 
@@ -50,11 +59,6 @@ _SLOWER_S: Final = 1.5
 async def baseline(line: Line) -> Exchange:
     """A response of about a hundred tokens, which most probes of the stream look at."""
     return await line.once("baseline", COUNTING)
-
-
-def found(status: Status, detail: str, **more: Any) -> Finding:
-    """A finding; its probe is filled in later."""
-    return Finding(probe="", status=status, detail=detail, **more)
 
 
 async def _text(line: Line) -> Finding:

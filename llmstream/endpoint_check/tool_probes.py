@@ -10,10 +10,9 @@ from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.endpoint_check.answer_probes import left_out
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, inconclusive, silent
+from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
 from llmstream.endpoint_check.quirk import choice_without, quirks_of
 from llmstream.endpoint_check.report import Finding
-from llmstream.endpoint_check.stream_probes import found
 from llmstream.events import ToolInputDelta
 from llmstream.request import ToolSpec
 

@@ -10,10 +10,10 @@ import msgspec
 
 from llmstream.dialects.openai_chat import wire
 from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, excerpt
+from llmstream.endpoint_check.probe import Probe, excerpt, found
 from llmstream.endpoint_check.quirk import Quirk, quirks_of
 from llmstream.endpoint_check.report import Finding
-from llmstream.endpoint_check.stream_probes import baseline, found
+from llmstream.endpoint_check.stream_probes import baseline
 from llmstream.endpoint_check.tool_probes import called
 
 __all__ = ["WIRE_PROBES"]
@@ -58,13 +58,23 @@ def _defects(exchanges: list[Exchange]) -> Iterator[Finding]:
         )
 
 
+def _objects(value: object) -> list[dict[str, Any]]:
+    """The objects of a list; none of anything else, since a broken wire may hold any value."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _deltas(exchange: Exchange) -> Iterator[dict[str, Any]]:
+    """The pieces of a stream of Chat Completions."""
+    for frame in exchange.frames:
+        for choice in _objects(frame.get("choices")):
+            if isinstance(delta := choice.get("delta"), dict):
+                yield delta
+
+
 def _calls_of(exchange: Exchange) -> Iterator[dict[str, Any]]:
     """The fragments of calls in a stream of Chat Completions."""
-    for frame in exchange.frames:
-        for choice in frame.get("choices") or ():
-            delta = choice.get("delta") if isinstance(choice, dict) else None
-            fragments = delta.get("tool_calls") if isinstance(delta, dict) else None
-            yield from (one for one in fragments or () if isinstance(one, dict))
+    for delta in _deltas(exchange):
+        yield from _objects(delta.get("tool_calls"))
 
 
 def _named(exchange: Exchange) -> list[dict[str, Any]]:
@@ -135,12 +145,10 @@ def _unread(exchanges: list[Exchange]) -> Iterator[Finding]:
     """Fields of deltas with a text that llmstream does not know."""
     fields: dict[str, str] = {}
     for exchange in exchanges:
-        for frame in exchange.frames:
-            for choice in frame.get("choices") or ():
-                delta = choice.get("delta") if isinstance(choice, dict) else None
-                for name, value in delta.items() if isinstance(delta, dict) else ():
-                    if name not in _KNOWN_DELTA and isinstance(value, str) and value:
-                        fields.setdefault(name, value)
+        for delta in _deltas(exchange):
+            for name, value in delta.items():
+                if name not in _KNOWN_DELTA and isinstance(value, str) and value:
+                    fields.setdefault(name, value)
     for name, value in fields.items():
         yield found(
             "degraded",

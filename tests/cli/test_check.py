@@ -63,7 +63,7 @@ def test_unreachable_endpoint_is_one_reason(capsys):
 
 
 def test_json_is_the_whole_output(capsys):
-    assert main(["check", "-m", "sim:probe", "--json", "--only", "text", "--only", "usage"]) == 0
+    assert main(["check", "-m", "sim:probe", "--json", "--only", "text,usage"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert [finding["probe"] for finding in document["findings"]] == ["text", "usage"]
 
