@@ -127,7 +127,9 @@ def _program(report: CheckReport) -> Iterator[str]:
     yield "    from llmstream.dialects.quirks import changed"
     yield ""
     yield f'    provider = ls.Model("{one_line(provider, 80)}:any").provider'
-    yield "    quirks = changed(provider.dialect.quirks, ["
+    yield "    dialect = provider.dialect"
+    yield "    assert isinstance(dialect, OpenAIChat)"
+    yield "    quirks = changed(dialect.quirks, ["
     for quirk in report.quirks:
         yield f"        {one_line(quirk.expression, _DETAIL_CHARS)},"
     yield "    ])"
