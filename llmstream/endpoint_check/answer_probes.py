@@ -65,8 +65,8 @@ async def _system(line: Line) -> Finding:
         return finding
     return found(
         "degraded",
-        f"the system prompt is ignored, in {line.attempts} answers",
-        meaning="Instructions, rules and personas have no effect; the server or its template drops them.",
+        f"the system prompt is ignored, in {line.attempts} of {line.attempts} answers",
+        meaning="Instructions have no effect: the server or its template drops them, or the model is weak.",
         quirk=_role_quirk(line),
         evidence=finding.evidence,
     )

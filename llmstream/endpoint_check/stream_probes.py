@@ -47,6 +47,9 @@ _BURST: Final = 0.1
 _MOST_CHARS_A_TOKEN: Final = 20
 """Numbers and commas have two to four characters a token."""
 
+_NEARLY: Final = 0.9
+"""Of the limit of tokens: vendors count the last ones differently."""
+
 _PIECES_A_READ: Final = 8
 _PAUSE_S: Final = 0.1
 """More pieces than these in a read, after such a pause, were held back together."""
@@ -66,7 +69,7 @@ async def _text(line: Line) -> Finding:
     if problem := failure(exchange, "a plain question") or silent(exchange):
         return problem
     reason, raw = exchange.finish.finish_reason, exchange.finish.raw_finish_reason
-    if reason == "stop" or (reason == "length" and "40" not in exchange.text):
+    if reason == "stop" or (reason == "length" and _is_long(exchange, line.max_tokens)):
         return found("ok", f"{len(exchange.text)} characters, finish reason {reason}")
     if reason == "unknown":
         return found(
@@ -88,6 +91,12 @@ async def _text(line: Line) -> Finding:
         f"wrong finish reason: {ends}",
         meaning="A program treats a complete answer as cut, or waits for tool calls.",
     )
+
+
+def _is_long(exchange: Exchange, max_tokens: int) -> bool:
+    """Whether a response may really have been cut by the limit."""
+    tokens = exchange.usage.output_tokens or len(exchange.text) + len(exchange.reasoning)
+    return "40" not in exchange.text or tokens >= _NEARLY * max_tokens
 
 
 async def _content_type(line: Line) -> Finding:

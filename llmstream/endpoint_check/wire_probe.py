@@ -22,6 +22,9 @@ _OTHERS: Final = "llmstream repairs it; other clients do not."
 _KNOWN_DELTA: Final = frozenset({*wire.Delta.__struct_fields__, "role", "obfuscation", "name"})
 """Fields of a delta that are read, or say nothing."""
 
+_VARIED: Final = 4
+_LONG_CHARS: Final = 40
+
 _KNOWN_TYPES: Final = {
     "anthropic": re.compile(r"message_(start|delta|stop)|content_block_(start|delta|stop)|ping|error"),
     "cohere": re.compile(
@@ -143,19 +146,21 @@ def _stops(exchange: Exchange) -> bool:
 
 def _unread(exchanges: list[Exchange]) -> Iterator[Finding]:
     """Fields of deltas with a text that llmstream does not know."""
-    fields: dict[str, str] = {}
+    fields: dict[str, list[str]] = {}
     for exchange in exchanges:
         for delta in _deltas(exchange):
             for name, value in delta.items():
                 if name not in _KNOWN_DELTA and isinstance(value, str) and value:
-                    fields.setdefault(name, value)
-    for name, value in fields.items():
-        yield found(
-            "degraded",
-            f"unknown field {name!r} with text in the pieces of the answer",
-            meaning="Its text is not read; it stands in raw events (include_raw=True).",
-            evidence=excerpt(value),
-        )
+                    fields.setdefault(name, []).append(value)
+    for name, values in fields.items():
+        # Marks such as the name of a channel repeat; text does not.
+        if len(set(values)) >= _VARIED or max(map(len, values)) >= _LONG_CHARS:
+            yield found(
+                "degraded",
+                f"unknown field {name!r} with text in the pieces of the answer",
+                meaning="Its text is not read; it stands in raw events (include_raw=True).",
+                evidence=excerpt("".join(values)),
+            )
 
 
 def _unknown_types(exchanges: list[Exchange], dialect: str) -> Iterator[Finding]:

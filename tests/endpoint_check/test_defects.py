@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -24,7 +25,7 @@ from llmstream.dialects import openai_chat
 from llmstream.dialects.openai_chat import OpenAIChat, ThinkingQuirks, change, hosted
 from llmstream.endpoint_check import PROBES, check_endpoint
 from llmstream.providers.base import Provider
-from llmstream.simulator import Pace, Script, Simulator, Turn
+from llmstream.simulator import Call, Pace, Script, Simulator, Turn
 
 
 def calls(change):
@@ -125,7 +126,7 @@ DEFECTS = {
     "id repeated": (altered(id="call_0"), "wire+", "degraded", "repeat in each response"),
     "index missing": (altered(index=None), "wire", "degraded", "no index"),
     "calls merged": (calls(merged), "tool-parallel", "broken", "merged"),
-    "calls with the same arguments": (calls(same), "tool-parallel", "broken", "same arguments"),
+    "calls with the same arguments": (calls(same), "tool-parallel", "degraded", "same arguments"),
     "call as text": (calls(as_text), "tools", "broken", "arrives as text"),
     "arguments in one piece": (
         calls(lambda c: {"tool_calls": c}),
@@ -298,6 +299,32 @@ async def test_unknown_events_are_named(provider, path, frame, words):
     assert words in finding.detail
 
 
+@pytest.mark.parametrize(
+    ("turn", "probe", "status"),
+    [
+        # It goes on after the last number, up to the limit.
+        (Turn(text="1, 2, 40. " + "And so on. " * 200, finish_reason="length"), "text", "ok"),
+        # Other tools with the same argument are two calls.
+        (
+            Turn(calls=(Call("get_weather", {"city": "Oslo"}), Call("get_time", {"city": "Oslo"}))),
+            "tool-parallel",
+            "ok",
+        ),
+        (Turn(text="1"), "length", "inconclusive"),
+        (Turn(text="", reasoning="Hm.", finish_reason="length"), "length", "ok"),
+        (Turn(text="", reasoning="Hm.", finish_reason="length"), "schema", "inconclusive"),
+        (Turn(text="", reasoning="Hm.", finish_reason="length"), "tool-named", "inconclusive"),
+        (Turn(text="I see nothing."), "image", "inconclusive"),
+        (Turn(calls=(Call("get_whether", {"city": "Reykjavik"}),)), "tools", "inconclusive"),
+    ],
+)
+async def test_choice_of_model_is_no_defect(turn, probe, status):
+    async with Simulator(Script((turn,) * 9)) as simulator:
+        model = ls.Model("mine:m", base_url=f"{simulator.url}/v1", api_key="k", provider=PROVIDER)
+        report = await check_endpoint(model, only=[probe])
+    assert [finding.status for finding in report.findings] == [status], report.findings
+
+
 async def test_model_that_disobeys_breaks_nothing():
     """What a model does not do is inconclusive, not broken."""
     report = await check_endpoint("sim:demo")
@@ -312,6 +339,33 @@ async def test_evasive_model_is_inconclusive():
         model = ls.Model("mine:m", base_url=f"{simulator.url}/v1", api_key="k", provider=PROVIDER)
         report = await check_endpoint(model)
     assert [finding.probe for finding in report.broken] == ["schema", "tool-required", "tool-named"]
+
+
+@pytest.mark.parametrize(
+    ("defect", "status", "words"),
+    [
+        (Defect(), "ok", "accepted"),
+        (Defect(request=refusing("reasoning_content", '"reasoning_content"')), "unsupported", "is refused"),
+    ],
+)
+async def test_reasoning_goes_back(defect, status, words):
+    quirks = hosted(change(ThinkingQuirks, style="effort"), change(openai_chat.ReasoningQuirks, echo="all"))
+    provider = replace(PROVIDER, dialect=OpenAIChat(quirks))
+    async with served(defect) as url:
+        model = ls.Model("mine:m", base_url=url, api_key="right", provider=provider)
+        report = await check_endpoint(model, only=["reasoning-echo"])
+    (finding,) = report.findings
+    assert finding.status == status
+    assert words in finding.detail
+    assert [q.expression for q in report.quirks] == (
+        ['change(ReasoningQuirks, echo="never")'] if status == "unsupported" else []
+    )
+
+
+@pytest.mark.parametrize("provider", ["sim-anthropic", "sim-gemini", "sim-openai-responses"])
+async def test_signatures_go_back(provider):
+    report = await check_endpoint(f"{provider}:probe", only=["reasoning-echo"])
+    assert [finding.detail for finding in report.findings] == ["accepted"]
 
 
 async def test_inconclusive_answer_is_asked_again():
