@@ -4,12 +4,22 @@
 A judge of each answer separates a wire that broke from a model that chose otherwise.
 """
 
-from llmstream.endpoint_check.exchange import in_process
+from llmstream.endpoint_check.endpoint import in_process
 from llmstream.endpoint_check.quirk import Quirk
-from llmstream.endpoint_check.report import STATUSES, CheckReport, Finding, Status, worst
-from llmstream.endpoint_check.runner import PROBES, Bound, bound_of, check_endpoint, chosen
+from llmstream.endpoint_check.report import STATUSES, CheckReport, Finding, Status
+from llmstream.endpoint_check.runner import (
+    DEFAULT_ATTEMPTS,
+    DEFAULT_MAX_TOKENS,
+    PROBES,
+    Bound,
+    bound_of,
+    check_endpoint,
+    chosen,
+)
 
 __all__ = [
+    "DEFAULT_ATTEMPTS",
+    "DEFAULT_MAX_TOKENS",
     "PROBES",
     "STATUSES",
     "Bound",
@@ -21,5 +31,4 @@ __all__ = [
     "check_endpoint",
     "chosen",
     "in_process",
-    "worst",
 ]

@@ -11,7 +11,8 @@ import msgspec
 
 from llmstream.chats.content import Image, Reasoning
 from llmstream.chats.message import Message
-from llmstream.endpoint_check.exchange import Exchange, Line
+from llmstream.endpoint_check.endpoint import Endpoint
+from llmstream.endpoint_check.exchange import Exchange
 from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
 from llmstream.endpoint_check.quirk import Quirk, quirks_of, unsupported
 from llmstream.endpoint_check.report import Finding
@@ -48,37 +49,37 @@ def left_out(exchange: Exchange, setting: str) -> str | None:
     return None
 
 
-async def _system(line: Line) -> Finding:
+async def _system(endpoint: Endpoint) -> Finding:
     instructions = "Begin every answer with the word BEACON, in capitals."
 
     def judge(exchange: Exchange) -> Finding:
-        if problem := failure(exchange, "a system prompt", quirk=_role_quirk(line)) or silent(exchange):
+        if problem := failure(exchange, "a system prompt", quirk=_role_quirk(endpoint)) or silent(exchange):
             return problem
         if "BEACON" in exchange.text.upper():
             return found("ok", "the model follows it")
         return inconclusive("the model did not follow the system prompt", exchange)
 
     finding = await asked(
-        line, judge, "What is the capital of France?", "Say hello.", instructions=instructions
+        endpoint, judge, "What is the capital of France?", "Say hello.", instructions=instructions
     )
     if finding.status != "inconclusive" or not finding.evidence:
         return finding
     return found(
         "degraded",
-        f"the system prompt is ignored, in {line.attempts} of {line.attempts} answers",
+        f"the system prompt is ignored, in {endpoint.attempts} of {endpoint.attempts} answers",
         meaning="Instructions have no effect: the server or its template drops them, or the model is weak.",
-        quirk=_role_quirk(line),
+        quirk=_role_quirk(endpoint),
         evidence=finding.evidence,
     )
 
 
-def _role_quirk(line: Line) -> Quirk | None:
-    quirks = quirks_of(line.model)
+def _role_quirk(endpoint: Endpoint) -> Quirk | None:
+    quirks = quirks_of(endpoint.model)
     return Quirk("Quirks", {"system_role": "system"}) if quirks and quirks.system_role != "system" else None
 
 
-async def _stop(line: Line) -> Finding:
-    quirk = unsupported(quirks_of(line.model), "stop")
+async def _stop(endpoint: Endpoint) -> Finding:
+    quirk = unsupported(quirks_of(endpoint.model), "stop")
 
     def judge(exchange: Exchange) -> Finding:
         if why := left_out(exchange, "stop"):
@@ -105,18 +106,18 @@ async def _stop(line: Line) -> Finding:
             )
         return found("ok", "ends before the sequence, finish reason stop")
 
-    return await asked(line, judge, COUNTING, stop=["14"])
+    return await asked(endpoint, judge, COUNTING, stop=["14"])
 
 
-async def _length(line: Line) -> Finding:
-    finding = await asked(line, _judge_length, _LONG_COUNT, max_output_tokens=_SHORT_LIMIT)
-    quirks = quirks_of(line.model)
+async def _length(endpoint: Endpoint) -> Finding:
+    finding = await asked(endpoint, _judge_length, _LONG_COUNT, max_output_tokens=_SHORT_LIMIT)
+    quirks = quirks_of(endpoint.model)
     if finding.status != "broken" or quirks is None or "ignored" not in finding.detail:
         return finding
     names = ("max_tokens", "max_completion_tokens")
     other = names[quirks.settings.max_tokens_field == names[0]]
-    limit = {line.model.provider.name: {other: _SHORT_LIMIT}}
-    again = await line.ask(_LONG_COUNT, max_output_tokens=_SHORT_LIMIT, provider_options=limit)
+    limit = {endpoint.model.provider.name: {other: _SHORT_LIMIT}}
+    again = await endpoint.ask(_LONG_COUNT, max_output_tokens=_SHORT_LIMIT, provider_options=limit)
     if _judge_length(again).status != "ok":
         return finding
     return msgspec.structs.replace(
@@ -148,14 +149,12 @@ def _judge_length(exchange: Exchange) -> Finding:
     )
 
 
-async def _settings(line: Line) -> Finding:
-    exchange = await line.ask("What is 2 + 2? Answer with the number.", **_SETTINGS)
+async def _settings(endpoint: Endpoint) -> Finding:
+    exchange = await endpoint.ask("What is 2 + 2? Answer with the number.", **_SETTINGS)
     dropped = [name for name in _SETTINGS if left_out(exchange, name)]
-    error = exchange.error
-    if error is not None:
-        named = [name for name in _SETTINGS if name in error.message and name not in dropped]
-        problem = failure(exchange, "a setting", quirk=unsupported(quirks_of(line.model), *named))
-        assert problem is not None
+    message = exchange.error.message if exchange.error is not None else ""
+    named = [name for name in _SETTINGS if name in message and name not in dropped]
+    if problem := failure(exchange, "a setting", quirk=unsupported(quirks_of(endpoint.model), *named)):
         return problem
     sent = ", ".join(name for name in _SETTINGS if name not in dropped)
     return found("ok", f"accepted: {sent}" + (f"; left out: {', '.join(dropped)}" if dropped else ""))
@@ -168,10 +167,10 @@ class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
     grade: int
 
 
-async def _schema(line: Line) -> Finding:
-    able = line.model.provider.dialect.output_abilities(Request(model=line.model.name))
+async def _schema(endpoint: Endpoint) -> Finding:
+    able = endpoint.model.provider.dialect.output_abilities(Request(model=endpoint.model.name))
     native = "json_schema" in able or "tool" in able
-    quirks = quirks_of(line.model)
+    quirks = quirks_of(endpoint.model)
     known = quirks is not None and quirks.schemas.output == "json_schema"
     quirk = Quirk("SchemaQuirks", {"output": "json_object"}) if known else None
 
@@ -194,7 +193,9 @@ async def _schema(line: Line) -> Finding:
             )
         return found("ok", "valid against the schema" + ("" if native else ", asked for in words"))
 
-    return await asked(line, judge, "Which fruit do you prefer? Explain it in one sentence.", output=_Verdict)
+    return await asked(
+        endpoint, judge, "Which fruit do you prefer? Explain it in one sentence.", output=_Verdict
+    )
 
 
 def _png(red: int, green: int, blue: int, size: int = 32) -> bytes:
@@ -209,7 +210,7 @@ def _png(red: int, green: int, blue: int, size: int = 32) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + body
 
 
-async def _image(line: Line) -> Finding:
+async def _image(endpoint: Endpoint) -> Finding:
     question = "Which colour fills this image? Answer with one word: red, green, blue, yellow, black, white."
     prompt = Message.user(question, Image(data=_png(255, 255, 0), media_type="image/png"))
 
@@ -222,10 +223,10 @@ async def _image(line: Line) -> Finding:
             return found("ok", "the model sees it")
         return inconclusive("the model names another colour: it may not see the image", exchange)
 
-    return await asked(line, judge, prompt)
+    return await asked(endpoint, judge, prompt)
 
 
-async def _turns(line: Line) -> Finding:
+async def _turns(endpoint: Endpoint) -> Finding:
     talk = [
         Message.user("My lucky number is 7413. Remember it."),
         Message.assistant("I will remember it."),
@@ -239,17 +240,17 @@ async def _turns(line: Line) -> Finding:
             return found("ok", "earlier turns are read")
         return inconclusive("the model did not repeat an earlier turn", exchange)
 
-    return await asked(line, judge, talk)
+    return await asked(endpoint, judge, talk)
 
 
-async def _thought(line: Line) -> Exchange:
+async def _thought(endpoint: Endpoint) -> Exchange:
     prompt = "Think step by step: what is 17 * 24? Answer with the number."
-    limit = max(line.max_tokens, _THINKING_TOKENS)
-    return await line.once("reasoning", prompt, reasoning="low", max_output_tokens=limit)
+    limit = max(endpoint.max_tokens, _THINKING_TOKENS)
+    return await endpoint.once("reasoning", prompt, reasoning="low", max_output_tokens=limit)
 
 
-async def _reasoning(line: Line) -> Finding:
-    exchange = await _thought(line)
+async def _reasoning(endpoint: Endpoint) -> Finding:
+    exchange = await _thought(endpoint)
     why = left_out(exchange, "reasoning")
     if why and not exchange.reasoning:
         return found("unsupported", why)
@@ -257,7 +258,7 @@ async def _reasoning(line: Line) -> Finding:
         return problem
     if tag := re.search(r"</?(think|thinking|reasoning)>", exchange.text):
         tags = "opened" if tag[0].startswith("</") else "tags"
-        known = quirks_of(line.model) is not None
+        known = quirks_of(endpoint.model) is not None
         return found(
             "degraded",
             f"reasoning comes inside the text, in {tag[0]}",
@@ -265,7 +266,7 @@ async def _reasoning(line: Line) -> Finding:
             quirk=Quirk("ReasoningQuirks", {"tags": tags, "tag": tag[1]}) if known else None,
             remedy="Start the server with a reasoning parser (vLLM: --reasoning-parser).",
         )
-    tokens, quirks = exchange.usage.reasoning_tokens, quirks_of(line.model)
+    tokens, quirks = exchange.usage.reasoning_tokens, quirks_of(endpoint.model)
     if exchange.reasoning:
         return found("ok", f"{len(exchange.reasoning)} characters before the text")
     if tokens and quirks is not None and quirks.reasoning.field != "none":
@@ -279,24 +280,28 @@ async def _reasoning(line: Line) -> Finding:
     return inconclusive("no reasoning came, and none was counted")
 
 
-async def _echo(line: Line) -> Finding:
-    exchange = await _thought(line)
+async def _echo(endpoint: Endpoint) -> Finding:
+    exchange = await _thought(endpoint)
     if exchange.error is not None or not exchange.reasoning:
         return found("skipped", "there is no reasoning to send back")
     talk = [Message.user("What is 17 * 24?"), exchange.message, Message.user("And 17 * 25?")]
-    limit = max(line.max_tokens, _THINKING_TOKENS)
-    after = await line.ask(talk, reasoning="low", max_output_tokens=limit)
-    quirk = Quirk("ReasoningQuirks", {"echo": "never"}) if quirks_of(line.model) is not None else None
+    limit = max(endpoint.max_tokens, _THINKING_TOKENS)
+    after = await endpoint.ask(talk, reasoning="low", max_output_tokens=limit)
+    quirk = Quirk("ReasoningQuirks", {"echo": "never"}) if quirks_of(endpoint.model) is not None else None
     if problem := failure(after, "reasoning in the history", quirk=quirk):
         return problem
-    return found("ok", "accepted" if _goes_back(line, exchange, talk) else "not sent back to this provider")
+    return found(
+        "ok", "accepted" if _goes_back(endpoint, exchange, talk) else "not sent back to this provider"
+    )
 
 
-def _goes_back(line: Line, exchange: Exchange, talk: list[Message]) -> bool:
+def _goes_back(endpoint: Endpoint, exchange: Exchange, talk: list[Message]) -> bool:
     """Whether the request of the next turn has the reasoning, as text or as a signature."""
-    request = line.model.request(talk, reasoning="low", max_output_tokens=_THINKING_TOKENS)
+    request = endpoint.model.request(talk, reasoning="low", max_output_tokens=_THINKING_TOKENS)
     try:
-        body = line.model.provider.dialect.encode(request, provider=line.model.provider.name).http.body
+        body = endpoint.model.provider.dialect.encode(
+            request, provider=endpoint.model.provider.name
+        ).http.body
     except LLMStreamError:
         return False
     parts = [part for part in exchange.message.parts if isinstance(part, Reasoning)]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from llmstream.endpoint_check.exchange import Exchange, Line
-from llmstream.endpoint_check.probe import Probe, excerpt, found
+from llmstream.endpoint_check.endpoint import Endpoint
+from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.probe import Probe, excerpt, failure, found
 from llmstream.endpoint_check.report import Finding
 from llmstream.errors import (
     AuthenticationError,
     BadRequest,
+    CallerError,
     LLMStreamError,
     NotFound,
     PermissionDenied,
     ProviderError,
+    RateLimited,
     TransportError,
 )
 from llmstream.exchange import carries_secret
@@ -31,11 +33,11 @@ _CONVERSATIONS: Final = ("messages", "contents", "input")
 """Names of the conversation in a body, by dialect."""
 
 
-async def _wrong_model(line: Line) -> Finding:
+async def _wrong_model(endpoint: Endpoint) -> Finding:
     def other(request: Request) -> Request:
         return msgspec.structs.replace(request, model=_NO_MODEL)
 
-    exchange = await line.ask("Say hello.", change=other, max_output_tokens=16)
+    exchange = await endpoint.ask("Say hello.", change=other, max_output_tokens=16)
     if exchange.error is None:
         return found(
             "degraded",
@@ -45,12 +47,12 @@ async def _wrong_model(line: Line) -> Finding:
     return _judged(exchange, 404, NotFound, "a wrong model")
 
 
-async def _bad_key(line: Line) -> Finding:
-    if any(map(carries_secret, line.model._headers)):
+async def _bad_key(endpoint: Endpoint) -> Finding:
+    if any(map(carries_secret, endpoint.model._headers)):
         return found("skipped", "the key is in the model's headers")
-    model = copy.copy(line.model)
+    model = copy.copy(endpoint.model)
     model._api_key = _NO_KEY
-    exchange = await line.ask("Say hello.", model=model, max_output_tokens=16)
+    exchange = await endpoint.ask("Say hello.", model=model, max_output_tokens=16)
     if exchange.error is None and not model.provider.key_required:
         return found("skipped", "the endpoint checks no keys")
     if exchange.error is None:
@@ -59,16 +61,16 @@ async def _bad_key(line: Line) -> Finding:
     return _judged(exchange, 401, AuthenticationError, "a wrong key", PermissionDenied)
 
 
-async def _bad_request(line: Line) -> Finding:
-    name = line.model.provider.name
+async def _bad_request(endpoint: Endpoint) -> Finding:
+    name = endpoint.model.provider.name
     try:
-        encoded = line.model.provider.dialect.encode(line.model.request("Say hello."), provider=name)
+        encoded = endpoint.model.provider.dialect.encode(endpoint.model.request("Say hello."), provider=name)
         body = msgspec.json.decode(encoded.http.body)
     except (LLMStreamError, msgspec.MsgspecError, ValueError) as error:
         return found("skipped", f"no request could be made: {error}")
     field = next((field for field in _CONVERSATIONS if field in body), "messages")
     options: dict[str, Any] = {"provider_options": {name: {field: 42}}}
-    exchange = await line.ask("Say hello.", max_output_tokens=16, **options)
+    exchange = await endpoint.ask("Say hello.", max_output_tokens=16, **options)
     if exchange.error is None:
         return found(
             "degraded",
@@ -88,6 +90,8 @@ def _judged(
     """Whether an error has the status and the type that programs expect."""
     error = exchange.error
     assert error is not None
+    if isinstance(error, RateLimited | CallerError) and (problem := failure(exchange, what)):
+        return problem
     got = f"{what} gets {error.status or 'no status'} ({type(error).__name__})"
     shown = excerpt(exchange.error_body)
     if isinstance(error, TransportError):
@@ -127,12 +131,8 @@ def _form(exchange: Exchange, error: LLMStreamError) -> Finding | None:
     return None if isinstance(value, dict | list) else found("degraded", "not as a JSON object")
 
 
-def _probe(name: str, title: str, run: Callable[[Line], Any]) -> Probe:
-    return Probe(name=name, title=title, run=run)
-
-
 ERROR_PROBES: Final = (
-    _probe("wrong-model", "unknown model: 404", _wrong_model),
-    _probe("wrong-key", "unknown key: 401", _bad_key),
-    _probe("bad-request", "malformed request: 400", _bad_request),
+    Probe(name="wrong-model", title="unknown model: 404", run=_wrong_model),
+    Probe(name="wrong-key", title="unknown key: 401", run=_bad_key),
+    Probe(name="bad-request", title="malformed request: 400", run=_bad_request),
 )

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.endpoint_check.exchange import Exchange, Line
+from llmstream.endpoint_check.endpoint import Endpoint
+from llmstream.endpoint_check.exchange import Exchange
 from llmstream.endpoint_check.quirk import Quirk
 from llmstream.endpoint_check.report import Finding, Status
 from llmstream.errors import (
@@ -42,7 +43,7 @@ __all__ = [
 Judge: TypeAlias = Callable[[Exchange], Finding]
 """What an exchange shows."""
 
-Run: TypeAlias = Callable[[Line], Awaitable[Finding | Iterable[Finding]]]
+Run: TypeAlias = Callable[[Endpoint], Awaitable[Finding | Iterable[Finding]]]
 """Asks the endpoint; the findings' probe is filled in by the runner."""
 
 _EXCERPT_CHARS: Final = 160
@@ -82,7 +83,7 @@ def found(status: Status, detail: str, **more: Any) -> Finding:
 def inconclusive(detail: str, exchange: Exchange | None = None) -> Finding:
     """The model chose otherwise."""
     evidence = "" if exchange is None else excerpt(exchange.text or exchange.reasoning)
-    return Finding(probe="", status="inconclusive", detail=detail, evidence=evidence)
+    return found("inconclusive", detail, evidence=evidence)
 
 
 def silent(exchange: Exchange) -> Finding | None:
@@ -109,17 +110,16 @@ def failure(
         return None
     reason = f"{error.code}{f' (HTTP {error.status})' if error.status else ''}: {message_of(error)}"
     if isinstance(error, RateLimited | Overloaded):
-        return Finding(probe="", status="skipped", detail=f"refused for now: {reason}")
+        return found("skipped", f"refused for now: {reason}")
     if isinstance(error, CallerError):  # llmstream itself knows that it cannot be asked for
-        return Finding(probe="", status="unsupported", detail=excerpt(message_of(error)))
+        return found("unsupported", excerpt(message_of(error)))
     if isinstance(error, ContentFiltered):
         return inconclusive(f"refused by a content filter: {reason}")
     refused = isinstance(error, BadRequest) or error.status in _UNSUPPORTED_STATUS
     if refused and not isinstance(error, AuthenticationError | PermissionDenied | NotFound):
-        return Finding(
-            probe="",
-            status="unsupported",
-            detail=f"{feature} is refused: {reason}",
+        return found(
+            "unsupported",
+            f"{feature} is refused: {reason}",
             meaning="A request with it fails; leave it out.",
             quirk=quirk,
             remedy=remedy,
@@ -127,9 +127,7 @@ def failure(
     detail = f"{feature}: the response failed: {reason}"
     evidence = excerpt(exchange.error_body or exchange.body[-_EXCERPT_CHARS:])
     meaning = _MEANINGS.get(error.code, f"A program gets {type(error).__name__}.")
-    return Finding(
-        probe="", status="broken", detail=detail, meaning=meaning, remedy=remedy, evidence=evidence
-    )
+    return found("broken", detail, meaning=meaning, remedy=remedy, evidence=evidence)
 
 
 _MEANINGS: Final = {
@@ -147,11 +145,11 @@ def message_of(error: LLMStreamError) -> str:
     return excerpt(" ".join(error.message.split()), _MESSAGE_CHARS)
 
 
-async def asked(line: Line, judge: Judge, *prompts: Any, **options: Any) -> Finding:
+async def asked(endpoint: Endpoint, judge: Judge, *prompts: Any, **options: Any) -> Finding:
     """Asks until an answer shows something, in plainer words each time."""
     finding = inconclusive("nothing was asked")
-    for attempt in range(max(1, line.attempts)):
-        exchange = await line.ask(prompts[min(attempt, len(prompts) - 1)], **options)
+    for attempt in range(max(1, endpoint.attempts)):
+        exchange = await endpoint.ask(prompts[min(attempt, len(prompts) - 1)], **options)
         finding = judge(exchange)
         if finding.status != "inconclusive":
             break

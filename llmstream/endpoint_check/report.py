@@ -9,7 +9,7 @@ import msgspec
 from llmstream.endpoint_check.quirk import Quirk, merged
 from llmstream.usage import Usage
 
-__all__ = ["STATUSES", "CheckReport", "Finding", "Status", "worst"]
+__all__ = ["STATUSES", "CheckReport", "Finding", "Status"]
 
 Status: TypeAlias = Literal["ok", "degraded", "broken", "unsupported", "inconclusive", "skipped"]
 """The result of a probe:
@@ -84,9 +84,3 @@ class CheckReport(msgspec.Struct, frozen=True, kw_only=True):
         """The report as a JSON document: `"format": "llmstream-check"`, `"version": 1`."""
         document = {"format": "llmstream-check", "version": 1, **msgspec.to_builtins(self)}
         return msgspec.json.format(msgspec.json.encode(document), indent=2)
-
-
-def worst(findings: tuple[Finding, ...]) -> Status:
-    """The worst status of some findings; "ok" for none."""
-    found = {finding.status for finding in findings}
-    return next((status for status in STATUSES if status in found), "ok")

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from llmstream.endpoint_check.answer_probes import ANSWER_PROBES
+from llmstream.endpoint_check.endpoint import Endpoint, in_process
 from llmstream.endpoint_check.error_probes import ERROR_PROBES
-from llmstream.endpoint_check.exchange import Line, in_process
 from llmstream.endpoint_check.probe import Probe
 from llmstream.endpoint_check.report import CheckReport, Finding
 from llmstream.endpoint_check.stream_probes import STREAM_PROBES
@@ -34,7 +34,16 @@ from llmstream.prices import price
 from llmstream.streams import Model
 from llmstream.usage import Usage
 
-__all__ = ["PROBES", "Bound", "Progress", "bound_of", "check_endpoint", "chosen"]
+__all__ = [
+    "DEFAULT_ATTEMPTS",
+    "DEFAULT_MAX_TOKENS",
+    "PROBES",
+    "Bound",
+    "Progress",
+    "bound_of",
+    "check_endpoint",
+    "chosen",
+]
 
 PROBES: Final[tuple[Probe, ...]] = (
     *STREAM_PROBES[:-1],
@@ -51,8 +60,8 @@ Progress = Callable[[str, tuple[Finding, ...] | None], object]
 
 _log: Final = logging.getLogger("llmstream")
 
-_MAX_TOKENS: Final = 512
-_ATTEMPTS: Final = 2
+DEFAULT_MAX_TOKENS: Final = 512
+DEFAULT_ATTEMPTS: Final = 2
 _INPUT_TOKENS: Final = 200
 """Of the longest prompt, with tools."""
 
@@ -105,8 +114,8 @@ async def check_endpoint(
     model: Model[Any] | str,
     *,
     only: Iterable[str] = (),
-    max_tokens: int = _MAX_TOKENS,
-    attempts: int = _ATTEMPTS,
+    max_tokens: int = DEFAULT_MAX_TOKENS,
+    attempts: int = DEFAULT_ATTEMPTS,
     concurrency: int = 1,
     progress: Progress = lambda name, findings: None,
 ) -> CheckReport:
@@ -120,27 +129,27 @@ async def check_endpoint(
     """
     checked = Model(model) if isinstance(model, str) else model
     probes, began = chosen(only), time.perf_counter()
-    async with Line.to(checked, max_tokens=max_tokens, attempts=attempts) as line:
-        findings = await _Run(line, concurrency, progress).all(probes)
-        usage = sum((exchange.usage for exchange in line.exchanges), Usage())
+    async with Endpoint.to(checked, max_tokens=max_tokens, attempts=attempts) as endpoint:
+        findings = await _Run(endpoint, concurrency, progress).all(probes)
+        usage = sum((exchange.usage for exchange in endpoint.exchanges), Usage())
         spec = f"{checked.provider.name}:{checked.name}"
         return CheckReport(
             model=spec,
             dialect=checked.provider.dialect.name,
             address=_address(checked),
             findings=tuple(finding for probe in probes for finding in findings.get(probe.name, ())),
-            requests=len(line.exchanges),
+            requests=len(endpoint.exchanges),
             usage=usage,
             duration_s=time.perf_counter() - began,
-            dollars=_price(spec, usage),
+            dollars=_price(spec, usage) if usage.output_tokens else None,
         )
 
 
 class _Run:
     """Runs probes and collects their findings by name."""
 
-    def __init__(self, line: Line, concurrency: int, progress: Progress) -> None:
-        self._line = line
+    def __init__(self, endpoint: Endpoint, concurrency: int, progress: Progress) -> None:
+        self._endpoint = endpoint
         self._gate = asyncio.Semaphore(concurrency)
         self._progress = progress
         self._found: dict[str, tuple[Finding, ...]] = {}
@@ -151,7 +160,7 @@ class _Run:
         for probe in by_phase["first"]:
             await self._one(probe)
         rest = by_phase["middle"] + by_phase["last"]
-        if any(isinstance(exchange.error, _HOPELESS) for exchange in self._line.exchanges):
+        if any(isinstance(exchange.error, _HOPELESS) for exchange in self._endpoint.exchanges):
             self._found |= {probe.name: _named(probe, _SKIPPED) for probe in rest}
             return self._found
         async with asyncio.TaskGroup() as group:
@@ -165,14 +174,14 @@ class _Run:
         async with self._gate:
             self._progress(probe.name, None)
             try:
-                found = await probe.run(self._line)
+                found = await probe.run(self._endpoint)
             except CallerError as error:  # the request cannot be made for this provider
                 found = Finding(probe="", status="unsupported", detail=error.message)
             except Exception as error:  # the other probes may still show something
                 _log.exception("the probe %s failed", probe.name)
                 detail = f"the probe failed: {error!r}. This is a bug in llmstream; please report it."
                 found = Finding(probe="", status="skipped", detail=detail)
-            result = _named(probe, found, self._line.model.known_secrets())
+            result = _named(probe, found, self._endpoint.model.known_secrets())
             self._found[probe.name] = result
             self._progress(probe.name, result)
 

@@ -8,7 +8,8 @@ import statistics
 import unicodedata
 from typing import Final
 
-from llmstream.endpoint_check.exchange import Exchange, Line
+from llmstream.endpoint_check.endpoint import Endpoint
+from llmstream.endpoint_check.exchange import Exchange
 from llmstream.endpoint_check.probe import (
     Probe,
     asked,
@@ -59,17 +60,17 @@ _SLOWER_S: Final = 1.5
 """A request after an abandoned one waits so much longer than the first where the server still generates."""
 
 
-async def baseline(line: Line) -> Exchange:
+async def baseline(endpoint: Endpoint) -> Exchange:
     """A response of about a hundred tokens, which most probes of the stream look at."""
-    return await line.once("baseline", COUNTING)
+    return await endpoint.once("baseline", COUNTING)
 
 
-async def _text(line: Line) -> Finding:
-    exchange = await baseline(line)
+async def _text(endpoint: Endpoint) -> Finding:
+    exchange = await baseline(endpoint)
     if problem := failure(exchange, "a plain question") or silent(exchange):
         return problem
     reason, raw = exchange.finish.finish_reason, exchange.finish.raw_finish_reason
-    if reason == "stop" or (reason == "length" and _is_long(exchange, line.max_tokens)):
+    if reason == "stop" or (reason == "length" and _is_long(exchange, endpoint.max_tokens)):
         return found("ok", f"{len(exchange.text)} characters, finish reason {reason}")
     if reason == "unknown":
         return found(
@@ -79,7 +80,7 @@ async def _text(line: Line) -> Finding:
         )
     ends = f"a complete answer ends in {raw or reason!r} instead of stop"
     if reason == "other":
-        known = raw is not None and quirks_of(line.model) is not None
+        known = raw is not None and quirks_of(endpoint.model) is not None
         return found(
             "degraded",
             f"unknown finish reason: {ends}",
@@ -99,9 +100,9 @@ def _is_long(exchange: Exchange, max_tokens: int) -> bool:
     return "40" not in exchange.text or tokens >= _NEARLY * max_tokens
 
 
-async def _content_type(line: Line) -> Finding:
-    exchange = await baseline(line)
-    wanted, got = line.model.provider.dialect.content_type, exchange.media_type
+async def _content_type(endpoint: Endpoint) -> Finding:
+    exchange = await baseline(endpoint)
+    wanted, got = endpoint.model.provider.dialect.content_type, exchange.media_type
     if exchange.error is not None and not exchange.reads:
         return found("skipped", "there was no stream")
     if got == wanted:
@@ -116,14 +117,13 @@ async def _content_type(line: Line) -> Finding:
     )
 
 
-async def _end(line: Line) -> Finding:
-    exchange = await baseline(line)
-    error = exchange.error
-    if error is not None and error.code in ("incomplete-stream", "connection-lost"):
-        problem = failure(exchange, "the end of the stream")
-        assert problem is not None
+async def _end(endpoint: Endpoint) -> Finding:
+    exchange = await baseline(endpoint)
+    code = exchange.error.code if exchange.error is not None else ""
+    cut = code in ("incomplete-stream", "connection-lost")
+    if cut and (problem := failure(exchange, "the end of the stream")):
         return problem
-    mark = _END_MARKS.get(line.model.provider.dialect.name)
+    mark = _END_MARKS.get(endpoint.model.provider.dialect.name)
     if not exchange.reads:
         return found("skipped", "there was no stream")
     if mark is None or mark in exchange.body:
@@ -136,8 +136,8 @@ async def _end(line: Line) -> Finding:
     )
 
 
-async def _streaming(line: Line) -> Finding:
-    exchange = await baseline(line)
+async def _streaming(endpoint: Endpoint) -> Finding:
+    exchange = await baseline(endpoint)
     deltas, reads = len(exchange.all(TextDelta)), len(exchange.content_s)
     if not deltas:
         return found("skipped", "there was no text")
@@ -168,8 +168,8 @@ def _in_bursts(exchange: Exchange, deltas: int) -> bool:
     return deltas / len(times) >= _PIECES_A_READ and (late or longest > _PAUSE_S)
 
 
-async def _latency(line: Line) -> Finding:
-    exchange = await baseline(line)
+async def _latency(endpoint: Endpoint) -> Finding:
+    exchange = await baseline(endpoint)
     if not exchange.content_s:
         return found("skipped", "there was no content")
     times = exchange.content_s
@@ -179,11 +179,11 @@ async def _latency(line: Line) -> Finding:
     return found("ok", f"first token after {times[0]:.2f} s{between}{longest}")
 
 
-async def _usage(line: Line) -> Finding:
-    exchange = await baseline(line)
+async def _usage(endpoint: Endpoint) -> Finding:
+    exchange = await baseline(endpoint)
     if problem := failure(exchange, "a plain question"):
         return found("skipped", problem.detail)
-    usage, quirks = exchange.usage, quirks_of(line.model)
+    usage, quirks = exchange.usage, quirks_of(endpoint.model)
     if usage.output_tokens and usage.output_tokens < len(exchange.text) / _MOST_CHARS_A_TOKEN:
         return found(
             "degraded",
@@ -203,10 +203,10 @@ async def _usage(line: Line) -> Finding:
     )
 
 
-async def _unicode(line: Line) -> Finding:
+async def _unicode(endpoint: Endpoint) -> Finding:
     text = " | ".join(_PIECES)
     first = f"Repeat this line exactly, character by character, and write nothing else:\n{text}"
-    return await asked(line, _judge_unicode, first, f"Copy this text unchanged:\n{text}")
+    return await asked(endpoint, _judge_unicode, first, f"Copy this text unchanged:\n{text}")
 
 
 def _judge_unicode(exchange: Exchange) -> Finding:
@@ -258,9 +258,9 @@ def _mojibake(piece: str) -> list[str]:
     return [form for form in forms if form != piece]
 
 
-async def _keep_alive(line: Line) -> Finding:
-    await baseline(line)
-    exchange = await line.once("second", _SHORT)
+async def _keep_alive(endpoint: Endpoint) -> Finding:
+    await baseline(endpoint)
+    exchange = await endpoint.once("second", _SHORT)
     if exchange.error is not None or exchange.reused is None:
         return found("skipped", "the connection cannot be seen")
     if exchange.reused:
@@ -273,15 +273,13 @@ async def _keep_alive(line: Line) -> Finding:
     )
 
 
-async def _cancellation(line: Line) -> Finding:
-    first = await baseline(line)
-    left = await line.ask(_LONG, leave_after=2)
+async def _cancellation(endpoint: Endpoint) -> Finding:
+    first = await baseline(endpoint)
+    left = await endpoint.ask(_LONG, leave_after=2)
     if problem := failure(left, "a long answer"):
         return problem
-    after = await line.ask(_SHORT)
-    if after.error is not None:
-        problem = failure(after, "the request after an abandoned one")
-        assert problem is not None
+    after = await endpoint.ask(_SHORT)
+    if problem := failure(after, "the request after an abandoned one"):
         return problem
     if first.content_s and after.content_s:
         usual, waited = first.content_s[0], after.content_s[0]
@@ -295,9 +293,9 @@ async def _cancellation(line: Line) -> Finding:
     return found("ok", f"the next request is answered at once{ended}")
 
 
-async def _model(line: Line) -> Finding:
+async def _model(endpoint: Endpoint) -> Finding:
     try:
-        check = await line.model.check()
+        check = await endpoint.model.check()
     except LLMStreamError as error:
         return found("broken", f"{error.code}: {message_of(error)}", meaning="No request gets through.")
     if check.known is False:

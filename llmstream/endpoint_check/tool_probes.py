@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Final
+from typing import Final
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.endpoint_check.answer_probes import left_out
-from llmstream.endpoint_check.exchange import Exchange, Line
+from llmstream.endpoint_check.endpoint import Endpoint
+from llmstream.endpoint_check.exchange import Exchange
 from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
 from llmstream.endpoint_check.quirk import choice_without, quirks_of
 from llmstream.endpoint_check.report import Finding
@@ -46,16 +47,16 @@ _CALL_AS_TEXT: Final = re.compile(r"<tool_call>|<\|tool|\[TOOL_CALLS\]|<function
 """How models write calls; a server's parser should have read them."""
 
 
-async def called(line: Line) -> Exchange:
+async def called(endpoint: Endpoint) -> Exchange:
     """A response that calls a tool."""
-    return await line.once("tools", _ASK, tools=[_WEATHER])
+    return await endpoint.once("tools", _ASK, tools=[_WEATHER])
 
 
-async def _tools(line: Line) -> Finding:
-    finding = _judge_call(await called(line))
-    if finding.status != "inconclusive" or line.attempts < 2:
+async def _tools(endpoint: Endpoint) -> Finding:
+    finding = _judge_call(await called(endpoint))
+    if finding.status != "inconclusive" or endpoint.attempts < 2:
         return finding
-    return _judge_call(await line.ask("Use get_weather for Reykjavik.", tools=[_WEATHER]))
+    return _judge_call(await endpoint.ask("Use get_weather for Reykjavik.", tools=[_WEATHER]))
 
 
 def _judge_call(exchange: Exchange) -> Finding:
@@ -119,7 +120,7 @@ def _wrong_arguments(exchange: Exchange) -> Finding | None:
     return None
 
 
-async def _arguments(line: Line) -> Finding:
+async def _arguments(endpoint: Endpoint) -> Finding:
     prompt = f"Call the tool save_note with this text, unchanged: {_SENTENCES}"
 
     def judge(exchange: Exchange) -> Finding:
@@ -130,7 +131,7 @@ async def _arguments(line: Line) -> Finding:
         pieces = sum(delta.id == call.tool_call_id for delta in exchange.all(ToolInputDelta))
         if pieces > 1:
             return found("ok", f"{len(call.input)} characters in {pieces} pieces")
-        if len(call.input) < _LUMP_CHARS or line.model.provider.dialect.name in _WHOLE_CALLS:
+        if len(call.input) < _LUMP_CHARS or endpoint.model.provider.dialect.name in _WHOLE_CALLS:
             return found("ok", "whole, as usual for this API")
         return found(
             "degraded",
@@ -138,10 +139,10 @@ async def _arguments(line: Line) -> Finding:
             meaning="Input that grows cannot be shown; long calls pause the stream.",
         )
 
-    return await asked(line, judge, prompt, tools=[_NOTE])
+    return await asked(endpoint, judge, prompt, tools=[_NOTE])
 
 
-async def _parallel(line: Line) -> Finding:
+async def _parallel(endpoint: Endpoint) -> Finding:
     prompt = (
         "Call get_weather for Oslo and get_weather for Lima, both calls in the same answer. "
         "Do not answer yourself."
@@ -163,20 +164,20 @@ async def _parallel(line: Line) -> Finding:
             )
         return found("ok", f"{count} calls in one response")
 
-    return await asked(line, judge, prompt, tools=[_WEATHER, _TIME])
+    return await asked(endpoint, judge, prompt, tools=[_WEATHER, _TIME])
 
 
-async def _required(line: Line) -> Finding:
-    return await _forced(line, "required", "required", [_TIME])
+async def _required(endpoint: Endpoint) -> Finding:
+    return await _forced(endpoint, "required", "required", [_TIME])
 
 
-async def _named(line: Line) -> Finding:
-    return await _forced(line, "get_time", "named", [_WEATHER, _TIME])
+async def _named(endpoint: Endpoint) -> Finding:
+    return await _forced(endpoint, "get_time", "named", [_WEATHER, _TIME])
 
 
-async def _forced(line: Line, choice: str, kind: str, tools: list[ToolSpec]) -> Finding:
+async def _forced(endpoint: Endpoint, choice: str, kind: str, tools: list[ToolSpec]) -> Finding:
     """A prompt that needs no tool, and a choice that demands one."""
-    quirk = choice_without(quirks_of(line.model), kind)
+    quirk = choice_without(quirks_of(endpoint.model), kind)
 
     def judge(exchange: Exchange) -> Finding:
         if why := left_out(exchange, "tool_choice"):
@@ -196,11 +197,11 @@ async def _forced(line: Line, choice: str, kind: str, tools: list[ToolSpec]) -> 
             evidence=excerpt(exchange.text),
         )
 
-    return await asked(line, judge, "Say hello to Oslo.", tools=tools, tool_choice=choice)
+    return await asked(endpoint, judge, "Say hello to Oslo.", tools=tools, tool_choice=choice)
 
 
-async def _results(line: Line) -> Finding:
-    exchange = await called(line)
+async def _results(endpoint: Endpoint) -> Finding:
+    exchange = await called(endpoint)
     message = exchange.message if exchange.calls else _made_up()
     results = [
         ToolResult(call.id, "minus 13 degrees, ice fog", name=call.name) for call in message.tool_calls
@@ -214,7 +215,7 @@ async def _results(line: Line) -> Finding:
             return found("ok", "the model answers from it")
         return inconclusive("the model did not use the result", after)
 
-    return await asked(line, judge, talk, tools=[_WEATHER])
+    return await asked(endpoint, judge, talk, tools=[_WEATHER])
 
 
 def _made_up() -> Message:
@@ -222,15 +223,11 @@ def _made_up() -> Message:
     return Message.assistant(ToolCall("call_1", "get_weather", '{"city": "Reykjavik"}'))
 
 
-def _probe(name: str, title: str, run: Any) -> Probe:
-    return Probe(name=name, title=title, run=run)
-
-
 TOOL_PROBES: Final = (
-    _probe("tools", "a tool call", _tools),
-    _probe("tool-arguments", "arguments in pieces", _arguments),
-    _probe("tool-parallel", "several calls at once", _parallel),
-    _probe("tool-required", "a call that is required", _required),
-    _probe("tool-named", "a call of a named tool", _named),
-    _probe("tool-results", "results go back", _results),
+    Probe(name="tools", title="a tool call", run=_tools),
+    Probe(name="tool-arguments", title="arguments in pieces", run=_arguments),
+    Probe(name="tool-parallel", title="several calls at once", run=_parallel),
+    Probe(name="tool-required", title="a call that is required", run=_required),
+    Probe(name="tool-named", title="a call of a named tool", run=_named),
+    Probe(name="tool-results", title="results go back", run=_results),
 )

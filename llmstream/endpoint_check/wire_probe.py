@@ -9,7 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.openai_chat import wire
-from llmstream.endpoint_check.exchange import Exchange, Line
+from llmstream.endpoint_check.endpoint import Endpoint
+from llmstream.endpoint_check.exchange import Exchange
 from llmstream.endpoint_check.probe import Probe, excerpt, found
 from llmstream.endpoint_check.quirk import Quirk, quirks_of
 from llmstream.endpoint_check.report import Finding
@@ -35,15 +36,15 @@ _KNOWN_TYPES: Final = {
 """Types of the events of a stream, for dialects whose events have one."""
 
 
-async def _wire(line: Line) -> list[Finding]:
-    await baseline(line)
-    await called(line)
-    answered = [exchange for exchange in line.exchanges if exchange.reads]
+async def _wire(endpoint: Endpoint) -> list[Finding]:
+    await baseline(endpoint)
+    await called(endpoint)
+    answered = [exchange for exchange in endpoint.exchanges if exchange.reads]
     findings = list(_defects(answered))
-    if quirks_of(line.model) is not None:
+    if quirks_of(endpoint.model) is not None:
         findings += [*_ids(answered), *_fragments(answered), *_unread(answered)]
     else:
-        findings += _unknown_types(answered, line.model.provider.dialect.name)
+        findings += _unknown_types(answered, endpoint.model.provider.dialect.name)
     count = sum(len(exchange.frames) for exchange in answered)
     counted = f"{count} frames" if count else f"{sum(len(e.reads) for e in answered)} reads"
     return findings or [found("ok", f"{counted} of {len(answered)} responses, all of them read")]

@@ -70,7 +70,7 @@ async def test_lasting_rate_limit_is_skipped():
     """It says nothing about the wire."""
     script = Script((Turn(fault=Refuse(status=429, retry_after_s=0.01)),) * 60)
     async with Simulator(script) as simulator:
-        report = await checked(simulator, "sim", ["text", "stop", "schema", "tools", "tool-named"])
+        report = await checked(simulator, "sim", ["text", "stop", "schema", "tools", "wrong-model"])
     assert {finding.status for finding in report.findings} == {"skipped"}
     assert "refused for now: rate-limited (HTTP 429)" in report.findings[0].detail
 
