@@ -16,6 +16,8 @@ from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import listed, print_message
 from llmstream.endpoint_check import (
+    DEFAULT_ATTEMPTS,
+    DEFAULT_MAX_TOKENS,
     PROBES,
     Bound,
     CheckReport,
@@ -29,18 +31,16 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["configure", "run"]
 
-_MAX_TOKENS: Final = 512
-_ATTEMPTS: Final = 2
-
 _EPILOG: Final = """\
 Each probe asks a plain question and looks at the bytes of the response. "broken" is a wire that gives
 wrong data or a wrong error; "degraded" works, but a program notices; "unsupported" is refused openly;
 "inconclusive" means that the model chose otherwise, so nothing was seen.
 
-The most that a check may send and cost is named before it starts. A response has at most --max-tokens
-tokens, most have far fewer. The key comes from the environment.
+The most that a check may send and cost is named before it starts; on a terminal it asks whether to start.
+A response has at most --max-tokens tokens (4,096 with reasoning), most have far fewer. The key comes from the
+environment.
 
-exit status: 0 nothing is broken, 2 usage error, 3 something is broken, 130 interrupted (Ctrl-C)
+exit status: 0 nothing is broken, 2 usage error, 3 something is broken, 130 declined or interrupted (Ctrl-C)
 
 examples:
   llmstream check -m sim:probe                                no key, no network
@@ -62,16 +62,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--max-tokens",
         type=_number(32, 100_000),
-        default=_MAX_TOKENS,
+        default=DEFAULT_MAX_TOKENS,
         metavar="N",
-        help=f"limit of a response, reasoning included (default: {_MAX_TOKENS})",
+        help=f"limit of a response, reasoning included (default: {DEFAULT_MAX_TOKENS})",
     )
     add(
         "--attempts",
         type=_number(1, 10),
-        default=_ATTEMPTS,
+        default=DEFAULT_ATTEMPTS,
         metavar="N",
-        help=f"how often a question is put if the answer shows nothing (default: {_ATTEMPTS})",
+        help=f"how often a question is asked if the answer shows nothing (default: {DEFAULT_ATTEMPTS})",
     )
     add(
         "-c",
@@ -82,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="probes at a time (default: 1)",
     )
     add("--json", action="store_true", help="print the report as JSON")
-    add("-q", "--quiet", action="store_true", help="print only findings to act on; no progress")
+    add("-q", "--quiet", action="store_true", help="print only findings to act on, nothing if there are none")
     add("-y", "--yes", action="store_true", help="start without asking")
 
 

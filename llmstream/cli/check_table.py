@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.cli.errors import with_flags
 from llmstream.cli.terminal import columns, one_line
-from llmstream.endpoint_check import STATUSES, CheckReport, Finding, Status
+from llmstream.endpoint_check import PROBES, STATUSES, CheckReport, Finding, Status
 
 __all__ = ["finding_lines", "summary_lines", "table_lines"]
 
@@ -23,8 +23,8 @@ _COLOURS: Final[dict[Status, str]] = {
     "inconclusive": "2",
     "skipped": "2",
 }
-_PROBE: Final = max(map(len, ("reasoning-echo", "tool-arguments"))) + 2
-_STATUS: Final = len("inconclusive") + 2
+_PROBE: Final = max(len(probe.name) for probe in PROBES) + 2
+_STATUS: Final = max(map(len, STATUSES)) + 2
 _NARROW: Final = 72
 """Below, the text stands under the probe and not beside it."""
 _DETAIL_CHARS: Final = 600
@@ -104,7 +104,8 @@ def summary_lines(report: CheckReport) -> Iterator[str]:
     """Counts by status, the cost, and a program that sets the proposed quirks."""
     counts = Counter(finding.status for finding in report.findings)
     shown = ", ".join(f"{counts[status]} {status}" for status in reversed(STATUSES) if counts[status])
-    tokens = f"{report.usage.output_tokens or 0:,} output tokens"
+    counted = report.usage.output_tokens
+    tokens = "tokens not reported" if counted is None else f"{counted:,} output tokens"
     requests = "1 request" if report.requests == 1 else f"{report.requests} requests"
     cost = "" if report.dollars is None else f", ${report.dollars:.4f}"
     yield ""
