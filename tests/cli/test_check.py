@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from llmstream.cli import main
-from llmstream.cli.check_table import table_lines
+from llmstream.cli.check_table import summary_lines, table_lines
 from llmstream.endpoint_check import PROBES, CheckReport, Finding, Quirk
 from llmstream.simulator import Obedient, Pace, Script, Turn
 from llmstream.usage import Usage
@@ -130,10 +132,26 @@ def test_rows_fit_the_terminal(columns, monkeypatch):
 
 def test_program_with_quirks_runs(monkeypatch, capsys):
     """The program that the summary proposes is complete."""
-    from llmstream.cli.check_table import summary_lines
-
     lines = [line[4:] for line in summary_lines(report(FINDING)) if line.startswith("    ")]
     names = {}
     exec("\n".join(lines), names)
     assert names["model"].provider.dialect.quirks.tools.choice == {"auto", "none"}
     assert names["model"].provider.base_url == "http://localhost:8000/v1"
+
+
+def test_missing_usage_is_not_shown_as_zero():
+    lines = list(summary_lines(report(FINDING)))
+    assert lines[:2] == ["", "1 broken. 1 request, tokens not reported, 1.0 s."]
+
+
+def test_probes_are_imported_by_check_alone():
+    """Neither the package nor the list of commands pays for them."""
+    code = (
+        "import sys, llmstream\n"
+        "from llmstream.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "assert not [name for name in sys.modules if 'check' in name and 'llmstream' in name]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "check  " in done.stdout

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
+import aiohttp
 import msgspec
 import pytest
 
 import llmstream as ls
 from llmstream.endpoint_check import PROBES, check_endpoint
 from llmstream.middleware import log_calls, wrap
-from llmstream.simulator import Obedient, Simulator
+from llmstream.simulator import Obedient, Script, Simulator, Stall, Turn
 
 DIALECTS = {
     "sim": {},
@@ -89,6 +91,27 @@ async def test_report_is_a_json_document():
     assert document["findings"] == [
         {"probe": "text", "status": "ok", "detail": "149 characters, finish reason stop"}
     ]
+
+
+async def test_session_of_the_caller_stays_open():
+    """Its connections cannot be traced, so their reuse is not reported."""
+    async with Simulator(Obedient()) as simulator, aiohttp.ClientSession() as session:
+        model = ls.Model("sim:m", base_url=f"{simulator.url}/v1", session=session)
+        report = await check_endpoint(model, only=["text", "keep-alive", "tools"])
+        assert not session.closed
+    assert [finding.status for finding in report.findings] == ["ok", "skipped", "ok"]
+
+
+async def test_stopped_check_leaves_no_task():
+    async with Simulator(Script((Turn(text="1", fault=Stall()),))) as simulator:
+        model = ls.Model("sim:m", base_url=f"{simulator.url}/v1")
+        check = asyncio.create_task(check_endpoint(model, only=["text"]))
+        while not simulator.requests:
+            await asyncio.sleep(0.01)
+        check.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await check
+        assert [task for task in asyncio.all_tasks() if task.get_name().startswith("check ")] == []
 
 
 async def test_middleware_cannot_be_checked():
