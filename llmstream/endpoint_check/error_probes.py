@@ -101,7 +101,7 @@ def _judged(
         return found(
             "broken", f"{what} gets an error with HTTP {exchange.status}", meaning=meaning, evidence=shown
         )
-    if (form := _form(exchange, error)) is not None:
+    if (form := _form(exchange)) is not None:
         return msgspec.structs.replace(form, detail=f"{got}, {form.detail}", evidence=shown)
     if isinstance(error, kind):
         return found("ok", f"{error.status}: {excerpt(error.message, 60)}")
@@ -116,7 +116,7 @@ def _judged(
 _RETRIED: Final = "The error looks temporary: the request is repeated in vain."
 
 
-def _form(exchange: Exchange, error: LLMStreamError) -> Finding | None:
+def _form(exchange: Exchange) -> Finding | None:
     """The finding for an error body that is no JSON object; None for one that is."""
     body = exchange.error_body.strip()
     meaning = "The reason cannot be read by a program; people see markup or a bare text."

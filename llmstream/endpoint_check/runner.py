@@ -16,9 +16,9 @@ from llmstream.endpoint_check.endpoint import Endpoint, in_process
 from llmstream.endpoint_check.error_probes import ERROR_PROBES
 from llmstream.endpoint_check.probe import Probe
 from llmstream.endpoint_check.report import CheckReport, Finding
-from llmstream.endpoint_check.stream_probes import STREAM_PROBES
+from llmstream.endpoint_check.stream_probes import CANCELLATION, STREAM_PROBES
 from llmstream.endpoint_check.tool_probes import TOOL_PROBES
-from llmstream.endpoint_check.wire_probe import WIRE_PROBES
+from llmstream.endpoint_check.wire_probe import WIRE
 from llmstream.errors import (
     AuthenticationError,
     CallerError,
@@ -46,12 +46,12 @@ __all__ = [
 ]
 
 PROBES: Final[tuple[Probe, ...]] = (
-    *STREAM_PROBES[:-1],
+    *STREAM_PROBES,
     *ANSWER_PROBES,
     *TOOL_PROBES,
     *ERROR_PROBES,
-    *STREAM_PROBES[-1:],
-    *WIRE_PROBES,
+    CANCELLATION,
+    WIRE,
 )
 """All probes, in the order in which they are reported."""
 

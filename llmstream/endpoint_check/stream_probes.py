@@ -25,7 +25,7 @@ from llmstream.endpoint_check.report import Finding
 from llmstream.errors import LLMStreamError
 from llmstream.events import TextDelta
 
-__all__ = ["COUNTING", "STREAM_PROBES", "baseline"]
+__all__ = ["CANCELLATION", "COUNTING", "STREAM_PROBES", "baseline"]
 
 COUNTING: Final = "Count from 1 to 40. Write the numbers in digits, separated by commas, and nothing else."
 _LONG: Final = "Count from 1 to 400. Write the numbers in digits, separated by commas, and nothing else."
@@ -316,5 +316,9 @@ STREAM_PROBES: Final = (
     Probe(name="latency", title="time to the first token", run=_latency, requests=0),
     Probe(name="usage", title="tokens reported", run=_usage, requests=0),
     Probe(name="unicode", title="emoji, CJK, combining text", run=_unicode),
-    Probe(name="cancellation", title="leaving a response", run=_cancellation, requests=2, phase="last"),
 )
+
+CANCELLATION: Final = Probe(
+    name="cancellation", title="leaving a response", run=_cancellation, requests=2, phase="last"
+)
+"""After the others: a server that generates on would slow them down."""

@@ -17,7 +17,7 @@ from llmstream.endpoint_check.report import Finding
 from llmstream.endpoint_check.stream_probes import baseline
 from llmstream.endpoint_check.tool_probes import called
 
-__all__ = ["WIRE_PROBES"]
+__all__ = ["WIRE"]
 
 _OTHERS: Final = "llmstream repairs it; other clients do not."
 _KNOWN_DELTA: Final = frozenset({*wire.Delta.__struct_fields__, "role", "obfuscation", "name"})
@@ -184,6 +184,4 @@ def _unknown_types(exchanges: list[Exchange], dialect: str) -> Iterator[Finding]
         )
 
 
-WIRE_PROBES: Final = (
-    Probe(name="wire", title="frames: ids, types, encoding", run=_wire, requests=0, phase="last"),
-)
+WIRE: Final = Probe(name="wire", title="frames: ids, types, encoding", run=_wire, requests=0, phase="last")
