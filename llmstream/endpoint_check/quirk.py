@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
 from llmstream.streams import Model
 
-__all__ = ["Quirk", "choice_without", "merged", "quirks_of", "unsupported"]
+__all__ = ["Quirk", "choice_without", "merged", "quirk_for_refusal", "quirks_of", "unsupported"]
 
 
 class Quirk(msgspec.Struct, frozen=True):
@@ -76,3 +77,22 @@ def choice_without(quirks: Quirks | None, kind: str) -> Quirk | None:
     if quirks is None:
         return None
     return Quirk("ToolQuirks", {"choice": tuple(sorted(quirks.tools.choice - {kind}))})
+
+
+_NOT_KNOWN: Final = re.compile(
+    r"unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed", re.IGNORECASE
+)
+"""How servers refuse a field, and not its value ("max_tokens is too large")."""
+
+
+def quirk_for_refusal(quirks: Quirks | None, message: str) -> Quirk | None:
+    """Leaves out or renames the field of a plain request that a server refuses by its name."""
+    if quirks is None or not _NOT_KNOWN.search(message):
+        return None
+    if quirks.settings.stream_options and "stream_options" in message:
+        return Quirk("SettingQuirks", {"stream_options": False})
+    sent = quirks.settings.max_tokens_field
+    if re.search(rf"\b{sent}\b", message):
+        other = "max_tokens" if sent == "max_completion_tokens" else "max_completion_tokens"
+        return Quirk("SettingQuirks", {"max_tokens_field": other})
+    return None

@@ -21,6 +21,7 @@ from llmstream.endpoint_check.tool_probes import TOOL_PROBES
 from llmstream.endpoint_check.wire_probe import WIRE
 from llmstream.errors import (
     AuthenticationError,
+    BadRequest,
     CallerError,
     ConnectionFailed,
     InvalidRequest,
@@ -67,6 +68,7 @@ _INPUT_TOKENS: Final = 200
 
 _HOPELESS: Final = (
     AuthenticationError,
+    BadRequest,
     PermissionDenied,
     NotFound,
     ConnectionFailed,

@@ -20,9 +20,9 @@ from llmstream.endpoint_check.probe import (
     message_of,
     silent,
 )
-from llmstream.endpoint_check.quirk import Quirk, quirks_of
+from llmstream.endpoint_check.quirk import Quirk, quirk_for_refusal, quirks_of
 from llmstream.endpoint_check.report import Finding
-from llmstream.errors import LLMStreamError
+from llmstream.errors import BadRequest, LLMStreamError
 from llmstream.events import TextDelta
 
 __all__ = ["CANCELLATION", "COUNTING", "STREAM_PROBES", "baseline"]
@@ -67,7 +67,7 @@ async def baseline(endpoint: Endpoint) -> Exchange:
 
 async def _text(endpoint: Endpoint) -> Finding:
     exchange = await baseline(endpoint)
-    if problem := failure(exchange, "a plain question") or silent(exchange):
+    if problem := _refused(exchange, endpoint) or failure(exchange, "a plain question") or silent(exchange):
         return problem
     reason, raw = exchange.finish.finish_reason, exchange.finish.raw_finish_reason
     if reason == "stop" or (reason == "length" and _is_long(exchange, endpoint.max_tokens)):
@@ -91,6 +91,20 @@ async def _text(endpoint: Endpoint) -> Finding:
         "broken",
         f"wrong finish reason: {ends}",
         meaning="A program treats a complete answer as cut, or waits for tool calls.",
+    )
+
+
+def _refused(exchange: Exchange, endpoint: Endpoint) -> Finding | None:
+    """The finding for a plain question that is refused: no optional feature, but all requests fail."""
+    if not isinstance(exchange.error, BadRequest):
+        return None
+    message = message_of(exchange.error)
+    return found(
+        "broken",
+        f"a plain question is refused (HTTP {exchange.error.status}): {message}",
+        meaning="No request gets through as llmstream sends it.",
+        quirk=quirk_for_refusal(quirks_of(endpoint.model), message),
+        evidence=excerpt(exchange.error_body),
     )
 
 

@@ -23,7 +23,7 @@ from wiredefects.proxy import (
 import llmstream as ls
 from llmstream.dialects import openai_chat
 from llmstream.dialects.openai_chat import OpenAIChat, ThinkingQuirks, change, hosted
-from llmstream.endpoint_check import PROBES, check_endpoint
+from llmstream.endpoint_check import PROBES, STATUSES, check_endpoint
 from llmstream.providers.base import Provider
 from llmstream.simulator import Call, Pace, Script, Simulator, Turn
 
@@ -390,6 +390,24 @@ async def test_finding_proposes_a_quirk(name, quirk):
     report = await checked(defect, [probe])
     assert [one.expression for one in report.quirks] == [quirk]
     eval(quirk, vars(openai_chat).copy())
+
+
+@pytest.mark.parametrize(
+    ("field", "quirk"),
+    [
+        ("stream_options", "change(SettingQuirks, stream_options=False)"),
+        ("max_tokens", 'change(SettingQuirks, max_tokens_field="max_completion_tokens")'),
+    ],
+)
+async def test_refused_plain_question_is_broken(field, quirk):
+    """No probe is unsupported: nothing works, and the other probes are not asked."""
+    report = await checked(Defect(request=refusing(field, f'"{field}"')), [])
+    by_status = {status: {f.probe for f in report.findings if f.status == status} for status in STATUSES}
+    assert by_status["broken"] == {"text"}
+    assert by_status["unsupported"] == set()
+    assert "stop" in by_status["skipped"]
+    assert [one.expression for one in report.quirks] == [quirk]
+    assert report.requests <= 2
 
 
 async def test_quirks_of_one_field_are_merged():
