@@ -275,7 +275,9 @@ def _mojibake(piece: str) -> list[str]:
 async def _keep_alive(endpoint: Endpoint) -> Finding:
     await baseline(endpoint)
     exchange = await endpoint.once("second", _SHORT)
-    if exchange.error is not None or exchange.reused is None:
+    if exchange.error is not None:
+        return found("skipped", "the second request failed")
+    if exchange.reused is None:
         return found("skipped", "the connection cannot be seen")
     if exchange.reused:
         return found("ok", "the connection serves several requests")
