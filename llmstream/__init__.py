@@ -235,11 +235,13 @@ _SUBMODULES = (
     "middleware",
     "partial_json",
     "prices",
+    "serve",
     "telemetry",
     "testing",
 )
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
+# Our names for those of other SDKs; an AttributeError suggests them.
 _FOREIGN = {
     'await ls.Model("provider:model").ask(prompt)': (
         *(
@@ -277,7 +279,6 @@ _FOREIGN = {
     "ls.RateLimited": ("RateLimitError",),
     "ls.ConnectionFailed": ("APIConnectionError",),
 }
-"""What we have for names of other SDKs; an AttributeError says so."""
 
 __all__ = [
     "Accumulator",
@@ -395,6 +396,7 @@ __all__ = [
     "middleware",
     "partial_json",
     "prices",
+    "serve",
     "stream",
     "telemetry",
     "testing",

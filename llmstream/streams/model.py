@@ -422,7 +422,7 @@ class Model(Generic[T]):
         adapts = given.get("adapt", True)
         adapter = Adapter((name, self.base_url, request.model), dialect) if adapts else None
         keeping = dialect.background
-        if keeping is not None and not keeping.is_kept(request, provider=name):
+        if keeping is not None and not keeping.is_stored(request, provider=name):
             keeping = None
         sockets = self._way() if keeping is None else None
         if keeping is not None and self.transport == "websocket":
