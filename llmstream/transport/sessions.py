@@ -14,7 +14,7 @@ import aiohttp
 
 from llmstream.transport.aiohttp_patches import CarefulConnector
 
-__all__ = ["LoopBound", "close_session", "current_session", "trust"]
+__all__ = ["LoopBound", "close_session", "current_session", "new_session", "trust"]
 
 
 # Things that live as long as their event loop: opened at first use, closed together with it.
@@ -101,13 +101,19 @@ _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _READ_BUFFER_BYTES: Final = 64 * 1024
 
 
-async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
-    session = aiohttp.ClientSession(
+def new_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
+    """A session of its own, as `current_session` has one; the caller closes it."""
+    return aiohttp.ClientSession(
         connector=CarefulConnector(limit=0, ssl=trust()),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_READ_BUFFER_BYTES,
+        trace_configs=list(traces) or None,
     )
+
+
+async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
+    session = new_session()
     try:
         yield session
     finally:
