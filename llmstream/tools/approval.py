@@ -1,4 +1,4 @@
-"""Approval of calls by a person: the call as it is shown, and the decisions about it."""
+"""Decisions about calls: of a person, who sees the call as it will run, and of the gate of a runner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 
-__all__ = ["Approve", "Approver", "Deny", "PendingCall", "as_decision", "asked", "denied"]
+__all__ = [
+    "Approve",
+    "Approver",
+    "Deny",
+    "PendingCall",
+    "Run",
+    "Settled",
+    "Verdict",
+    "Wait",
+    "as_decision",
+    "asked",
+    "denied",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +90,37 @@ class PendingCall(msgspec.Struct, frozen=True, omit_defaults=True):
     def __str__(self) -> str:
         who = f"{_shown(self.agent)}: " if self.agent else ""
         return f"{who}{_shown(self.name)}({_shown(self.arguments)})"
+
+
+# What a gate decides about a call before it runs; see `CallRunner`.
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The call runs, with these arguments. `note` is for `ToolContext.note`."""
+
+    call: ToolCall
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The call does not run and has this status. `stop` is why the run has to end, or None."""
+
+    call: ToolCall
+    status: ToolCallStatus
+    stop: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The call waits for a decision or for an external result."""
+
+    call: ToolCall
+    pending: PendingCall
+
+
+Verdict: TypeAlias = Run | Settled | Wait
 
 
 Approver: TypeAlias = Callable[

@@ -20,11 +20,13 @@ from llmstream.errors import ToolError
 from llmstream.json_types import encode
 
 __all__ = [
+    "CANCELLED",
     "MAX_RESULT_BYTES",
     "MAX_RESULT_CHARS",
     "ToolCallStatus",
     "ToolOutcome",
     "ToolOutput",
+    "cancelled_results",
     "render_statuses",
 ]
 
@@ -33,6 +35,9 @@ MAX_RESULT_CHARS = 200_000
 
 MAX_RESULT_BYTES = 20 * 1024 * 1024
 """What most vendors take in one request, and what `DownloadLimits` takes of one file."""
+
+CANCELLED: Final = "The call was cancelled before it was done. It may have had effects."
+"""The result of a call that had not ended; the model reads it."""
 
 ResultPart: TypeAlias = Image | Document | Audio
 
@@ -215,6 +220,19 @@ class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 def render_statuses(statuses: Iterable[ToolCallStatus]) -> str:
     """One line for each call, in order; "" for no calls."""
     return "".join([str(status) for status in statuses])
+
+
+def cancelled_results(
+    calls: Iterable[ToolCall], done: Iterable[ToolResult | ToolCallStatus] = ()
+) -> list[ToolResult]:
+    """A "cancelled" result for each client call without a result."""
+    settled = {status.tool_call_id for status in done}
+    results = []
+    for call in calls:
+        if not call.provider_executed and call.id not in settled:
+            settled.add(call.id)
+            results.append(ToolResult(call.id, CANCELLED, True, call.name))
+    return results
 
 
 def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[ResultPart, ...], list[str]]:

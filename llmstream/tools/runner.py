@@ -33,17 +33,29 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
-from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.content import ToolCall
 from llmstream.events import Event, RetryNotice
 from llmstream.events import ToolCall as ToolCallEvent
-from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, asked, denied
+from llmstream.tools.approval import (
+    Approve,
+    Approver,
+    Deny,
+    PendingCall,
+    Run,
+    Settled,
+    Verdict,
+    Wait,
+    asked,
+    denied,
+)
 from llmstream.tools.context import ToolContext
-from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
-from llmstream.tools.toolset import AnyTool, ContextOf, ToolSet
+from llmstream.tools.outcome import CANCELLED, ToolCallStatus, ToolOutcome
+from llmstream.tools.tool import AnyTool, ContextOf
+from llmstream.tools.toolset import ToolSet
 
 __all__ = [
     "ApprovalGate",
@@ -51,44 +63,9 @@ __all__ = [
     "CallRunner",
     "Ended",
     "Progress",
-    "Run",
-    "Settled",
-    "Verdict",
-    "Wait",
-    "cancelled_results",
     "run_call",
     "run_calls",
 ]
-
-_CANCELLED: Final = "The call was cancelled before it was done. It may have had effects."
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The call runs, with these arguments. `note` is for `ToolContext.note`."""
-
-    call: ToolCall
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The call does not run and has this status. `stop` is why the run has to end, or None."""
-
-    call: ToolCall
-    status: ToolCallStatus
-    stop: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """The call waits for a decision or for an external result."""
-
-    call: ToolCall
-    pending: PendingCall
-
-
-Verdict: TypeAlias = Run | Settled | Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +228,7 @@ class CallRunner:
         if task in self._running:  # else it was cancelled by us
             self._running.discard(task)
             if task.cancelled():
-                status = ToolCallStatus.of(self.calls[call_id], ToolOutcome.failed(_CANCELLED))
+                status = ToolCallStatus.of(self.calls[call_id], ToolOutcome.failed(CANCELLED))
                 self.statuses[call_id] = status
                 self.lost.append(status)
             elif self.failure is None:
@@ -402,19 +379,6 @@ async def run_call(
             raise
         outcome = ToolOutcome.failed(f"The tool {call.name} was cancelled from within.")
     return ToolCallStatus.of(call, outcome)
-
-
-def cancelled_results(
-    calls: Iterable[ToolCall], done: Iterable[ToolResult | ToolCallStatus] = ()
-) -> list[ToolResult]:
-    """A "cancelled" result for each client call without a result."""
-    settled = {status.tool_call_id for status in done}
-    results = []
-    for call in calls:
-        if not call.provider_executed and call.id not in settled:
-            settled.add(call.id)
-            results.append(ToolResult(call.id, _CANCELLED, True, call.name))
-    return results
 
 
 def _cancelled_from_outside() -> bool:

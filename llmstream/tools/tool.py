@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias
 import anyio.to_thread
 import msgspec
 
+from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, InvalidToolInput, ToolTimeout
-from llmstream.request import ToolSpec
+from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS, ToolOutcome
 from llmstream.tools.signature import object_text, takes
@@ -36,7 +37,16 @@ else:
     P = ParamSpec("P")
     R = TypeVar("R")
 
-__all__ = ["ArgumentReader", "JSONObject", "NeedsApproval", "Tool", "Watched"]
+__all__ = [
+    "AnyTool",
+    "ArgumentReader",
+    "ContextOf",
+    "JSONObject",
+    "LiveTools",
+    "NeedsApproval",
+    "Tool",
+    "Watched",
+]
 
 T = TypeVar("T")
 
@@ -221,6 +231,22 @@ class Tool(Generic[P, R]):
             return await (coroutine if ours else Watched(coroutine, self.name))
         value = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
         return await value if inspect.isawaitable(value) else value
+
+
+class LiveTools(list[Tool]):
+    """A list of tools that its owner may change, such as the tools of a server.
+
+    `tools=[*mine, live]` or `tools=live` offers its content at the time of each request;
+    `tools=[*mine, *live]` copies its current content.
+    """
+
+
+AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
+"""A local tool, as a Tool or a plain function; a declared tool; or a list that may change."""
+
+
+ContextOf: TypeAlias = Callable[[ToolCall], ToolContext]
+"""Returns the context of a call; called only for tools and predicates that take one."""
 
 
 def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,8 +7,8 @@ whatever runs below takes the set as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -19,24 +19,9 @@ from llmstream.tools.approval import Approve
 from llmstream.tools.context import ToolContext
 from llmstream.tools.function import MethodTool, tool_from_function
 from llmstream.tools.signature import object_text, takes
-from llmstream.tools.tool import Tool
+from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool
 
-__all__ = ["AnyTool", "ContextOf", "LiveTools", "ToolSet", "unreadable_input"]
-
-
-class LiveTools(list[Tool]):
-    """A list of tools that its owner may change, such as the tools of a server.
-
-    `tools=[*mine, live]` or `tools=live` offers its content at the time of each request;
-    `tools=[*mine, *live]` copies its current content.
-    """
-
-
-AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
-"""A local tool, as a Tool or a plain function; a declared tool; or a list that may change."""
-
-ContextOf: TypeAlias = Callable[[ToolCall], ToolContext]
-"""Returns the context of a call; called only for tools and predicates that take one."""
+__all__ = ["ToolSet", "unreadable_input"]
 
 
 class ToolSet:
