@@ -13,7 +13,7 @@ from llmstream.dialects.errors import decoded_error, is_error_body, is_json, ven
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Event, Raw
-from llmstream.streams.call import Plan
+from llmstream.streams.call_plan import Plan
 from llmstream.streams.resuming import ResumedBody, is_break
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body

@@ -33,8 +33,9 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
-from llmstream.streams.attempts import Attempts, Reporter
-from llmstream.streams.call import Plan, Prepared
+from llmstream.streams.attempts import Attempts
+from llmstream.streams.call_plan import Plan, Prepared
+from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import Continuer, Reconnector, followed
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body, send
