@@ -29,8 +29,8 @@ from llmstream.agent.config import (
     text_or_none,
 )
 from llmstream.agent.context.effects import ContextEffect
-from llmstream.agent.history import settled
-from llmstream.agent.hooks import Approve, Deny, Hooks, Instructions, PrepareStep, Repair
+from llmstream.agent.history import own_view, settled, shared_message
+from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair
 from llmstream.agent.journal import Journal, recovered
 from llmstream.agent.loop import Loop
 from llmstream.agent.observing import ObserveRun
@@ -38,7 +38,7 @@ from llmstream.agent.resumption import Results, Resumption
 from llmstream.agent.run import AgentRun, answer_of, check_finished
 from llmstream.agent.state import Price, RunState
 from llmstream.agent.stop import MAX_INVALID_CALLS, StopCondition, as_conditions
-from llmstream.agent.sub_agents import own_view, shared_message, sub_agent_tool
+from llmstream.agent.sub_agents import sub_agent_tool
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
@@ -54,7 +54,9 @@ from llmstream.streams.options import (
     with_system,
 )
 from llmstream.structured import Output, as_output
-from llmstream.tools import Approver, Tool, ToolSet
+from llmstream.tools.approval import Approve, Approver, Deny
+from llmstream.tools.tool import Tool
+from llmstream.tools.toolset import ToolSet
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know

@@ -11,11 +11,12 @@ from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, ToolError
 from llmstream.request import NamedTool, Settings
-from llmstream.streams.model import Model
+from llmstream.streams.call import CallingModel
 from llmstream.streams.options import Options
-from llmstream.tools import AnyTool, ToolCallStatus
 from llmstream.tools.approval import Approve, Deny
+from llmstream.tools.outcome import ToolCallStatus
 from llmstream.tools.signature import check_arguments
+from llmstream.tools.tool import AnyTool
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
@@ -160,7 +161,7 @@ class StepPlan:
     options:     any other option of `stream`, by name
     """
 
-    model: str | Model | None = None
+    model: str | CallingModel | None = None
     tools: Iterable[AnyTool] | None = None
     tool_choice: str | NamedTool | None = None
     instructions: str | None = None
@@ -177,11 +178,11 @@ class StepPlan:
                 changed[name] = value
         return cast(Options, changed)
 
-    def model_over(self, model: Model) -> Model:
+    def model_over(self, model: CallingModel) -> CallingModel:
         """The model of the step."""
         if self.model is None:
             return model
-        return self.model if isinstance(self.model, Model) else Model(self.model)
+        return model.other(self.model) if isinstance(self.model, str) else self.model
 
 
 PrepareStep: TypeAlias = "Callable[[RunState], StepPlan | Awaitable[StepPlan | None] | None]"

@@ -11,12 +11,12 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from llmstream.agent.history import open_calls
-from llmstream.agent.hooks import Approve, Deny
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest
-from llmstream.tools import PendingCall, ToolCallStatus, ToolOutcome, ToolSet
-from llmstream.tools.approval import as_decision
+from llmstream.tools.approval import Approve, Deny, PendingCall, as_decision
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
+from llmstream.tools.toolset import ToolSet
 
 __all__ = ["Continuation", "Results", "Resumption", "check_continuation"]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.agent.state import RunState, Step
 from llmstream.errors import InvalidRequest, InvalidToolInput, UnknownTool
-from llmstream.tools import ToolCallStatus
+from llmstream.tools.outcome import ToolCallStatus
 from llmstream.tools.signature import check_arguments
 
 __all__ = [
