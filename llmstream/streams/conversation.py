@@ -1,4 +1,4 @@
-"""The conversation of a stream, and its continuation by another model."""
+"""The conversation of a stream, its turns, and its continuation by another model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from llmstream.tools import CallRunner, ToolContext
     from llmstream.transport.deadlines import Deadlines
 
-__all__ = ["CONTINUE_NOTE", "Continuation", "Conversation", "to_continue"]
+__all__ = ["CONTINUE_NOTE", "Continuation", "Conversation", "Turn", "to_continue"]
 
 CONTINUE_NOTE: Final = (
     "Your last message was cut off. Go on exactly where it ends: begin with the next character, repeat "
@@ -50,7 +50,7 @@ class Conversation:
             given["tools"] = tool_set(given["tools"])
         self.deadline: float | None = None
         self._repairs = repairs or Repairs()
-        self._turn = -1
+        self._turn_number = -1
         self._first: Request | None = None
 
     def check(self, model: str, *, answered: bool) -> None:
@@ -78,18 +78,19 @@ class Conversation:
         """Whether errors are only reported as events."""
         return self.options.get("errors") == "events"
 
-    def outfit(self) -> tuple[Accumulator | None, CallRunner | None]:
-        """The accumulator for the next response, with its tools, and the runner of its eager calls.
+    def next_turn(self, current: Event | None = None) -> Turn:
+        """The next response, of which nothing has been read.
 
-        None without tools, and None without eager tools.
+        current: the event that was read last
         """
-        self._turn += 1
+        self._turn_number += 1
         given = tool_set(self.options.get("tools"))
         if not given:
-            return None, None
+            return Turn(current=current)
         tools = given.current()
         fold = Accumulator(tools=tools)
-        return fold, fold.runner(context=self.tool_context) if tools.eager else None
+        eager = fold.runner(context=self.tool_context) if tools.eager else None
+        return Turn(fold, eager, current=current)
 
     def limit(self, deadlines: Deadlines, started: float) -> None:
         """Sets the total deadline: that of the options, else the model's.
@@ -103,7 +104,68 @@ class Conversation:
         """The context that a tool receives."""
         from llmstream.tools import ToolContext  # loaded only for tools
 
-        return ToolContext(call.id, call.name, self._turn, LateCopies(self.messages), self.deadline)
+        return ToolContext(call.id, call.name, self._turn_number, LateCopies(self.messages), self.deadline)
+
+
+class Turn:
+    """One response of a conversation, as far as its reader has got.
+
+    Events are accumulated at the end of a batch, or when a view needs them: many at once are cheaper.
+
+    eager: runs the calls of eager tools; None without such tools
+    batch: the events that arrived last
+    seen:  how many of them the reader has got; the reading loop sets it
+    """
+
+    __slots__ = ("_current", "_fold", "_folded", "_message", "batch", "eager", "seen")
+
+    def __init__(
+        self,
+        fold: Accumulator | None = None,
+        eager: CallRunner | None = None,
+        *,
+        current: Event | None = None,
+    ) -> None:
+        self.eager = eager
+        self.batch: list[Event] = []
+        self.seen = 0
+        self._folded = 0  # events of the batch that are accumulated
+        self._fold = fold
+        self._current = current
+        self._message: Message | None = None  # the complete one
+
+    @property
+    def fold(self) -> Accumulator:
+        """Accumulates the events; without tools it is created on first use."""
+        if self._fold is None:
+            self._fold = Accumulator()
+        return self._fold
+
+    @property
+    def current(self) -> Event | None:
+        """The event that was read last."""
+        return self.batch[self.seen - 1] if self.seen else self._current
+
+    def begin(self, batch: list[Event]) -> None:
+        """Takes the next batch; calls of eager tools in it start at once."""
+        self.batch, self.seen, self._folded = batch, 0, 0
+        if self.eager is not None:
+            self.eager.see(batch)
+
+    def catch_up(self) -> bool:
+        """Accumulates the events that were read since the last call; whether they completed the message."""
+        if self._folded == self.seen:
+            return False
+        batch = self.batch
+        self.fold.feed_many(batch[self._folded : self.seen] if len(batch) > 1 else batch)
+        self._folded = self.seen
+        before, self._message = self._message, self.fold.message
+        return self._message is not None and self._message is not before
+
+    def let_go(self) -> None:
+        """Drops a batch that was read and accumulated, so that the next one can reuse its memory."""
+        self._current = self.current
+        self.batch, self.seen, self._folded = [], 0, 0
 
 
 def _as_output(value: Any) -> Output | None:
