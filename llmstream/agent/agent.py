@@ -46,6 +46,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
 from llmstream.streams.options import (
     CallOptions,
+    Options,
     Prompt,
     as_messages,
     make_request,
@@ -298,9 +299,11 @@ class Agent(Generic[Deps, T]):
         given = config.instructions or config.system if given is None else given
         given = extended(given, text_or_none("extra_instructions", extra_instructions))
         own = given if isinstance(given, str) else ""
-        config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
+        unchecked = Options() if config is self._config else config.options  # the agent's own were checked
+        if instructions is not None or extra_instructions is not None:
+            config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         conversation = settled(with_system(own, as_messages(prompt)))
-        make_request(config.model.name, conversation, config.options)  # an invalid prompt fails at once
+        make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
         return AgentRun(Loop(config, state, total_s=_total_s(config)))
 

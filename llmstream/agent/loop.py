@@ -97,14 +97,14 @@ class Loop:
         try:
             async with aclosing(self._all_steps()) as events:
                 async for event in events:
-                    is_start = isinstance(event, StreamStart)
                     if isinstance(event, StreamStart):
                         self.warnings += [w for w in event.warnings if w not in self.warnings]
-                    if not began and not is_start:
+                        if began:
+                            continue
+                    elif not began:
                         yield StreamStart()
-                    if not began or not is_start:
-                        yield self.context.ids.unique(event, self.state.step)
                     began = True
+                    yield self.context.ids.unique(event, self.state.step)
         finally:
             failure = None if watch is None else self.error or sys.exception()
             try:

@@ -9,6 +9,7 @@ and other readers see it as progress of a tool.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -84,6 +85,14 @@ def nested_event(event: Event) -> NestedEvent | None:
     )
 
 
+@functools.cache  # for each event of a run; there are some thirty kinds
+def _id_field(kind: type[Event]) -> str | None:
+    """The field with the id of a block or call; None for events of the response as a whole."""
+    if kind is ResponseMetadata:
+        return None
+    return next((name for name in ("id", "tool_call_id") if name in kind.__struct_fields__), None)
+
+
 class Ids:
     """Makes ids unique in a run: prefixes an id with the step's number if an earlier step used it."""
 
@@ -92,17 +101,17 @@ class Ids:
 
     def unique(self, event: Event, step: int) -> Event:
         """The event, with an id that no other step uses."""
-        for field in ("id", "tool_call_id"):
-            block_id = getattr(event, field, None)
-            if not isinstance(block_id, str) or isinstance(event, ResponseMetadata):
-                continue
-            if self._step_of.setdefault(block_id, step) != step:
-                changes: dict[str, Any] = {field: f"{step}/{block_id}"}
-                own = (getattr(event, "provider_metadata", None) or {}).get(OWN_KEY, {})
-                if "parent_call" in own:
-                    changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": changes[field]}}
-                return msgspec.structs.replace(event, **changes)
-        return event
+        field = _id_field(type(event))
+        if field is None:
+            return event
+        block_id = getattr(event, field)
+        if block_id is None or self._step_of.setdefault(block_id, step) == step:
+            return event
+        changes: dict[str, Any] = {field: f"{step}/{block_id}"}
+        own = (getattr(event, "provider_metadata", None) or {}).get(OWN_KEY, {})
+        if "parent_call" in own:
+            changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": changes[field]}}
+        return msgspec.structs.replace(event, **changes)
 
     def shown(self, call_id: str, step: int) -> str:
         """The id in the run's events for a call of a step."""

@@ -383,6 +383,8 @@ def _within(context: RunContext, plan: StepPlan) -> StepPlan:
         return plan
     given = plan.options.get("deadlines") or config.options.get("deadlines")
     deadlines = given or plan.model_over(config.model).deadlines
+    if deadlines.total_s == context.total_s:
+        return plan
     capped = msgspec.structs.replace(deadlines, total_s=context.total_s)
     return replace(plan, options={**plan.options, "deadlines": capped})
 
