@@ -72,12 +72,12 @@ else:
 
 __all__ = ["Agent"]
 
+# Methods of other SDKs and what to write instead, for the message of the AttributeError.
 _FOREIGN: Final = {
     "run_sync": "asyncio.run(agent.run(prompt))",
     **dict.fromkeys(("invoke", "ainvoke", "arun", "generate", "kickoff"), "await agent.run(prompt)"),
     **dict.fromkeys(("run_stream", "run_streamed", "iter", "astream"), "agent.stream(prompt)"),
 }
-"""Methods of other SDKs and what to write instead, for the message of the AttributeError."""
 
 
 class Agent(Generic[Deps, T]):

@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 
+# Unread events after which tools wait for the reader: bounds memory, and a fast tool rarely has to wait.
 _MAX_UNREAD = 256
-"""Unread events after which tools wait for the reader: bounds memory, and a fast tool rarely has to wait."""
 
 
 class StepCalls:

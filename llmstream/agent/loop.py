@@ -29,8 +29,8 @@ from llmstream.structured import Output, as_output
 
 __all__ = ["Loop"]
 
+# Message to the model after a response without text, files or calls.
 _EMPTY: Final = "The answer was empty. Answer in text, or call a tool."
-"""Message to the model after a response without text, files or calls."""
 
 
 class Loop:

@@ -23,11 +23,11 @@ __all__ = ["Continuation", "Results", "Resumption", "check_continuation"]
 Results: TypeAlias = Iterable[ToolResult] | Mapping[str, Any]
 """Results of external calls: ToolResults, or any values that a tool may return, by the id of the call."""
 
+# Ids of the suspensions that this process has resumed, with the Unix time of their expiry.
 _claimed: dict[str, float] = {}
-"""Ids of the suspensions that this process has resumed, with the Unix time of their expiry."""
 
+# New claims between removals of expired ones, which are refused for their expiry anyway.
 _FORGET_AFTER: Final = 1000
-"""New claims between removals of expired ones, which are refused for their expiry anyway."""
 
 _next_look = _FORGET_AFTER
 

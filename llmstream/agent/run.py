@@ -48,8 +48,8 @@ else:
     T = TypeVar("T")
 
 
+# Deadlines must be positive; with this one, a run without time left ends in its first step.
 _LEAST_S: Final = 1e-6
-"""Deadlines must be positive; with this one, a run without time left ends in its first step."""
 
 
 class AgentRun(AsyncOnly, Generic[T]):

@@ -154,8 +154,8 @@ def _done(step: Step) -> bytes:
 MAX_INVALID_CALLS: Final = 3
 """Steps with invalid calls of one tool. Models that use the error text succeed at the second try."""
 
+# The key for calls of tools that do not exist, whatever their names.
 _UNKNOWN: Final = ""
-"""The key for calls of tools that do not exist, whatever their names."""
 
 
 class Misses:

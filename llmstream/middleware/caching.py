@@ -28,8 +28,8 @@ __all__ = ["cache", "cache_key"]
 
 # What makes two requests the same: a digest of everything that is asked, of whom, and for whom.
 
+# Raised when the same request gets another key.
 _VERSION = 2
-"""Raised when the same request gets another key."""
 
 
 def cache_key(model: Model, request: Request) -> str:
@@ -145,8 +145,8 @@ class _Folder:
 
 _log = logging.getLogger("llmstream")
 
+# Finish reasons of answers that nothing cut short.
 _WHOLE: Final = frozenset({"stop", "tool-calls", "other", "unknown"})
-"""Finish reasons of answers that nothing cut short."""
 
 _HEAD: Final = b'{"format":"llmstream.cache","version":1}'
 

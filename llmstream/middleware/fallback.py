@@ -31,10 +31,10 @@ __all__ = ["fallback"]
 
 When: TypeAlias = Callable[[LLMStreamError], bool]
 
+# Before anything else has come, another model may still answer.
 _NO_CONTENT: Final = frozenset(
     {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
 )
-"""Before anything else has come, another model may still answer."""
 
 _ENDS: Final = frozenset({ErrorEvent, Finish})
 

@@ -17,8 +17,8 @@ from llmstream.request import Request
 
 __all__ = ["LINE", "WORD", "smooth"]
 
+# Scripts that are written without spaces, or need none to be read in pieces.
 _WIDE: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0eff"
-"""Scripts that are written without spaces, or need none to be read in pieces."""
 
 WORD: Final = re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+(?=[\s{_WIDE}])|\S{{40}})")
 """A word with the white space before it; a run of 40 characters counts as one."""
@@ -27,11 +27,11 @@ LINE: Final = re.compile(r"[^\n]*\n")
 """A line with its end."""
 
 
+# Maximum number of held characters; more are passed on even if the piece is incomplete.
 _LONGEST: Final = 1000
-"""Maximum number of held characters; more are passed on even if the piece is incomplete."""
 
+# An event that comes sooner after it is asked for was there before.
 _AT_ONCE_S: Final = 0.002
-"""An event that comes sooner after it is asked for was there before."""
 
 _AHEAD_S: Final = 1.0
 

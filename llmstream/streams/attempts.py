@@ -27,8 +27,8 @@ __all__ = [
 Key: TypeAlias = tuple[str, str | None, str]
 """Provider, address and model."""
 
+# More models than a program uses; bounds the memory if model names are generated.
 _MOST_MODELS: Final = 1024
-"""More models than a program uses; bounds the memory if model names are generated."""
 
 _remembered: dict[Key, list[Refused]] = {}
 

@@ -32,8 +32,8 @@ __all__ = [
     "unmarked",
 ]
 
+# Fields of the response that its message stores, as flat texts: objects there are the vendors'.
 _MARKS: Final = ("provider", "model", "id", "request_id")
-"""Fields of the response that its message stores, as flat texts: objects there are the vendors'."""
 
 _RETRY_HEADERS: Final = ("retry-after", "retry-after-ms")
 

@@ -45,8 +45,8 @@ __all__ = [
     "secrets_of",
 ]
 
+# Shorter keys are placeholders; masking them would damage the vendor's message.
 _SHORTEST_SECRET: Final = 6
-"""Shorter keys are placeholders; masking them would damage the vendor's message."""
 
 
 class Prepared(msgspec.Struct, frozen=True):

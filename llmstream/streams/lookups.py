@@ -42,11 +42,11 @@ __all__ = [
 
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 _CHARS_PER_TOKEN: Final = 4
+# About an image, or a page or two.
 _TOKENS_OF_A_FILE: Final = 1_000
-"""About an image, or a page or two."""
 
+# Statuses of a server without such a page; 400 and 422 come from proxies that serve a single path.
 _NO_PAGE: Final = frozenset({400, 404, 405, 422, 501})
-"""Statuses of a server without such a page; 400 and 422 come from proxies that serve a single path."""
 
 
 class Addressed(Protocol):

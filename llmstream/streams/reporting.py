@@ -48,8 +48,8 @@ _log: Final = logging.getLogger("llmstream")
 
 _CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 
+# Ids of vendors have 20 to 80 characters.
 _SHOWN_CHARS: Final = 256
-"""Ids of vendors have 20 to 80 characters."""
 
 _STEPS_PER_OCTAVE: Final = 8
 
@@ -244,11 +244,11 @@ class Contents:
 _MOST_LOGGED: Final = 1024
 
 
+# (model, place of call, text) of the warnings that are in the log already.
 _logged: set[tuple[str, str, str]] = set()
-"""(model, place of call, text) of the warnings that are in the log already."""
 
+# Packages whose frames may lie between a request and the code that made it.
 _ON_THE_WAY: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
-"""Packages whose frames may lie between a request and the code that made it."""
 
 
 class Reporter:

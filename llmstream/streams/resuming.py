@@ -40,14 +40,14 @@ __all__ = [
 ResumedBody: TypeAlias = "Body | bytes"
 """The rest as a stream, or the complete stored answer."""
 
+# Time between two polls of an unfinished answer; OpenAI's examples use the same.
 _LOOK_AGAIN_S: Final = 2.0
-"""Time between two polls of an unfinished answer; OpenAI's examples use the same."""
 
 AskFor: TypeAlias = "Callable[[Callable[[], Awaitable[Prepared]]], Awaitable[tuple[Body, Watchdog]]]"
 """(prepares a request) to the head of its response and its watchdog."""
 
+# Further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches it.
 _MAX_RESPONSES: Final = 100
-"""Further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches it."""
 
 _MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")

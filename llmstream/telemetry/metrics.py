@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics"]
 
+# Response models recorded per requested model: the same name, and dated ones.
 _NAMES_PER_MODEL: Final = 8
-"""Response models recorded per requested model: the same name, and dated ones."""
 
 
 class Metrics:

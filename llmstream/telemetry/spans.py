@@ -201,8 +201,8 @@ class RunSpans:
         span.end()
 
 
+# Maximum length of an attribute. Backends accept less; it bounds the memory of long conversations.
 _MAX_CHARS: Final = 512 * 1024
-"""Maximum length of an attribute. Backends accept less; it bounds the memory of long conversations."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -19,8 +19,8 @@ __all__ = ["MethodTool", "tool", "tool_from_function"]
 
 _log = logging.getLogger("llmstream")
 
+# What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters).
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters)."""
 
 
 if TYPE_CHECKING:

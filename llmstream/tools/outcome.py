@@ -43,6 +43,7 @@ ResultPart: TypeAlias = Image | Document | Audio
 
 _decode = msgspec.json.Decoder().decode
 
+# First bytes, where they stand, and what they mean (WHATWG MIME Sniffing, section 6).
 _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
     (b"\x89PNG\r\n\x1a\n", 0, Image, "image/png"),
     (b"\xff\xd8\xff", 0, Image, "image/jpeg"),
@@ -51,10 +52,9 @@ _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
     (b"%PDF-", 0, Document, "application/pdf"),
     (b"WAVE", 8, Audio, "audio/wav"),
 )
-"""First bytes, where they stand, and what they mean (WHATWG MIME Sniffing, section 6)."""
 
+# What a `File` is by the first half of its media type; all others are documents.
 _BY_MEDIA: Final[dict[str, type[ResultPart]]] = {"image": Image, "audio": Audio}
-"""What a `File` is by the first half of its media type; all others are documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +161,8 @@ class ToolOutcome:
         return self if text == self.content else replace(self, content=text, parts=parts, output=None)
 
 
+# The outcome of a status that was saved and loaded: what lived in the process is gone.
 _NOTHING = ToolOutcome()
-"""The outcome of a status that was saved and loaded: what lived in the process is gone."""
 
 
 class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
@@ -253,8 +253,8 @@ def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[
     return tuple(kept), notes
 
 
+# What makes of a list one of parts and lines of text, in place of a JSON value.
 _IN_LISTS: Final = (Image, Document, Audio, File, Text, bytes, bytearray, memoryview)
-"""What makes of a list one of parts and lines of text, in place of a JSON value."""
 
 
 def _part(value: object) -> ResultPart | None:

@@ -43,8 +43,8 @@ def object_text(arguments: str) -> str:
     return "{}" if text in _NO_ARGUMENTS else text
 
 
+# Stands for an argument that the model left out: the function's own default applies.
 _ABSENT: Final = object()
-"""Stands for an argument that the model left out: the function's own default applies."""
 
 
 class Signature:

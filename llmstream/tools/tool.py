@@ -52,9 +52,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger("llmstream")
 
+# Blocking time that is logged, because all other streams of the process stop meanwhile. Far above a normal
+# slice of work, even on a busy machine.
 _HELD_S: Final = 0.8
-"""Blocking time that is logged, because all other streams of the process stop meanwhile. Far above a
-normal slice of work, even on a busy machine."""
 
 Progress: TypeAlias = Callable[[Any], object]
 """Called with progress; the tool awaits a returned awaitable."""

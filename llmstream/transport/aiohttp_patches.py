@@ -27,8 +27,8 @@ from aiohttp.connector import Connection
 __all__ = ["CarefulConnector", "CarefulProtocol", "Exchange", "exchange"]
 
 
+# Asked for at a time: below what malloc takes from the kernel, and four records of TLS.
 _READ_BYTES: Final = 64 * 1024
-"""Asked for at a time: below what malloc takes from the kernel, and four records of TLS."""
 
 
 class Exchange:

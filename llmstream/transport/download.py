@@ -53,8 +53,8 @@ _MAGIC: Final = (
     (b"OggS", "audio/ogg"),
 )
 _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+# source: RFC 6838, 4.2
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
-"""source: RFC 6838, 4.2"""
 _URL_CHARS_SHOWN: Final = 200
 
 

@@ -28,8 +28,8 @@ _TRUST: Final = "Set SSL_CERT_FILE to the CA bundle to trust."
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
 _OUT_OF_DATE: Final = frozenset({9, 10})
 
+# What OpenSSL names a first answer that is no TLS, by its version.
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-"""What OpenSSL names a first answer that is no TLS, by its version."""
 
 
 def tls_words(error: aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError) -> str:

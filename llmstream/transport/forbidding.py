@@ -10,8 +10,8 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["check_may_leave", "requests_forbidden"]
 
+# How many ask for it; of the process, since tests have threads and loops of their own.
 _forbidding = 0
-"""How many ask for it; of the process, since tests have threads and loops of their own."""
 
 
 @contextmanager

@@ -24,8 +24,8 @@ __all__ = ["Permit", "RateLimiter", "RateState", "rate_states"]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(ms|[smhd])")
+# Numbers from here on are points in time, not durations.
 _EPOCH_S: Final = 1e9
-"""Numbers from here on are points in time, not durations."""
 
 
 class RateState(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,8 +92,8 @@ def _seconds(text: str | None, now: float) -> float | None:
     return max(0.0, moment.timestamp() - now)
 
 
+# A vendor may say "in an hour"; then one request a minute finds out whether that still holds.
 _LONGEST_PAUSE_S: Final = 60.0
-"""A vendor may say "in an hour"; then one request a minute finds out whether that still holds."""
 
 
 class Timer(Protocol):

@@ -22,8 +22,8 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS: Final = {"http": 80, "https": 443}
 _ENTRIES: Final = re.compile(r"[\s,]+")
 _NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
+# Shorter passwords would mangle the messages that they are masked in.
 _SHORTEST_SECRET: Final = 6
-"""Shorter passwords would mangle the messages that they are masked in."""
 
 
 def proxy_for(scheme: str, host: str, port: int | None = None) -> str | None:

@@ -53,6 +53,7 @@ _METADATA: Final = tuple(
     )
 )
 _NEVER_V4: Final = tuple(map(IPv4Network, ("0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4")))
+# source: IANA IPv4 Special-Purpose Address Registry
 _NOT_PUBLIC_V4: Final = tuple(
     map(
         IPv4Network,
@@ -71,7 +72,6 @@ _NOT_PUBLIC_V4: Final = tuple(
         ),
     )
 )
-"""source: IANA IPv4 Special-Purpose Address Registry"""
 
 _METADATA_V6: Final = (
     IPv6Network("fe80::/10"),
@@ -80,6 +80,7 @@ _METADATA_V6: Final = (
 )
 _PRIVATE_V6: Final = (IPv6Network("fc00::/7"), IPv6Network("::1/128"))
 _PUBLIC_V6: Final = IPv6Network("2000::/3")
+# source: IANA IPv6 Special-Purpose Address Registry
 _NOT_PUBLIC_V6: Final = tuple(
     map(
         IPv6Network,
@@ -91,7 +92,6 @@ _NOT_PUBLIC_V6: Final = tuple(
         ),
     )
 )
-"""source: IANA IPv6 Special-Purpose Address Registry"""
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)

@@ -26,8 +26,8 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
+# How many forks made this process: what tells it from its parent, without a system call for each request.
 _forks = 0
-"""How many forks made this process: what tells it from its parent, without a system call for each request."""
 
 
 def _count_fork() -> None:

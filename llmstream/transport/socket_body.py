@@ -18,8 +18,8 @@ from llmstream.transport.websocket import Line, Refusal, SocketPool, connect, cu
 __all__ = ["SocketAnswer", "SocketWay", "ask"]
 
 
+# About as much as a reader takes of an HTTP body in one go.
 _AT_ONCE_BYTES: Final = 32 * 1024
-"""About as much as a reader takes of an HTTP body in one go."""
 
 _FRAMED: Final = {"content-type": "text/event-stream"}
 

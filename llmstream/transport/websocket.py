@@ -26,14 +26,14 @@ Refusal: TypeAlias = Callable[[int, dict[str, str], bytes], LLMStreamError]
 """(status, headers in lower case, body) of an HTTP answer to the error that it means."""
 
 _SWITCHING: Final = 101
+# Headers of a request that say nothing of a socket, which carries many.
 _OF_ONE_REQUEST: Final = frozenset({"content-type", "content-length", "accept", "idempotency-key"})
-"""Headers of a request that say nothing of a socket, which carries many."""
 
+# Close codes of a server that is done or goes away; source: RFC 6455, 7.4.1.
 _ORDERLY: Final = frozenset({None, 1000, 1001, 1005})
-"""Close codes of a server that is done or goes away; source: RFC 6455, 7.4.1."""
 
+# Close codes that blame what was sent; the same again would end the same.
 _CALLERS: Final = frozenset({1003, 1007, 1008, 1009, 1010})
-"""Close codes that blame what was sent; the same again would end the same."""
 
 _TOO_BIG: Final = 1009
 
@@ -210,12 +210,12 @@ def _beside(
 
 # Sockets that wait for the next request: each can serve one at a time, and again and again.
 
+# OpenAI closes a socket after 60 minutes; an answer that begins by then has ten to end
+# (developers.openai.com/api/docs/guides/websocket-mode, read 2026-11).
 _LIFETIME_S: Final = 50 * 60.0
-"""OpenAI closes a socket after 60 minutes; an answer that begins by then has ten to end
-(developers.openai.com/api/docs/guides/websocket-mode, read 2026-11)."""
 
+# Load balancers silently drop connections that are idle for about six minutes.
 _IDLE_S: Final = 300.0
-"""Load balancers silently drop connections that are idle for about six minutes."""
 
 _MOST_IDLE: Final = 32
 
