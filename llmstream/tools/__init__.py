@@ -1,7 +1,7 @@
-"""Tools: functions that the model may call, and the running of its calls.
+"""Tools: functions that the model may call, and the execution of its calls.
 
-Read `function.py` for `@tool`, `toolset.py` for the tools of a conversation, `tool.py` for how one
-call is executed, and `runner.py` for how the calls of a response run, and end when the run is cancelled.
+Read `function.py` for `@tool`, `toolset.py` for the tools of a conversation, `tool.py` for the execution
+of one call, and `runner.py` for the concurrent calls of a response and their cancellation.
 """
 
 from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, Run, Settled, Verdict, Wait
