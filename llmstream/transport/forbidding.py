@@ -1,4 +1,4 @@
-"""A switch for tests: no request leaves this machine."""
+"""A switch for tests: forbids requests to other machines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _forbidding = 0
 
 @contextmanager
 def requests_forbidden() -> Iterator[None]:
-    """Within it, a request to any other machine is an InvalidRequest. Loopback is where simulators are."""
+    """Makes requests to other machines an InvalidRequest within the block; loopback stays allowed."""
     global _forbidding
     _forbidding += 1
     try:
@@ -26,7 +26,7 @@ def requests_forbidden() -> Iterator[None]:
 
 
 def check_may_leave(host: str) -> None:
-    """Makes sure that requests to a host are allowed.
+    """Checks that requests to a host are allowed.
 
     raises: InvalidRequest
     """
