@@ -1,17 +1,19 @@
-"""A call of a model: the interface that a stream reads, and the plan that an HTTP call follows."""
+"""A call of a model, as a stream reads it, and data about its response."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from llmstream.accumulate import Accumulator
 from llmstream.accumulate.blocks import OWN_KEY
 from llmstream.chats.content import Part
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Position
+from llmstream.dialects.errors import request_id
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Usage
 from llmstream.providers.base.provider import Provider
@@ -19,16 +21,13 @@ from llmstream.request import Request
 from llmstream.streams.options import Options
 from llmstream.transport.deadlines import Deadlines
 
-if TYPE_CHECKING:
-    pass
-
 __all__ = [
     "Call",
     "CallingModel",
     "ResponseInfo",
     "ResumeToken",
     "mark_message",
-    "rate_headers",
+    "response_info",
     "unmarked",
 ]
 
@@ -145,7 +144,28 @@ class ResponseInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     headers: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-def rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def response_info(responding: str, fold: Accumulator, call: Call | None) -> ResponseInfo:
+    """Collects what is known about a response.
+
+    responding: "provider:model"
+    fold:       has accumulated the events so far
+    call:       None before the response is requested
+    """
+    provider, _, model = responding.partition(":")
+    headers = {} if call is None else call.headers
+    failed = None if call is None or call.error is None else call.error.request_id
+    return ResponseInfo(
+        provider=provider,
+        model=model,
+        id=fold.response_id,
+        model_id=fold.model_id,
+        request_id=failed or request_id(headers),
+        timestamp=fold.timestamp,
+        headers=_rate_headers(headers),
+    )
+
+
+def _rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """The headers about rate limits and waits; no other header of a response is stored."""
     return {
         name: value

@@ -15,10 +15,11 @@ from llmstream.chats.message import Message, Role
 from llmstream.events import Event, OtherWarning, StreamStart, TextStart
 from llmstream.request import Request
 from llmstream.streams.history import Growing, Repairs
-from llmstream.streams.options import Options, make_request, tool_set, with_system
+from llmstream.streams.options import Options, make_request, tool_set, with_defaults, with_system
 
 if TYPE_CHECKING:
     from llmstream.chats.content import ToolCall
+    from llmstream.streams.call import CallingModel
     from llmstream.structured import Output
     from llmstream.tools import CallRunner, ToolContext
     from llmstream.transport.deadlines import Deadlines
@@ -36,12 +37,22 @@ class Conversation:
     """The messages and options of a stream; each turn is one request.
 
     messages: owned by the conversation, so a caller's are copied before
+    options:  of the stream; `defaults` are those of its model
     repairs:  of the run whose history this is; else its own
     output:   the type of the answers, or None
     deadline: loop time of the total deadline; None without one, or before the start
     """
 
-    def __init__(self, messages: Sequence[Message], options: Options, repairs: Repairs | None = None) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        options: Options,
+        *,
+        defaults: Options,
+        repairs: Repairs | None = None,
+    ) -> None:
+        self._inherited = defaults.keys() - options.keys()
+        options = with_defaults(defaults, options)
         self.messages = with_system(options.get("instructions"), messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "instructions"}
         self.options = cast(Options, given)
@@ -72,6 +83,11 @@ class Conversation:
             messages = Growing.of(first.messages, self._repairs)
             first = msgspec.structs.replace(first, messages=messages)
         return first
+
+    def own_options(self) -> Options:
+        """The options of the stream, without the defaults that come from its model."""
+        own = {name: value for name, value in self.options.items() if name not in self._inherited}
+        return cast(Options, own)
 
     @property
     def quiet(self) -> bool:
@@ -177,15 +193,16 @@ def _as_output(value: Any) -> Output | None:
 
 
 def to_continue(
-    messages: Sequence[Message], *, takes_prefix: bool, note: str = CONTINUE_NOTE
+    messages: Sequence[Message], model: CallingModel, options: Options, *, note: str
 ) -> list[Message]:
     """The conversation that requests the rest of its last answer.
 
     Only the text of that answer stays: ids, signatures and reasoning belong to the interrupted model.
 
-    takes_prefix: the model continues an answer at the end of the conversation; else `note` is added as a
-                  user message
+    model, options: of the request for the rest
+    note:           the user message for a model that does not continue an answer at the end of its input
     """
+    takes_prefix = model.provider.dialect.takes_prefix(make_request(model.name, messages, options))
     if not messages or messages[-1].role != Role.ASSISTANT:
         return list(messages)
     *before, last = messages

@@ -12,13 +12,12 @@ from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
-from llmstream.dialects.errors import request_id
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
-from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, rate_headers
+from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
 from llmstream.streams.conversation import CONTINUE_NOTE, Continuation, Conversation, to_continue
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
-from llmstream.streams.options import Options, StreamOptions, make_request, with_defaults
+from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
     CUT_SHORT,
     AsyncOnly,
@@ -73,8 +72,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self.model = model
         self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
-        self._given = frozenset(options)  # the rest are the model's defaults
-        self._conversation = Conversation(messages, with_defaults(model.options, options), repairs)
+        self._conversation = Conversation(messages, options, defaults=model.options, repairs=repairs)
         self._asked = len(self._conversation.messages)
         self._turn = self._conversation.next_turn()
         self._started = started
@@ -352,18 +350,16 @@ class EventStream(AsyncOnly, Generic[T]):
             raise InvalidRequest(
                 "this answer was not interrupted; continue_with() continues only one that failed or was left"
             )
-        own, defaults = self._conversation.options, self.model.options
-        inherited = {k: v for k, v in own.items() if k in self._given or k not in defaults}
-        given = cast(Options, {**inherited, **options})
+        conversation = self._conversation
+        given = cast(Options, {**conversation.own_options(), **options})
         if given.get("output") is not None:
             raise InvalidRequest(
                 "continue_with() does not support structured output. Start a new request instead."
             )
         other = self.model.other(model) if isinstance(model, str) else model
-        messages, length = self._conversation.messages, len(self.text)
+        messages, length = conversation.messages, len(self.text)
         if length:
-            prefix = other.provider.dialect.takes_prefix(make_request(other.name, messages, given))
-            messages = to_continue(messages, takes_prefix=prefix, note=note)
+            messages = to_continue(messages, other, given, note=note)
         stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
@@ -513,20 +509,7 @@ class EventStream(AsyncOnly, Generic[T]):
         After a fallback it is the model that responds. The message has the same data, without headers
         and times, as `message.metadata["llmstream"]`.
         """
-        self._catch_up()
-        fold, call = self._fold, self._call
-        provider, _, model = self._answered_by().partition(":")
-        headers = {} if call is None else call.headers
-        failed = None if call is None or call.error is None else call.error.request_id
-        return ResponseInfo(
-            provider=provider,
-            model=model,
-            id=fold.response_id,
-            model_id=fold.model_id,
-            request_id=failed or request_id(headers),
-            timestamp=fold.timestamp,
-            headers=rate_headers(headers),
-        )
+        return response_info(self._answered_by(), self._folded_now(), self._call)
 
     def _answered_by(self) -> str:
         """ "provider:model" of the responding model, as far as it is known."""
