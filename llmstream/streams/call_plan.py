@@ -147,7 +147,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
     """The request for a stored answer; unchanged, with a warning, if the vendor does not store answers."""
-    changed = dialect.background.keep(request, provider=provider) if dialect.background else None
+    changed = dialect.background.store(request, provider=provider) if dialect.background else None
     if changed is not None:
         return changed, []
     text = f"{provider} does not store answers, so this one cannot be resumed after a break"
@@ -220,7 +220,7 @@ def call_plan(model: PlannedModel, request: Request, given: Options, before: lis
     adapts = given.get("adapt", True)
     adapter = Adapter((name, model.base_url, request.model), dialect) if adapts else None
     background = dialect.background
-    if background is not None and not background.is_kept(request, provider=name):
+    if background is not None and not background.is_stored(request, provider=name):
         background = None
     sockets = _socket_way(model) if background is None else None
     if background is not None and model.transport == "websocket":

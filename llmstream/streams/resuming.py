@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from llmstream.dialects.base import Decoder, FollowingDecoder, Place, Position, goes_on
+from llmstream.dialects.base import Decoder, Place, Position, ResumableDecoder, can_resume
 from llmstream.errors import (
     BadRequest,
     ConnectionFailed,
@@ -53,14 +53,14 @@ _MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")
 
 
-def followed(decoder: Decoder) -> FollowingDecoder | None:
+def followed(decoder: Decoder) -> ResumableDecoder | None:
     """The decoder that continues over several bodies, if this is one or wraps one."""
     from llmstream.structured import (
         OutputToolDecoder,  # loaded by those who ask for a form or a stored response
     )
 
     inner = decoder.decoder if isinstance(decoder, OutputToolDecoder) else decoder
-    return inner if goes_on(inner) else None
+    return inner if can_resume(inner) else None
 
 
 def is_break(error: LLMStreamError) -> bool:
