@@ -242,12 +242,7 @@ class Agent(Generic[Deps, T]):
 
     @overload
     def stream(
-        self,
-        prompt: Prompt,
-        *,
-        output: None = None,
-        deps: Deps | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt, *, output: None = None, deps: Deps | None = None, **options: Unpack[RunOptions]
     ) -> AgentRun[T]: ...
 
     @overload
@@ -309,12 +304,7 @@ class Agent(Generic[Deps, T]):
 
     @overload
     async def run(
-        self,
-        prompt: Prompt,
-        *,
-        output: None = None,
-        deps: Deps | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt, *, output: None = None, deps: Deps | None = None, **options: Unpack[RunOptions]
     ) -> T: ...
 
     @overload

@@ -30,9 +30,7 @@ from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 from llmstream.tools.tool import ContextOf
 from llmstream.tools.toolset import ToolSet, unreadable_input
 
-__all__ = [
-    "CallGate",
-]
+__all__ = ["CallGate"]
 
 
 Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]

@@ -20,6 +20,7 @@ from llmstream.tools.tool import AnyTool
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
+    from llmstream.streams.model import Model
 
 __all__ = [
     "AfterTool",
@@ -161,7 +162,7 @@ class StepPlan:
     options:     any other option of `stream`, by name
     """
 
-    model: str | CallingModel | None = None
+    model: str | Model | None = None
     tools: Iterable[AnyTool] | None = None
     tool_choice: str | NamedTool | None = None
     instructions: str | None = None
@@ -179,10 +180,13 @@ class StepPlan:
         return cast(Options, changed)
 
     def model_over(self, model: CallingModel) -> CallingModel:
-        """The model of the step."""
+        """The model of the step.
+
+        raises: InvalidRequest if the plan's model is neither a `Model` nor "provider:model"
+        """
         if self.model is None:
             return model
-        return model.other(self.model) if isinstance(self.model, str) else self.model
+        return self.model if isinstance(self.model, CallingModel) else model.other(self.model)
 
 
 PrepareStep: TypeAlias = "Callable[[RunState], StepPlan | Awaitable[StepPlan | None] | None]"

@@ -17,12 +17,7 @@ from llmstream.transport.deadlines import Deadlines, Due, Watchdog, deadline_err
 if TYPE_CHECKING:
     from llmstream.dialects.adapting import Refused
 
-__all__ = [
-    "Adapter",
-    "AttemptClock",
-    "Attempts",
-    "forget",
-]
+__all__ = ["Adapter", "AttemptClock", "Attempts", "forget"]
 
 Key: TypeAlias = tuple[str, str | None, str]
 """Provider, address and model."""
@@ -31,7 +26,6 @@ Key: TypeAlias = tuple[str, str | None, str]
 _MOST_MODELS: Final = 1024
 
 _remembered: dict[Key, list[Refused]] = {}
-
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -94,6 +94,7 @@ class Call(Protocol):
         """
 
 
+@runtime_checkable
 class CallingModel(Protocol):
     """The part of `Model` that a stream needs; `model.py` imports streams, so they cannot import it."""
 

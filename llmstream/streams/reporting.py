@@ -43,7 +43,6 @@ from llmstream.usage import Usage
 
 __all__ = ["Contents", "Reporter", "Watch", "forget_logged", "shown", "warning_text"]
 
-
 _log: Final = logging.getLogger("llmstream")
 
 _CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
