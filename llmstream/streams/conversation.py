@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llmstream.tools import CallRunner, ToolContext
     from llmstream.transport.deadlines import Deadlines
 
-__all__ = ["CONTINUE_NOTE", "Continuation", "Conversation", "Turn", "to_continue"]
+__all__ = ["CONTINUE_NOTE", "ContinuationMarks", "Conversation", "Turn", "to_continue"]
 
 CONTINUE_NOTE: Final = (
     "Your last message was cut off. Go on exactly where it ends: begin with the next character, repeat "
@@ -210,7 +210,7 @@ def to_continue(
     return [*before, begun] if takes_prefix else [*before, begun, Message.user(note)]
 
 
-class Continuation:
+class ContinuationMarks:
     """Marks the events of an answer that continues another.
 
     The first event has a warning; the first text has `{"llmstream": {"continues": MODEL}}`, which

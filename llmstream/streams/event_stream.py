@@ -15,7 +15,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
-from llmstream.streams.conversation import CONTINUE_NOTE, Continuation, Conversation, to_continue
+from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation, to_continue
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
 from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
@@ -81,7 +81,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._over = self._left = False
         self._forgotten = False  # the event loop closed the reader after its last reference was dropped
         self._token, self._whole = token, whole
-        self._continues: Continuation | None = None
+        self._continues: ContinuationMarks | None = None
         self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
 
     def __aiter__(self) -> AsyncGenerator[Event]:
@@ -234,7 +234,7 @@ class EventStream(AsyncOnly, Generic[T]):
         if call.error is not None and not self._conversation.quiet:
             raise call.error
 
-    def _announced(self, batch: list[Event], continues: Continuation) -> list[Event]:
+    def _announced(self, batch: list[Event], continues: ContinuationMarks) -> list[Event]:
         """The batch, marked as the continuation of another model's answer."""
         batch = continues.mark(batch)
         if continues.done:
@@ -362,7 +362,7 @@ class EventStream(AsyncOnly, Generic[T]):
             messages = to_continue(messages, other, given, note=note)
         stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"
-        stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
+        stream._continues = ContinuationMarks(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream
 
     def messages(self) -> list[Message]:
