@@ -83,21 +83,21 @@ def _account(model: Model, request: Request) -> dict[str, Any]:
     return {"key": key if isinstance(key, str) else None, "headers": headers, "variables": variables}
 
 
-# Where answers are kept: a folder with a file for each, or a mapping in memory.
+# Where answers are stored: a folder with a file for each, or a mapping in memory.
 
 Kept: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, bytes]"
 """A folder, or a mapping from keys to the JSON lines of answers."""
 
 
 class CacheStore(Protocol):
-    """Stores lists of lines by key."""
+    """Stores answers, as bytes, by key."""
 
     async def get(self, key: str) -> bytes | None:
-        """What is there, or None. A mapping of the caller's may raise anything."""
+        """The stored answer, or None. A mapping of the caller's may raise anything."""
         ...
 
     async def put(self, key: str, data: bytes) -> None:
-        """Keeps it, in place of what was there. A mapping of the caller's may raise anything."""
+        """Stores an answer, replacing an earlier one. A mapping of the caller's may raise anything."""
         ...
 
 
@@ -210,7 +210,7 @@ def _with(lines: list[bytes] | None, event: Event) -> list[bytes] | None:
     try:
         lines.append(encode(event))
     except (TypeError, ValueError, OverflowError) as error:
-        _log.info("an answer is not kept: %s", error)
+        _log.info("an answer is not stored: %s", error)
         return None
     return lines
 
@@ -223,7 +223,7 @@ async def _found(store: CacheStore, key: str) -> list[Event] | None:
             return None
         events = _events(data)
     except Exception as error:  # the mapping is the caller's, and may raise anything
-        _log.warning("the kept answer %s cannot be read, and the model is asked: %s", key, error)
+        _log.warning("the stored answer %s cannot be read, and the request is sent: %s", key, error)
         return None
     mark = ResponseMetadata(provider_metadata={"llmstream": {"cached": True}})
     return [events[0], mark, *events[1:]]
@@ -243,4 +243,4 @@ async def _put(store: CacheStore, key: str, data: bytes) -> None:
     try:
         await store.put(key, data)
     except Exception as error:
-        _log.warning("an answer cannot be kept: %s", error)
+        _log.warning("an answer cannot be stored: %s", error)
