@@ -32,7 +32,7 @@ PAGES = (
         "Requests to a model and their responses. The guide is [Streaming](../guides/streaming.md).",
         """
             stream Model EventStream ResponseInfo ModelCheck TokenCount Capabilities ResumeToken Request
-            Provider streams.Prompt streams.ApiKey
+            Provider streams.Prompt streams.ApiKey streams.options.Transport
         """,
     ),
     Page(
@@ -51,7 +51,12 @@ PAGES = (
         "agents.md",
         "Agents",
         "The tool loop. The guide is [Agents](../guides/agents.md).",
-        "Agent AgentRun StepPlan Hooks Approve Deny Suspension Journal agent.* agent.context.*",
+        """
+            Agent AgentRun StepPlan Hooks Approve Deny Suspension Journal agent.* agent.context.*
+            agent.hooks.Instructions agent.hooks.PrepareStep agent.hooks.BeforeModel agent.hooks.AfterModel
+            agent.hooks.BeforeTool agent.hooks.AfterTool agent.hooks.Decision agent.hooks.Repair
+            agent.stop.StopCondition agent.state.Price
+        """,
     ),
     Page(
         "tools.md",
@@ -59,7 +64,7 @@ PAGES = (
         "Functions that the model may call. The guide is [Tools](../guides/tools.md).",
         """
             tool Tool ToolSpec ProviderTool ToolContext ToolOutput ToolCallStatus tools.ToolOutcome
-            tools.tool_from_function
+            tools.tool_from_function tools.AnyTool tools.Approver
         """,
     ),
     Page(
@@ -85,7 +90,8 @@ PAGES = (
         "Observability and cost",
         "The guides are [Observability](../guides/observability.md) and [Cost](../guides/cost.md).",
         """
-            Observation AttemptStarted AttemptFailed FirstContent CallFinished telemetry.* prices.price
+            Observation AttemptStarted AttemptFailed FirstContent CallFinished streams.observations.Observe
+            agent.observing.ObserveRun telemetry.* prices.price
         """,
     ),
     Page(

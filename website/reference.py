@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 88
 """Columns of a signature; longer ones have a line for each parameter."""
 
+QUOTES = "'\""
 STARS = {"variadic positional": "*", "variadic keyword": "**"}
 OPTIONS = "the [options](options.md#Options)"
 _HEADER = "<!-- Made by website/reference.py from docstrings; do not edit. -->"
@@ -288,6 +289,13 @@ def default_of(parameter: Any, function: Any) -> str:
     return written if constant is None or constant.value is None else str(constant.value)
 
 
+def wrapped(value: str) -> str:
+    """A union on a line for each member, if it is too long for one."""
+    if len(value) <= WIDTH or " | " not in value:
+        return value
+    return "(\n    " + "\n    | ".join(value.split(" | ")) + "\n)"
+
+
 def kind_of(parameter: Any) -> str:
     return parameter.kind.value if parameter.kind else ""
 
@@ -338,7 +346,7 @@ def signature_of(thing: Any, name: str) -> str:
     if thing.is_attribute:
         if "property" in thing.labels:
             return f"{name}: {thing.annotation}"
-        return f"{name} = {thing.value}" if thing.value is not None else name
+        return name if thing.value is None else f"{name} = {wrapped(str(thing.value).strip(QUOTES))}"
     if not thing.is_class:
         return format_signature(thing, name)
     bases = ", ".join(map(str, thing.bases))
