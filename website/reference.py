@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import griffe
@@ -48,14 +50,24 @@ class Reference:
             found = found[part]
             while found.is_alias:
                 found = found.final_target
-        return found
+        return self._imported(path) if found.is_module else found
+
+    def _imported(self, path: str) -> Any:
+        """What Python finds, if a module has the same name: the function `ls.tool`, beside tools/tool.py."""
+        module, _, name = f"llmstream.{path}".rpartition(".")
+        thing = getattr(importlib.import_module(module), name, ModuleType(name))
+        if isinstance(thing, ModuleType):  # a module after all
+            return self.package[path]
+        return self.package[f"{thing.__module__}.{thing.__qualname__}".removeprefix("llmstream.")]
 
     def _named(self, page: Page) -> Iterator[Named]:
         """The names of a page; what an earlier name stands for is not described again."""
         for pattern in page.names.split():
             for name in self._expanded(pattern):
                 thing = self.find(name)
-                if thing.is_module or thing.path in self._taken:
+                if thing.is_module:
+                    raise ValueError(f"{name} is a module; name what is in it in website/plan.py")
+                if thing.path in self._taken:
                     continue
                 self._taken.add(thing.path)
                 yield Named(thing.name if self._is_exported(thing) else name, thing)
