@@ -4,10 +4,32 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["INTERNAL", "PAGES", "Page"]
+__all__ = ["GLOSSARY", "INTERNAL", "MADE_BY_US", "PAGES", "Page"]
 
 INTERNAL = {"Model.opened_by", "Model.call", "Model.reattached_call", "Model.known_secrets"}
 """Methods that other packages of ours call; they are not part of the reference."""
+
+MADE_BY_US = {"EventStream", "AgentRun", "middleware.Ask", "middleware.Reply"}
+"""Classes whose objects a user receives: their constructors are not shown."""
+
+GLOSSARY = {
+    "prompt": "a str, a `Message`, a list of messages or a `Chat`",
+    "output": "the type of the answer, or an `Output`",
+    "deps": "the application's object, for tools that take a `ToolContext`",
+    "metadata": "fields of single vendors, keyed by provider",
+    "provider_metadata": "fields of single vendors, keyed by provider",
+    "run_id": "id of the run",
+    "call_id": "id of the call of a model",
+    "tool_call_id": "id of the tool call",
+    "request_id": "the vendor's id of the HTTP request",
+    "provider_executed": "whether the vendor ran the tool",
+    "media_type": 'such as "image/png"',
+    "filename": "name of the file",
+    "duration_s": "how long it took",
+    "observe": "an observer in addition to the agent's or model's",
+    "max_steps": "maximum number of steps",
+}
+"""Parameters that mean the same everywhere, for docstrings that leave them out."""
 
 
 class Page(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import griffe
 
 from website.docstrings import Docstring, read
-from website.plan import INTERNAL, PAGES, Page
+from website.plan import GLOSSARY, INTERNAL, MADE_BY_US, PAGES, Page
 
 __all__ = ["write"]
 
@@ -84,11 +84,11 @@ class Reference:
         return [f"{module}.{name}" for name in map(str, names)]
 
     def _links(self) -> dict[str, str]:
-        """The address of each name, by the ways in which docstrings and annotations write it."""
+        """The address of each name, by the ways in which docstrings write it, and by its full path."""
         links: dict[str, str] = {}
         for file, entries in self.pages.items():
             for name, thing in entries:
-                links[name] = f"{file}#{name}"
+                links[name] = links[thing.path] = f"{file}#{name}"
                 links.setdefault(thing.name, links[name])
                 for member, _ in members_of(thing, name):
                     links.setdefault(f"{thing.name}.{member}", f"{file}#{name}.{member}")
@@ -135,29 +135,29 @@ class Reference:
         rows = []
         for field, documented in typed_dict_fields(thing):
             text, default = documented.default(field.name)
-            rows.append((field.name, str(field.annotation), self._prose(default), text.rstrip(".")))
+            rows.append((field.name, field.annotation, self._prose(default), text.rstrip(".")))
         yield self._table(rows)
 
     def _entry(self, name: str, thing: Any, *, level: int = 2) -> Iterator[str]:
         doc = read(docstring_of(thing))
         yield f"{'#' * level} `{name}` {{ #{name} }}"
-        yield fenced(signature_of(thing, name))
+        yield fenced(signature_of(thing, name, made_by_us=name in MADE_BY_US))
         if doc.summary:
             yield self._prose(doc.summary)
         yield from map(self._prose, doc.prose)
-        yield from self._values(thing, doc)
+        yield from self._values(thing, doc, shown=name not in MADE_BY_US)
         if thing.is_class:
             for member, function in members_of(thing, name):
                 yield from self._entry(f"{name}.{member}", function, level=level + 1)
 
-    def _values(self, thing: Any, doc: Docstring) -> Iterator[str]:
+    def _values(self, thing: Any, doc: Docstring, *, shown: bool) -> Iterator[str]:
         """Parameters or fields as a table, then what is raised, returned and so on."""
         rows, known = [], set()
-        for name, annotation, default in self._expanded_parameters(thing):
+        for name, annotation, default in self._expanded_parameters(thing) if shown else ():
             bare = name.lstrip("*")
             known.add(bare)
             text = OPTIONS if name == "**options" and not annotation else doc.items.get(bare, "")
-            rows.append((name, annotation, code(default), text))
+            rows.append((name, annotation, code(default), text or GLOSSARY.get(bare, "")))
         if any(row[3] for row in rows) or (thing.is_class and rows):
             yield self._table(rows)
         rest = [(key, text) for key, text in doc.items.items() if key not in known]
@@ -168,16 +168,16 @@ class Reference:
             shown = "\n\n".join(format_signature(one, thing.name) for one in overloads)
             yield '??? note "Overloads"\n\n' + indented(fenced(shown))
 
-    def _expanded_parameters(self, thing: Any) -> Iterator[tuple[str, str, str]]:
+    def _expanded_parameters(self, thing: Any) -> Iterator[tuple[str, Any, str]]:
         """The parameters; `**arguments: Unpack[Arguments]` as the keys of that TypedDict."""
         for name, annotation, default in parameters_of(thing):
-            packed = re.fullmatch(r"Unpack\[(\w+)\]", annotation)
+            packed = re.fullmatch(r"Unpack\[(\w+)\]", str(annotation))
             if not packed:
                 yield name, annotation, default
                 continue
             keys = self._typed_dict(packed[1], thing)
             for field in keys:
-                yield field.name, str(field.annotation), ""
+                yield field.name, field.annotation, ""
             yield "**options", "", ""
 
     def _typed_dict(self, name: str, thing: Any) -> list[Any]:
@@ -189,20 +189,32 @@ class Reference:
             found = found.final_target
         return [one for one in found.members.values() if one.is_attribute] if found else []
 
-    def _table(self, rows: Iterable[tuple[str, str, str, str]]) -> str:
+    def _table(self, rows: Iterable[tuple[str, Any, str, str]]) -> str:
         """Defaults are Markdown: code, or words of a docstring."""
         lines = ["| name | type | default | |", "| --- | --- | --- | --- |"]
         for name, annotation, default, text in rows:
             lines.append(f"| `{name}` | {self._type(annotation)} | {default} | {self._prose(text)} |")
         return "\n".join(lines)
 
-    def _type(self, annotation: str) -> str:
+    def _type(self, annotation: Any) -> str:
         """An annotation whose public names are links."""
         if not annotation:
             return ""
-        pieces = re.split(r"([A-Za-z_][\w.]*)", annotation)
-        linked = "".join(self._linked(piece, piece) or escaped(piece) for piece in pieces)
-        return f"<code>{linked}</code>"
+        if isinstance(annotation, str):
+            return code(annotation)
+        shown = []
+        for piece in annotation.iterate(flat=True):
+            path = getattr(piece, "canonical_path", "")
+            address = self.links.get(self._home(path)) if path.startswith("llmstream.") else None
+            shown.append(f"[{piece}]({address})" if address else escaped(str(piece)))
+        return f"<code>{''.join(shown)}</code>"
+
+    def _home(self, path: str) -> str:
+        """Where a name is defined, by the path under which it was imported."""
+        try:
+            return str(self.find(path.removeprefix("llmstream.")).path)
+        except (KeyError, griffe.GriffeError):
+            return path
 
     def _prose(self, text: str) -> str:
         """Docstring text as Markdown: code that is a public name becomes a link."""
@@ -277,7 +289,7 @@ def members_of(thing: Any, shown: str) -> Iterator[tuple[str, Any]]:
                 yield name, member
 
 
-def parameters_of(thing: Any) -> Iterator[tuple[str, str, str]]:
+def parameters_of(thing: Any) -> Iterator[tuple[str, Any, str]]:
     """Name, type and default of each parameter or field."""
     if thing.is_class and is_struct(thing):
         yield from fields_of(thing)
@@ -287,7 +299,7 @@ def parameters_of(thing: Any) -> Iterator[tuple[str, str, str]]:
         if one.name in ("self", "cls") or (one.name.startswith("_") and one.default is not None):
             continue
         stars = STARS.get(kind_of(one), "")
-        yield stars + one.name, str(one.annotation or ""), "" if stars else default_of(one, function)
+        yield stars + one.name, one.annotation or "", "" if stars else default_of(one, function)
 
 
 def default_of(parameter: Any, function: Any) -> str:
@@ -312,7 +324,7 @@ def kind_of(parameter: Any) -> str:
     return parameter.kind.value if parameter.kind else ""
 
 
-def fields_of(thing: Any) -> Iterator[tuple[str, str, str]]:
+def fields_of(thing: Any) -> Iterator[tuple[str, Any, str]]:
     """The fields of a Struct, its own first."""
     seen: set[str] = set()
     for one in with_bases(thing):
@@ -324,13 +336,15 @@ def fields_of(thing: Any) -> Iterator[tuple[str, str, str]]:
                 continue
             seen.add(name)
             value = str(member.value) if member.value is not None else ""
-            factory = re.search(r"default_factory=(.+)\)$", value)
-            yield name, annotation, made_by(factory[1]) if factory else value
+            yield name, member.annotation, field_default(value)
 
 
-def made_by(factory: str) -> str:
-    """The default that a factory makes."""
-    return factory.removeprefix("lambda: ") if factory.startswith("lambda") else f"{factory}()"
+def field_default(value: str) -> str:
+    """The default of a field; of `field(default_factory=dict, repr=False)` what the factory makes."""
+    found = re.search(r"field\(default(_factory)?=(lambda: )?(.+?)(?:, \w+=.*)?\)$", value)
+    if not found:
+        return value
+    return f"{found[3]}()" if found[1] and not found[2] else found[3]
 
 
 def typed_dict_fields(thing: Any) -> Iterator[tuple[Any, Docstring]]:
@@ -353,7 +367,7 @@ def with_bases(thing: Any) -> Iterator[Any]:
             yield from with_bases(thing.package[path.removeprefix("llmstream.")])
 
 
-def signature_of(thing: Any, name: str) -> str:
+def signature_of(thing: Any, name: str, *, made_by_us: bool = False) -> str:
     """How a thing is called or what it is, as Python."""
     if thing.is_attribute:
         if "property" in thing.labels:
@@ -363,7 +377,7 @@ def signature_of(thing: Any, name: str) -> str:
         return format_signature(thing, name)
     bases = ", ".join(map(str, thing.bases))
     head = f"class {name}({bases})" if bases else f"class {name}"
-    if is_struct(thing) or function_of(thing) is None or len(function_of(thing).parameters) < 2:
+    if made_by_us or is_struct(thing) or function_of(thing) is None or len(function_of(thing).parameters) < 2:
         return head
     return f"{head}\n\n{format_signature(function_of(thing), name, returns=False)}"
 
