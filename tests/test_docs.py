@@ -31,13 +31,14 @@ from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
+from website.pages import MADE
 from website.plan import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "reference"),
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name not in MADE),
     *sorted((ROOT / "llmstream").rglob("*.md")),
 ]
 DIALECTS = {
@@ -178,7 +179,7 @@ def test_commands_are_valid(block: Block) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(document: Path) -> None:
-    """Those into the reference lead to a page of its plan; scripts/docs checks their anchors."""
+    """Those to pages that are made lead to what they are made of; scripts/docs checks their anchors."""
     for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
         ours = re.match(re.escape(SOURCE) + "(?:blob|tree)/main/", target)
         if re.match(r"[a-z]+:", target) and not ours:
@@ -187,6 +188,9 @@ def test_links_lead_somewhere(document: Path) -> None:
         place = (document.parent / path).resolve() if path else document
         if ours:
             place = ROOT / path.removeprefix(ours[0])
+        if place.parent == ROOT / "docs" / "examples":
+            assert place.name == "index.md" or (ROOT / "examples" / f"{place.stem}.py").exists(), target
+            continue
         if place.parent == ROOT / "docs" / "reference":
             assert place.name in {"index.md", *(page.file for page in PAGES)}, f"{document.name}: {target}"
             continue

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import griffe
 
 from website.docstrings import Docstring, read
+from website.pages import write_pages
 from website.plan import GLOSSARY, INTERNAL, MADE_BY_US, PAGES, Page
 
 __all__ = ["write"]
@@ -236,18 +237,9 @@ class Reference:
 
 def write(folder: Path) -> None:
     """Writes all pages to a folder, and removes others."""
-    folder.mkdir(exist_ok=True)
     reference = Reference()
-    texts = {page.file: reference.page(page) for page in PAGES} | {"index.md": reference.index()}
-    order = "\n".join(f"  - {name}" for name in ("index.md", *(page.file for page in PAGES)))
-    texts[".nav.yml"] = f"nav:\n{order}\n"
-    for path in folder.iterdir():
-        if path.name not in texts:
-            path.unlink()
-    for name, text in texts.items():
-        path = folder / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:  # a server reloads what has changed
-            path.write_text(text, encoding="utf-8")
+    texts = {page.file: reference.page(page) for page in PAGES}
+    write_pages(folder, {**texts, "index.md": reference.index()}, order=["index.md", *texts])
 
 
 # What griffe found
