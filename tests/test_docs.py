@@ -7,12 +7,15 @@ python      begins with an import: a whole program, which is run; else a fragmen
 output      what the program above prints; `...` stands for anything, on a line of its own for any lines
 transcript-DIALECT  `wire` lines are fed, `events` lines are what has to come; `end` closes the body
 sh          lines that begin with `llmstream` have to be valid commands
+
+Blocks with a title are one of several: tests/test_migrating.py and tests/test_recipes.py run them.
 """
 
 from __future__ import annotations
 
 import ast
 import importlib
+import logging
 import os
 import re
 import shlex
@@ -78,11 +81,11 @@ def blocks_of(document: Path) -> Iterator[Block]:
 
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
-PYTHON = [block for block in BLOCKS if block.kind == "python"]
+PYTHON = [block for block in BLOCKS if block.kind == "python" and not block.argument]
 PROGRAMS = [
     (block, after.text if after is not None and after.kind == "output" else None)
     for block, after in zip(BLOCKS, [*BLOCKS[1:], None], strict=True)
-    if block.kind == "python" and block.text.startswith(("import ", "from "))
+    if block in PYTHON and block.text.startswith(("import ", "from "))
 ]
 
 
@@ -101,6 +104,9 @@ def test_programs_run_and_print_what_is_said(
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    logger = logging.getLogger("llmstream")
+    monkeypatch.setattr(logger, "handlers", logger.handlers[:])
+    monkeypatch.setattr(logger, "level", logger.level)
     code = compile(program.text, program.where, "exec")
     exec(code, {"__name__": "__main__"})
     if output is not None:
@@ -258,7 +264,9 @@ def test_paths_named_for_contributors_exist(name: str) -> None:
     assert [path for path in real if not any((home / path).exists() for home in homes)] == []
 
 
-def test_program_and_events_are_shown_first() -> None:
-    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:35])
-    assert "```python" in top
-    assert re.search(r"```output\n.*Finish\(.*?\n```", top, re.DOTALL)
+def test_picture_and_program_come_first() -> None:
+    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40])
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', top)
+    assert len(pictures) == 2, "one for dark pages, one for light ones"
+    assert all((ROOT / picture).stat().st_size for picture in pictures)
+    assert re.search(r"```python\n.*?```\n\n```output\n", top, re.DOTALL)

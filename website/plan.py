@@ -93,7 +93,7 @@ PAGES = (
         "chats.md",
         "Conversations",
         "Messages and what they consist of. The guide is [Conversations](../guides/conversations.md).",
-        "Chat Message Role chats.*",
+        "Chat Message Role Image Audio Document chats.*",
     ),
     Page(
         "events.md",
