@@ -26,6 +26,7 @@ QUOTES = "'\""
 STARS = {"variadic positional": "*", "variadic keyword": "**"}
 OPTIONS = "the [options](options.md#Options)"
 _HEADER = "<!-- Made by website/reference.py from docstrings; do not edit. -->"
+"""Stands below the title: what is above it, the search would list as a page of its own."""
 
 
 class Named(NamedTuple):
@@ -103,7 +104,7 @@ class Reference:
 
     def page(self, page: Page) -> str:
         """A page of the reference."""
-        parts = [_HEADER, f"# {page.title}", page.intro]
+        parts = [f"# {page.title}", _HEADER, page.intro]
         for options in page.options:
             parts += self._options(options)
         for name, thing in self.pages[page.file]:
@@ -113,8 +114,8 @@ class Reference:
     def index(self) -> str:
         """The list of all names, with the first sentence of each."""
         parts = [
-            _HEADER,
             "# Reference",
+            _HEADER,
             "Every public name. Those without a dot are attributes of the package: `import llmstream as ls`, "
             "then `ls.stream`. The others are in its modules: `llmstream.agent.cost_over`. Names are loaded "
             "when they are first used, so `import llmstream` is cheap.",
@@ -141,7 +142,7 @@ class Reference:
 
     def _entry(self, name: str, thing: Any, *, level: int = 2) -> Iterator[str]:
         doc = read(docstring_of(thing))
-        yield f"{'#' * level} `{name}` {{ #{name} }}"
+        yield f"{'#' * level} `{without_module(name)}` {{ #{name} }}"
         yield fenced(signature_of(thing, name, made_by_us=name in MADE_BY_US))
         if doc.summary:
             yield self._prose(doc.summary)
@@ -191,11 +192,16 @@ class Reference:
         return [one for one in found.members.values() if one.is_attribute] if found else []
 
     def _table(self, rows: Iterable[tuple[str, Any, str, str]]) -> str:
-        """Defaults are Markdown: code, or words of a docstring."""
-        lines = ["| name | type | default | |", "| --- | --- | --- | --- |"]
+        """Defaults are Markdown: code, or words of a docstring. On phones `fields` has no columns."""
+        lines = [
+            '<div class="fields" markdown>',
+            "",
+            "| name | type | default | |",
+            "| --- | --- | --- | --- |",
+        ]
         for name, annotation, default, text in rows:
             lines.append(f"| `{name}` | {self._type(annotation)} | {default} | {self._prose(text)} |")
-        return "\n".join(lines)
+        return "\n".join([*lines, "", "</div>"])
 
     def _type(self, annotation: Any) -> str:
         """An annotation whose public names are links."""
@@ -252,6 +258,16 @@ def docstring_of(thing: Any) -> str | None:
 def sentence(text: str) -> str:
     """The first sentence of a paragraph."""
     return re.split(r"(?<=[.!?])\s(?=[A-Z`])", " ".join(text.splitlines()))[0]
+
+
+def without_module(name: str) -> str:
+    """`ToolOutcome.failed` for `tools.ToolOutcome.failed`.
+
+    The search prefers titles: with the module, "tools" would find each member before the guide.
+    """
+    parts = name.split(".")
+    first = next((i for i, part in enumerate(parts) if not part.islower()), len(parts) - 1)
+    return ".".join(parts[first:])
 
 
 def function_of(thing: Any) -> Any:
