@@ -71,7 +71,7 @@ def complete_body(side: ServerSide, request: Request, beats: Sequence[TimedEvent
         )
     encoder = side.event_encoder(request)
     streamed = [encoder.feed(beat.event) for beat in beats]
-    return side.complete_response(b"".join((*streamed, encoder.close())))
+    return msgspec.json.encode(side.complete_response(b"".join((*streamed, encoder.close()))))
 
 
 def failure_of(beats: Sequence[TimedEvent]) -> ErrorInfo | None:

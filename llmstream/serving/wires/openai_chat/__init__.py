@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.request import Request
 from llmstream.serving.wires.base import ServerSide, posts_to
+from llmstream.serving.wires.event_writer import EventWriter
 from llmstream.serving.wires.openai_chat.reader import read_request
-from llmstream.serving.wires.openai_chat.writer import ChunkWriter, complete_response, error_response
+from llmstream.serving.wires.openai_chat.writer import ChatShapes, complete_response
+from llmstream.serving.wires.openai_errors import encode_error
 
 __all__ = ["server_side"]
 
@@ -22,11 +22,11 @@ def server_side(dialect: OpenAIChat, *, provider: str = "openai") -> ServerSide:
         dialect=dialect,
         accepts=posts_to(dialect.quirks.path),
         decode_request=lambda http: read_request(http, dialect.quirks, key=provider),
-        event_encoder=lambda request: ChunkWriter(
-            dialect.quirks, model=request.model, include_usage=_wants_usage(request)
+        event_encoder=lambda request: EventWriter(
+            ChatShapes(dialect.quirks, model=request.model, include_usage=_wants_usage(request))
         ),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
-        encode_error=error_response,
+        complete_response=complete_response,
+        encode_error=encode_error,
     )
 
 

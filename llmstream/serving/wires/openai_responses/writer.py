@@ -38,6 +38,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.serving.wires.complete_responses import sse_objects
+from llmstream.serving.wires.event_writer import MODEL_FAILED
 from llmstream.serving.wires.openai_errors import error_object
 from llmstream.serving.wires.openai_responses.item_writer import CallEncoder, ProseEncoder, told_of
 
@@ -146,7 +147,7 @@ class ResponseWriter:
             return b""
         told = {k: v for k, v in told_of(event.provider_metadata).items() if k != "response_id"}
         if event.finish_reason == "error":
-            info = self._error or ErrorInfo("server-error", "The model failed.", retryable=True)
+            info = self._error or MODEL_FAILED
             error = error_object(info)
             status = {} if info.status is None else {"status_code": info.status}
             data = self._frames.begin()
