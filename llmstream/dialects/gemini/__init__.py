@@ -106,12 +106,11 @@ class Gemini(Dialect, frozen=True):
         return ModelPage(HttpRequest(path_for(model).rpartition(":")[0], method="GET"), alone=True)
 
     @property
-    def counts_tokens(self) -> bool:
-        """By `count_request`."""
-        return True
+    def count_request(self) -> Callable[[HttpRequest], HttpRequest] | None:
+        """Makes the request to `countTokens`, of the fields on Vertex AI and of the request on AI Studio."""
+        return self._count_request
 
-    def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """The request to `countTokens`. Vertex AI takes the fields themselves, AI Studio the request."""
+    def _count_request(self, http: HttpRequest) -> HttpRequest:
         path = http.url.partition(":")[0]
         if self.vertex:
             names = ("contents", "systemInstruction", "tools", "generationConfig")
