@@ -179,10 +179,6 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
     def usage(self, usage: Usage) -> None:
         """The base begins with none; from then on the chunks report it."""
 
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
-        return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
-
     def end(self) -> None:
         """The body is over: complete where the last reason was the end of the answer."""
         if not self.complete:

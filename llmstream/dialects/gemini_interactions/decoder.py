@@ -114,7 +114,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             if not (wire.interaction or {}).get("continuation_token"):
                 self._responses.forget()
             if self.next_place is None:
-                self._finish()
+                self.finish()
         elif kind == "error" or (not kind and wire.error is not None):
             self.fail(failure(wire.error, provider=self.provider))
         elif wire.status is not None or (kind or "").startswith("interaction."):
@@ -129,15 +129,6 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
     @usage.setter
     def usage(self, usage: Usage) -> None:
         """The base begins with none; from then on the events report it."""
-
-    def on_sentinel(self, payload: bytes) -> bool:
-        """`[DONE]` ends the body; all came before it."""
-        return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
-
-    def end(self) -> None:
-        """The body is over: a final status without `interaction.completed` is a complete answer."""
-        if self.complete:
-            self._finish()
 
     def _interaction(self, interaction: dict[str, Any]) -> None:
         if interaction.get("id"):
@@ -183,7 +174,8 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             self._status = status
             self.complete = True
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         self._end_cut()
         reason: FinishReason = FINISH_REASONS.get(self._status or "", "other")
         for index, step in list(self._steps.open.items()):

@@ -27,7 +27,7 @@ from llmstream.dialects.mistral.wire import (
 )
 from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import ToolCallTracker, mint_call_id
-from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded
+from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
     Custom,
     ErrorEvent,
@@ -97,18 +97,9 @@ class MistralDecoder(PayloadDecoder[Chunk]):
     def usage(self, usage: Usage) -> None:
         """Ignores the initial value from the base class; usage is computed from the chunks."""
 
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Ends the body on `[DONE]`; ignores `null`."""
-        text = payload.strip()
-        if text.startswith(b"[DONE]"):
-            self._on_done()
-            return True
-        return text == b"null"
-
-    def end(self) -> None:
-        """Ends the input; emits finish if a finish reason or `[DONE]` came."""
-        if self.complete:
-            self._finish()
+    def on_done(self) -> None:
+        """Ends the stream, also one without a finish reason."""
+        self.end_at("[DONE]", has_content=self._answered)
 
     def _name(self, chunk: Chunk) -> None:
         """Emits id, model and time of the response, once."""
@@ -219,19 +210,8 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         self.out.extend(events)
         self._blocks.close_prose()
 
-    def _on_done(self) -> None:
-        if self._answered or self.complete:
-            self._finish()
-            return
-        self.fail(
-            IncompleteStream(
-                "the stream sent [DONE] before any content. "
-                "Check the model's name, or send the request again.",
-                provider=self.provider,
-            )
-        )
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         self._end_blocks()
         if self._tools.nameless():
             self.defect("a tool call has no name. It was ignored.")

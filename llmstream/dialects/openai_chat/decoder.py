@@ -33,7 +33,7 @@ from llmstream.dialects.openai_chat.reasoning import ReasoningDetails, ThinkTags
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk, finish_reason, read_usage
 from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import CUSTOM_CALL, ToolCallTracker, mint_call_id
-from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded, LLMStreamError
+from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 from llmstream.events import (
     Custom,
     ErrorEvent,
@@ -186,20 +186,23 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         """The base begins with none; from then on the chunks report it."""
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """`[DONE]`, whatever follows it; `null` holds nothing; a list may hold an error."""
-        text = payload.strip()
-        if text.startswith(b"[DONE]"):
-            self._on_done()
+        """Handles `[DONE]`, heartbeats, and errors in a list."""
+        if super().on_sentinel(payload):
             return True
-        if text.startswith(b"["):
-            try:
-                value = json.loads(text)
-            except _UNREADABLE:
-                return False
-            if value and isinstance(value[0], dict) and value[0].get("error"):
-                self.fail(error_from_value(encodable_value(value), provider=self.provider))
-                return True
-        return text == b"null"
+        if not payload.lstrip().startswith(b"["):
+            return False
+        try:
+            value = json.loads(payload)
+        except _UNREADABLE:
+            return False
+        if value and isinstance(value[0], dict) and value[0].get("error"):
+            self.fail(error_from_value(encodable_value(value), provider=self.provider))
+            return True
+        return False
+
+    def on_done(self) -> None:
+        """Ends the stream, also one without a finish reason."""
+        self.end_at("[DONE]", has_content=self._answered)
 
     def on(self, wire: Chunk) -> None:
         """Turns one chunk into events."""
@@ -228,7 +231,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     def end(self) -> None:
         """The body is over: finish, if the vendor gave a reason or `[DONE]`."""
         if self.complete:
-            self._finish()
+            self.finish()
         else:
             self._release()
 
@@ -505,18 +508,6 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._release()
         self._blocks.close_prose()
 
-    def _on_done(self) -> None:
-        if self._answered or self.complete:
-            self.complete = True
-            self._finish()
-            return
-        self.fail(
-            IncompleteStream(
-                "the stream said [DONE] before any answer. Look at the model's name, or ask again.",
-                provider=self.provider,
-            )
-        )
-
     def _end_calls(self) -> None:
         truncated = finish_reason(self._raw_reason, self._quirks.finish_reasons) in TRUNCATING
         started = self._tools.started
@@ -532,7 +523,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         details = self._take_details(self._details) if self._details else None
         return merge_metadata(details, self._take_opaque()) if self._opaque else details
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         self._release()
         self._end_calls()
         self._blocks.close_prose()

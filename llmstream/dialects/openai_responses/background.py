@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.dialects.base import Position, StreamLimits
 from llmstream.dialects.decoder import PayloadDecoder
-from llmstream.dialects.openai_responses.decoder import ResponseReader, is_end_mark
+from llmstream.dialects.openai_responses.decoder import ResponseReader
 from llmstream.dialects.openai_responses.open_items import OpenItem
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent
@@ -141,10 +141,6 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         if number <= self._wanted_after and not self.done:
             self._names = next((e for e in self.out if isinstance(e, ResponseMetadata)), self._names)
             self.out.clear()
-
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Whether a payload is an end mark, which has no effect here."""
-        return is_end_mark(payload)
 
     def end(self) -> None:
         """The body is over."""

@@ -38,7 +38,7 @@ from llmstream.errors import NotAStream
 from llmstream.events import Custom, File, Finish, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
 from llmstream.framing.sse import SSEDecoder
 
-__all__ = ["OpenAIResponsesDecoder", "ResponseReader", "is_end_mark"]
+__all__ = ["OpenAIResponsesDecoder", "ResponseReader"]
 
 _YEAR_3000_S: Final = 32503680000
 
@@ -56,17 +56,8 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
         # Bound here: a method in between would cost 3 % of the decoding, for each event that it passes on.
         self.on = ResponseReader(self).on  # type: ignore[method-assign]
 
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Whether a payload is an end mark, which has no effect here."""
-        return is_end_mark(payload)
-
     def end(self) -> None:
         """The body is over; an answer without its last event is not complete."""
-
-
-def is_end_mark(payload: bytes) -> bool:
-    """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
-    return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
 
 
 class ResponseReader:
