@@ -58,7 +58,7 @@ def complete_asked(side: ServerSide, http: HttpRequest) -> bool:
     return not wanted
 
 
-def complete_body(side: ServerSide, request: Request, beats: Sequence[TimedEvent]) -> bytes:
+def complete_body(side: ServerSide, request: Request, timeline: Sequence[TimedEvent]) -> bytes:
     """Builds the JSON of a response.
 
     raises: BadRequest if the dialect only streams
@@ -70,13 +70,13 @@ def complete_body(side: ServerSide, request: Request, beats: Sequence[TimedEvent
             reason="invalid_request",
         )
     encoder = side.event_encoder(request)
-    streamed = [encoder.feed(beat.event) for beat in beats]
+    streamed = [encoder.feed(timed.event) for timed in timeline]
     return msgspec.json.encode(side.complete_response(b"".join((*streamed, encoder.close()))))
 
 
-def failure_of(beats: Sequence[TimedEvent]) -> ErrorInfo | None:
+def failure_of(timeline: Sequence[TimedEvent]) -> ErrorInfo | None:
     """Returns the error to send in place of a response; None if the finish reason reports the failure."""
-    events = [beat.event for beat in beats]
+    events = [timed.event for timed in timeline]
     finish = next((event for event in reversed(events) if isinstance(event, Finish)), None)
     if finish is None or finish.finish_reason != "error" or finish.raw_finish_reason is not None:
         return None
@@ -84,8 +84,8 @@ def failure_of(beats: Sequence[TimedEvent]) -> ErrorInfo | None:
     return next((event.error for event in events if isinstance(event, ErrorEvent)), failed)
 
 
-def shown_share(turn: Turn, beats: Sequence[TimedEvent]) -> float:
+def shown_share(turn: Turn, timeline: Sequence[TimedEvent]) -> float:
     """Returns the share of a response to write before a fault of the connection; 1.0 without one."""
     if not isinstance(turn.fault, Cut | Stall):
         return 1.0
-    return min(1.0, turn.fault.after_events / max(1, len(beats)))
+    return min(1.0, turn.fault.after_events / max(1, len(timeline)))

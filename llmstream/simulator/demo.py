@@ -104,8 +104,8 @@ def _echo(request: Request) -> str:
     )
 
 
-def _thought(request: Request, words: str) -> str:
-    return words if _is_thinking_asked(request) else ""
+def _thought(request: Request, text: str) -> str:
+    return text if _is_thinking_asked(request) else ""
 
 
 def _is_thinking_asked(request: Request) -> bool:

@@ -269,11 +269,11 @@ class Simulator:
                 return _whole(page)
             found = self._kept.wish(http, self._sides)
             if found is not None:
-                side, wish = found
+                side, wanted = found
                 received.dialect = side.name
-                if wish.wish != "stream":
-                    return _whole(self._kept.page(wish))
-                return await self._read_on(incoming, side, wish, received)
+                if wanted.wish != "stream":
+                    return _whole(self._kept.page(wanted))
+                return await self._read_on(incoming, side, wanted, received)
             if self._recordings:
                 return await self._replay(incoming, received)
             if side is None:
@@ -315,17 +315,17 @@ class Simulator:
             kept = background is not None and background.is_kept(request, provider=_VENDOR)
             # A stored response is generated to its end.
             played = uncut(turn) if kept or complete else turn
-            beats = timeline_of(played, request, number=number, pace=self._pace, now=self._now())
+            timeline = timeline_of(played, request, number=number, pace=self._pace, now=self._now())
             encoder = side.event_encoder(request)
-            body = complete_body(side, request, beats) if complete and not kept else b""
+            body = complete_body(side, request, timeline) if complete and not kept else b""
         except LLMStreamError:
             raise
         except Exception as error:
             _log.exception("the simulator failed")
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
         if body:
-            return await self._say_complete(incoming, side, body, beats, turn, received)
-        pieces = _pieces(beats, encoder, played)
+            return await self._say_complete(incoming, side, body, timeline, turn, received)
+        pieces = _pieces(timeline, encoder, played)
         if kept and complete:
             return _whole(self._kept.begin_unread(list(pieces)))
         if kept:
@@ -339,17 +339,17 @@ class Simulator:
         incoming: web.Request,
         side: ServerSide,
         body: bytes,
-        beats: list[TimedEvent],
+        timeline: list[TimedEvent],
         turn: Turn,
         received: Received,
     ) -> web.StreamResponse:
         """Sends a response without streaming, when its last event is due."""
-        failure = failure_of(beats)
-        if beats and beats[-1].due_s:
-            await self._player.sleep(beats[-1].due_s)
+        failure = failure_of(timeline)
+        if timeline and timeline[-1].due_s:
+            await self._player.sleep(timeline[-1].due_s)
         if failure is not None:
             return _whole(_refusal(side, failure, received))
-        share = shown_share(turn, beats)
+        share = shown_share(turn, timeline)
         if not isinstance(turn.fault, Cut | Stall):
             return _whole(_complete(body, received))
         response = await self._open(incoming, 200, _JSON, received)
@@ -413,10 +413,10 @@ class Simulator:
         return response
 
     async def _read_on(
-        self, incoming: web.Request, side: ServerSide, wish: KeptRequest, received: Received
+        self, incoming: web.Request, side: ServerSide, wanted: KeptRequest, received: Received
     ) -> web.StreamResponse:
         """Sends the rest of a stored response."""
-        pieces = self._kept.find(wish).rest(wish.position.sequence_number)
+        pieces = self._kept.find(wanted).rest(wanted.position.sequence_number)
         response = await self._open(incoming, 200, side.content_type, received)
         await self._player.play(response, pieces)
         await response.write_eof()
@@ -504,11 +504,13 @@ def _refused(fault: Refuse) -> ErrorInfo:
     ).info
 
 
-def _pieces(beats: Iterable[TimedEvent], encoder: EventEncoder, turn: Turn) -> Iterator[tuple[float, bytes]]:
+def _pieces(
+    timeline: Iterable[TimedEvent], encoder: EventEncoder, turn: Turn
+) -> Iterator[tuple[float, bytes]]:
     """Yields the bytes of each event, b"" for some; the end of the body only without an earlier fault."""
     due_s = 0.0
-    for beat in beats:
-        due_s = beat.due_s
-        yield due_s, encoder.feed(beat.event)
+    for timed in timeline:
+        due_s = timed.due_s
+        yield due_s, encoder.feed(timed.event)
     if not isinstance(turn.fault, Cut | Stall):
         yield due_s, encoder.close()

@@ -172,11 +172,11 @@ class SocketServer:
         self._output, self._completed = [], False
         if silent:
             names = TimedEvent(ResponseMetadata(request.model, "sim-warm"))
-            turn, beats = Turn(), [names, TimedEvent(Finish("stop", Usage()))]
+            turn, timeline = Turn(), [names, TimedEvent(Finish("stop", Usage()))]
         else:
-            turn, beats = self._speak(request)
+            turn, timeline = self._speak(request)
         encoder = self._side.event_encoder(request)
-        pieces = ((beat.due_s, encoder.feed(beat.event)) for beat in self._until_steered(beats))
+        pieces = ((timed.due_s, encoder.feed(timed.event)) for timed in self._until_steered(timeline))
         await self._player.play(self, pieces)
         match turn.fault:
             case Stall(stall_s=None):
@@ -239,13 +239,13 @@ class SocketServer:
         steer["input"] = message.get("input")
         await self._send({"type": "response.steer.failed", "steer": steer, "error": error})
 
-    def _until_steered(self, beats: Iterable[TimedEvent]) -> Iterator[TimedEvent]:
+    def _until_steered(self, timeline: Iterable[TimedEvent]) -> Iterator[TimedEvent]:
         """Yields the events until there is input for a successor; a response with calls is not cut."""
         texts: dict[str, type[TextEnd | ReasoningEnd]] = {}
         called = False
         due_s, usage = 0.0, Usage()
-        for beat in beats:
-            event = beat.event
+        for timed in timeline:
+            event = timed.event
             if self._steered and not called and not isinstance(event, Finish):
                 yield from (TimedEvent(end(name), due_s) for name, end in texts.items())
                 yield TimedEvent(Finish("other", usage, "steered"), due_s)
@@ -261,8 +261,8 @@ class SocketServer:
                     called = True
                 case _:
                     pass
-            due_s = beat.due_s
-            yield beat
+            due_s = timed.due_s
+            yield timed
 
     async def _say_pending(self) -> None:
         """Reports input that is held until the results of the response's calls arrive."""
@@ -273,8 +273,8 @@ class SocketServer:
         ]
         for name in self._steered:
             steer = {"id": name, "previous_response_id": (self._remembered or ("",))[0]}
-            said = {"reason": "waiting_for_required_input", "required_input": required, "steer": steer}
-            await self._send({"type": "response.steer.pending", **said})
+            notice = {"reason": "waiting_for_required_input", "required_input": required, "steer": steer}
+            await self._send({"type": "response.steer.pending", **notice})
 
     def _taken(self) -> list[Any]:
         steered, self._steered = self._steered, {}

@@ -54,8 +54,8 @@ def refusal(message: str) -> BadRequest:
 
 def _no_threads() -> BadRequest:
     """The error after which the tool runners of anthropic 2.12 send the complete conversation."""
-    words = "thread: message threads are not served here. Send the whole conversation in messages."
-    return BadRequest(words, provider="anthropic", status=400, reason="thread_unsupported_request")
+    message = "thread: message threads are not served here. Send the whole conversation in messages."
+    return BadRequest(message, provider="anthropic", status=400, reason="thread_unsupported_request")
 
 
 def shape_refusal(error: Exception) -> BadRequest:
@@ -79,8 +79,8 @@ def check_turns(turns: list[Turn], model: str) -> None:
     raises: BadRequest
     """
     rules = CLAUDE.find(model)
-    told = rules is CLAUDE.unknown or rules.system_turns != "refused"
-    if not told and any(turn.role == "system" for turn in turns):
+    are_allowed = rules is CLAUDE.unknown or rules.system_turns != "refused"
+    if not are_allowed and any(turn.role == "system" for turn in turns):
         raise refusal("messages: role 'system' is not supported on this model")
     if not turns:
         raise refusal("messages: at least one message is required")
@@ -133,9 +133,9 @@ def check_model(body: dict[str, Any], model: str, version: str, *, forced: bool)
     output = body.get("output_config")
     effort = output.get("effort") if isinstance(output, dict) else None
     thinking = body.get("thinking") or {}
-    words = claude_refusal(model, thinking=thinking, effort=effort, forced=forced, sampling=sampling)
-    if words is not None:
-        raise refusal(words)
+    message = claude_refusal(model, thinking=thinking, effort=effort, forced=forced, sampling=sampling)
+    if message is not None:
+        raise refusal(message)
 
 
 def check_tools(tools: list[dict[str, Any]], choice: dict[str, Any] | None) -> None:
@@ -153,8 +153,8 @@ def check_tools(tools: list[dict[str, Any]], choice: dict[str, Any] | None) -> N
         if not isinstance(schema, dict):
             raise refusal(f"tools.{number}.custom.input_schema: Field required")
         if schema.get("type") != "object":
-            told = "Field required" if "type" not in schema else "Input should be 'object'"
-            raise refusal(f"tools.{number}.custom.input_schema.type: {told}")
+            message = "Field required" if "type" not in schema else "Input should be 'object'"
+            raise refusal(f"tools.{number}.custom.input_schema.type: {message}")
         names.append(tool["name"])
     if len(set(names)) < len(names):
         raise refusal("tools: Tool names must be unique.")
@@ -193,8 +193,8 @@ def _check_content(number: int, turn: Turn, *, last: bool) -> None:
             f"messages.{number}: all messages must have non-empty content except for the optional final "
             "assistant message"
         )
-    for place, block in enumerate(blocks):
-        path = f"messages.{number}.content.{place}"
+    for index, block in enumerate(blocks):
+        path = f"messages.{number}.content.{index}"
         kind = block.get("type")
         if not isinstance(kind, str):
             raise refusal(f"{path}.type: Field required")

@@ -58,8 +58,8 @@ def check_turns(turns: list[Turn]) -> set[str]:
 
     raises: BadRequest
     """
-    spoken = [turn for turn in turns if turn.role != "system"]
-    if not spoken or spoken[0].role != "user":
+    dialogue = [turn for turn in turns if turn.role != "system"]
+    if not dialogue or dialogue[0].role != "user":
         raise refusal(
             "A conversation must start with a user message. Try again with a conversation that starts "
             "with a user message."

@@ -97,32 +97,32 @@ class TurnReader:
     def _call(self, value: dict[str, Any]) -> ToolCall:
         self._names[value["toolUseId"]] = value["name"]
         by_vendor = value.get("type") == SERVER_TOOL
-        told = {KEY: {"type": SERVER_TOOL}} if by_vendor else None
+        metadata = {KEY: {"type": SERVER_TOOL}} if by_vendor else None
         arguments = msgspec.json.encode(value["input"]).decode()
-        return ToolCall(value["toolUseId"], value["name"], arguments, by_vendor, told)
+        return ToolCall(value["toolUseId"], value["name"], arguments, by_vendor, metadata)
 
     def _result(self, value: dict[str, Any]) -> ToolResult:
         call_id, failed = value["toolUseId"], value.get("status") == "error"
         name = self._names.get(call_id, "")
         content = value["content"]
         if value.get("type") is not None:
-            told = {key: said for key, said in value.items() if key not in ("toolUseId", "content")}
+            own = {key: field for key, field in value.items() if key not in ("toolUseId", "content")}
             text = msgspec.json.encode(content).decode()
             return ToolResult(
-                call_id, text, failed, name, result=content, provider_executed=True, metadata={KEY: told}
+                call_id, text, failed, name, result=content, provider_executed=True, metadata={KEY: own}
             )
-        text, media, told = read_result(content)
+        text, media, own = read_result(content)
         if value.get("status") == "success":
-            told = {**told, "status": "success"}
-        return ToolResult(call_id, text, failed, name, media, metadata={KEY: told} if told else None)
+            own = {**own, "status": "success"}
+        return ToolResult(call_id, text, failed, name, media, metadata={KEY: own} if own else None)
 
 
 def _append(parts: list[Part], kind: str, value: Any, part: Part | None) -> None:
     """Adds a part; a cache point is a mark on the part before it, and what is unknown stays as it is."""
     if part is None and kind == _CACHE_POINT and parts and not isinstance(parts[-1], Custom):
         marked: Any = parts[-1]
-        told = {**(marked.metadata or {}).get(KEY, {}), "cache_point": value}
-        parts[-1] = msgspec.structs.replace(marked, metadata={**(marked.metadata or {}), KEY: told})
+        own = {**(marked.metadata or {}).get(KEY, {}), "cache_point": value}
+        parts[-1] = msgspec.structs.replace(marked, metadata={**(marked.metadata or {}), KEY: own})
     else:
         parts.append(Custom(f"{KEY}.{kind}", {KEY: value}) if part is None else part)
 
@@ -224,15 +224,15 @@ def _check_claude(model: str, body: dict[str, Any]) -> None:
     fields, inference = body.get("additionalModelRequestFields") or {}, body.get("inferenceConfig") or {}
     choice = (body.get("toolConfig") or {}).get("toolChoice") or {}
     sampling = [name for name in ("temperature", "topP") if inference.get(name) is not None]
-    words = claude_refusal(
+    message = claude_refusal(
         model,
         thinking=fields.get("thinking") or {},
         effort=(body.get("outputConfig") or {}).get("effort"),
         forced="any" in choice or "tool" in choice,
         sampling=[*sampling, *(["top_k"] if fields.get("top_k") is not None else [])],
     )
-    if words is not None:
-        raise refusal(f"The model returned the following errors: {words}")
+    if message is not None:
+        raise refusal(f"The model returned the following errors: {message}")
 
 
 def _tool(tool: dict[str, Any]) -> ToolSpec | ProviderTool:
@@ -262,13 +262,13 @@ def _choice(choice: dict[str, Any] | None) -> ToolChoice | None:
 def _format(output: dict[str, Any]) -> ResponseFormat | None:
     """The schema, taken out of `outputConfig`."""
     match output.get("textFormat"):
-        case {"type": "json_schema", "structure": {"jsonSchema": {"schema": str(text), **told}}}:
+        case {"type": "json_schema", "structure": {"jsonSchema": {"schema": str(text), **fields}}}:
             try:
                 schema = msgspec.json.decode(text, type=dict[str, Any])
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise refusal(f"outputConfig.textFormat.structure.jsonSchema.schema: {error}") from None
             del output["textFormat"]
-            name, description = told.get("name"), told.get("description")
+            name, description = fields.get("name"), fields.get("description")
             return ResponseFormat(schema, str(name or ""), None if description is None else str(description))
     return None
 

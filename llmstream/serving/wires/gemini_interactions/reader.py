@@ -322,10 +322,10 @@ def _leftovers(body: dict[str, Any], request: Request) -> dict[str, Any]:
     """What our fields do not say again in the same way when the request is sent on."""
     plain = msgspec.structs.replace(request, messages=(Message("", Role.USER, Message.user(".").parts),))
     again = encode_request(plain, provider=KEY).http.json().get("generation_config") or {}
-    told = body.get("generation_config") or {}
+    sent = body.get("generation_config") or {}
     out: dict[str, Any] = {}
-    config = {name: value for name, value in told.items() if value is not None and value != again.get(name)}
-    if "thinking_summaries" in again and "thinking_summaries" not in told:
+    config = {name: value for name, value in sent.items() if value is not None and value != again.get(name)}
+    if "thinking_summaries" in again and "thinking_summaries" not in sent:
         config["thinking_summaries"] = "none"
     if config:
         out["generation_config"] = config

@@ -195,8 +195,8 @@ def _format(value: Any) -> ResponseFormat | None:
         return ResponseFormat()
     if isinstance(value, dict):
         return ResponseFormat(value)
-    words = msgspec.json.encode(value).decode()
-    raise _refusal(f'invalid format: {words}; expected "json" or a valid JSON Schema object')
+    shown = msgspec.json.encode(value).decode()
+    raise _refusal(f'invalid format: {shown}; expected "json" or a valid JSON Schema object')
 
 
 def _reasoning(value: Any) -> ReasoningSetting | None:
@@ -206,8 +206,8 @@ def _reasoning(value: Any) -> ReasoningSetting | None:
         return ReasoningSetting(effort="none")
     if value in ("low", "medium", "high"):
         return ReasoningSetting(effort=value)
-    words = msgspec.json.encode(value).decode()
-    raise _refusal(f'invalid think value: {words} (must be "high", "medium", "low", true, or false)')
+    shown = msgspec.json.encode(value).decode()
+    raise _refusal(f'invalid think value: {shown} (must be "high", "medium", "low", true, or false)')
 
 
 def _settings(options: dict[str, Any]) -> tuple[Settings, dict[str, Any]]:
@@ -221,11 +221,11 @@ def _settings(options: dict[str, Any]) -> tuple[Settings, dict[str, Any]]:
         if name not in ours:
             rest[name] = value
             continue
-        kind, words = _OPTION_TYPES[name]
+        kind, type_name = _OPTION_TYPES[name]
         try:
             fields[ours[name]] = msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            raise _refusal(f'option "{name}" must be of type {words}') from None
+            raise _refusal(f'option "{name}" must be of type {type_name}') from None
     return Settings(**fields), rest
 
 

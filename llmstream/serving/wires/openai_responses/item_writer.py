@@ -73,11 +73,11 @@ class CallEncoder:
 
     def start(self, event: ToolInputStart | ToolCall, call_id: str) -> bytes:
         """The item opens."""
-        told = told_of(event.provider_metadata)
+        own = told_of(event.provider_metadata)
         usual = "mcp_call" if event.provider_executed else "function_call"
         custom = plain_input("", event.provider_metadata) is not None
-        kind = told.get("type") or (CUSTOM_CALL if custom else usual)
-        item = _opened(kind, event, call_id, told)
+        kind = own.get("type") or (CUSTOM_CALL if custom else usual)
+        item = _opened(kind, event, call_id, own)
         place, data = self._frames.add(item)
         self._open[call_id] = _Open(kind, item, place)
         return data
@@ -104,9 +104,9 @@ class CallEncoder:
             call.settled = True
             item = {**call.item, field: text, "status": "incomplete"}
             return self._frames.done(call.place, item)
-        said = {field: text or ("" if field == "input" else "{}")}
+        fields = {field: text or ("" if field == "input" else "{}")}
         where = {"item_id": call.item["id"], "output_index": call.place}
-        return self._frames.event(f"{kind}.done", **where, **said)
+        return self._frames.event(f"{kind}.done", **where, **fields)
 
     def call(self, event: ToolCall) -> bytes:
         """Completes the call; one of the vendor's own stays open if its item holds the result."""
@@ -116,14 +116,14 @@ class CallEncoder:
             data += self.delta(ToolInputDelta(event.input, event.tool_call_id))
             data += self.end(ToolInputEnd(event.tool_call_id))
         call = self._open[event.tool_call_id]
-        told = told_of(event.provider_metadata)
-        if isinstance(told.get("item"), dict):
+        own = told_of(event.provider_metadata)
+        if isinstance(own.get("item"), dict):
             call.settled = True
-            return data + self._frames.done(call.place, told["item"])
+            return data + self._frames.done(call.place, own["item"])
         if event.provider_executed:
             return data
         call.settled = True
-        item = {**call.item, "status": "completed", **{k: v for k, v in told.items() if k not in _OURS}}
+        item = {**call.item, "status": "completed", **{k: v for k, v in own.items() if k not in _OURS}}
         plain = plain_input(event.input, event.provider_metadata)
         field = _STREAMED[call.kind][0] if call.kind in _STREAMED else "arguments"
         item[field] = event.input if plain is None else plain
@@ -143,11 +143,11 @@ class CallEncoder:
         call.settled = True
         if item is not None and is_whole(item):
             return self._ran(call) + self._frames.done(call.place, item)
-        words = event.result if isinstance(event.result, str) else msgspec.json.encode(event.result).decode()
-        outcome = {"output": None, "error": words} if event.is_error else {"output": words, "error": None}
+        text = event.result if isinstance(event.result, str) else msgspec.json.encode(event.result).decode()
+        outcome = {"output": None, "error": text} if event.is_error else {"output": text, "error": None}
         status = "failed" if event.is_error else "completed"
-        said = {"arguments": "".join(call.parts) or "{}", "status": status}
-        return self._frames.done(call.place, {**call.item, **said, **outcome})
+        fields = {"arguments": "".join(call.parts) or "{}", "status": status}
+        return self._frames.done(call.place, {**call.item, **fields, **outcome})
 
     def _ran(self, call: _Open) -> bytes:
         """Events of the code that the vendor's interpreter runs; empty for other tools."""
@@ -172,22 +172,20 @@ class CallEncoder:
         return self._frames.event("response.image_generation_call.partial_image", **where, **result)
 
 
-def _opened(
-    kind: str, event: ToolInputStart | ToolCall, call_id: str, told: dict[str, Any]
-) -> dict[str, Any]:
+def _opened(kind: str, event: ToolInputStart | ToolCall, call_id: str, own: dict[str, Any]) -> dict[str, Any]:
     """The item as it is when it opens: who it is, and who runs it."""
-    item_id = told.get("item_id")
+    item_id = own.get("item_id")
     if item_id is None:
         item_id = call_id if event.provider_executed else f"{_PREFIXES.get(kind, 'item_')}{call_id}"
     item: dict[str, Any] = {"id": item_id, "type": kind, "status": "in_progress"}
     if kind in _STREAMED:
-        item |= {_STREAMED[kind][0]: "", "name": told.get("name", event.tool_name)}
+        item |= {_STREAMED[kind][0]: "", "name": own.get("name", event.tool_name)}
     if kind == "mcp_call":
         return item | {"server_label": "llmstream"}
     if kind == "mcp_approval_request":
         return item | {"arguments": "", "name": event.tool_name, "server_label": "llmstream"}
-    if call_id != item_id or "call_id" in told:
-        item["call_id"] = told.get("call_id", call_id)
+    if call_id != item_id or "call_id" in own:
+        item["call_id"] = own.get("call_id", call_id)
     if kind == "shell_call":
         where = "container_reference" if event.provider_executed else "local"
         item |= {"action": {"commands": []}, "environment": {"type": where}}
@@ -254,14 +252,14 @@ class ProseEncoder:
 
     def text_start(self, event: TextStart) -> bytes:
         """A message opens."""
-        told = told_of(event.provider_metadata)
-        item_id = told.get("item_id") or self._frames.item_id("msg", event.id)
+        own = told_of(event.provider_metadata)
+        item_id = own.get("item_id") or self._frames.item_id("msg", event.id)
         item: dict[str, Any] = {"id": item_id, "type": "message", "status": "in_progress"}
         item |= {"content": [], "role": "assistant"}
-        item |= {k: v for k, v in told.items() if k not in _TEXT_OURS}
+        item |= {k: v for k, v in own.items() if k not in _TEXT_OURS}
         place, data = self._frames.add(item)
         text = self._texts[event.id] = _Prose(item, place)
-        text.refusal = bool(told.get("refusal"))
+        text.refusal = bool(own.get("refusal"))
         part = _part(text, "", [])
         data += self._frames.event("response.content_part.added", **text.where, content_index=0, part=part)
         return data + self._cite(text)
@@ -298,26 +296,26 @@ class ProseEncoder:
         text = self._texts.pop(event.id, None)
         if text is None or event.incomplete:
             return b""
-        told = told_of(event.provider_metadata)
-        words = "".join(text.words)
+        own = told_of(event.provider_metadata)
+        complete = "".join(text.words)
         logprobs = logprobs_of(event.provider_metadata)
-        part = _part(text, words, logprobs)
-        if "annotations" in told:
-            part["annotations"] = told["annotations"]
+        part = _part(text, complete, logprobs)
+        if "annotations" in own:
+            part["annotations"] = own["annotations"]
         where = {**text.where, "content_index": 0}
         if text.refusal:
-            data = self._frames.event("response.refusal.done", **where, refusal=words)
+            data = self._frames.event("response.refusal.done", **where, refusal=complete)
         else:
-            data = self._frames.event("response.output_text.done", **where, text=words, logprobs=logprobs)
+            data = self._frames.event("response.output_text.done", **where, text=complete, logprobs=logprobs)
         data += self._frames.event("response.content_part.done", **where, part=part)
-        item = {**text.item, "status": "completed", "content": told.get("content", [part])}
+        item = {**text.item, "status": "completed", "content": own.get("content", [part])}
         return data + self._frames.done(text.place, item)
 
     # Reasoning.
 
     def _item_of(self, event: ReasoningStart) -> str:
-        told = told_of(event.provider_metadata)
-        return str(told.get("item_id") or self._frames.item_id("rs", _PLACE.sub("", event.id)))
+        own = told_of(event.provider_metadata)
+        return str(own.get("item_id") or self._frames.item_id("rs", _PLACE.sub("", event.id)))
 
     def _goes_on(self, event: Event, item: _Prose) -> bool:
         """Whether a reasoning item has another summary."""
@@ -369,8 +367,8 @@ class ProseEncoder:
         item = self._reasoning.pop(event.id, None)
         if item is None or event.incomplete:
             return b""
-        told = told_of(event.provider_metadata)
-        item.item |= {k: v for k, v in told.items() if k not in _REASONING_OURS}
+        own = told_of(event.provider_metadata)
+        item.item |= {k: v for k, v in own.items() if k not in _REASONING_OURS}
         item.ended = True
         data = self._piece_done(item) if item.words else b""
         return data if item is self._last else data + self._reasoning_done(item)
@@ -392,7 +390,12 @@ class ProseEncoder:
         return self._frames.done(item.place, item.item)
 
 
-def _part(text: _Prose, words: str, logprobs: list[Any]) -> dict[str, Any]:
+def _part(text: _Prose, content: str, logprobs: list[Any]) -> dict[str, Any]:
     if text.refusal:
-        return {"type": "refusal", "refusal": words}
-    return {"type": "output_text", "text": words, "annotations": list(text.annotations), "logprobs": logprobs}
+        return {"type": "refusal", "refusal": content}
+    return {
+        "type": "output_text",
+        "text": content,
+        "annotations": list(text.annotations),
+        "logprobs": logprobs,
+    }

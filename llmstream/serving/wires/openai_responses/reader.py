@@ -104,8 +104,8 @@ class InputReader:
                 "but got an empty array instead.",
                 "empty_array",
             )
-        for place, item in enumerate(value):
-            self._item(f"input[{place}]", item)
+        for index, item in enumerate(value):
+            self._item(f"input[{index}]", item)
         self._need_next()
         if self._pending:
             call_id = next(iter(self._pending))
@@ -204,21 +204,21 @@ class InputReader:
             raise refused(f"No tool call found for {_OUTPUTS[kind]} with call_id {call_id}.")
         self._pending.pop(call_id, None)
         name, output = self._names.get(call_id, ""), item.get("output")
-        kept = {n: item[n] for n in ("id", "status", "caller") if item.get(n) is not None}
+        own = {n: item[n] for n in ("id", "status", "caller") if item.get(n) is not None}
         if kind not in _PLAIN:
             content = output if isinstance(output, str) else ""
             failed = item.get("status") == "failed"
             return ToolResult(call_id, content, failed, name, metadata={KEY: {"item": item}})
         if isinstance(output, str):
-            return ToolResult(call_id, output, name=name, metadata={KEY: kept} if kept else None)
+            return ToolResult(call_id, output, name=name, metadata={KEY: own} if own else None)
         if not isinstance(output, list):
             raise refused(f"Missing required parameter: '{where}.output'.", "missing_required_parameter")
         parts = [read_part(f"{where}.output[{i}]", part) for i, part in enumerate(output)]
         texts = [part.text for part in parts if isinstance(part, Text)]
         files = [part for part in parts if isinstance(part, (Image, Document, Audio))]
         if len(texts) > 1 or (texts and not isinstance(parts[0], Text)) or not files:
-            kept = {"item": item}  # what our result has no place for goes back as it came
-        metadata = {KEY: kept} if kept else None
+            own = {"item": item}  # what our result has no place for goes back as it came
+        metadata = {KEY: own} if own else None
         return ToolResult(call_id, "\n".join(texts), name=name, parts=tuple(files), metadata=metadata)
 
     def _approval(self, where: str, item: dict[str, Any]) -> ToolResult:
@@ -226,8 +226,8 @@ class InputReader:
         if not isinstance(request_id, str) or not isinstance(item.get("approve"), bool):
             name = f"{where}.approval_request_id"
             raise refused(f"Missing required parameter: '{name}'.", "missing_required_parameter")
-        words = str(item.get("reason") or ("true" if item["approve"] else "false"))
-        return ToolResult(request_id, words, not item["approve"], metadata={KEY: {"item": item}})
+        decision = str(item.get("reason") or ("true" if item["approve"] else "false"))
+        return ToolResult(request_id, decision, not item["approve"], metadata={KEY: {"item": item}})
 
 
 # Tools and the choice among them, read from a client's request.
@@ -242,7 +242,7 @@ def read_tools(tools: object) -> tuple[ToolSpec | ProviderTool, ...]:
         return ()
     if not isinstance(tools, list):
         raise refused("Invalid type for 'tools': expected an array of objects.", "invalid_type")
-    return tuple(_tool(f"tools[{place}]", tool) for place, tool in enumerate(tools))
+    return tuple(_tool(f"tools[{index}]", tool) for index, tool in enumerate(tools))
 
 
 def _tool(where: str, tool: object) -> ToolSpec | ProviderTool:
@@ -357,11 +357,11 @@ def _check(body: dict[str, Any], quirks: Quirks) -> None:
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise refused("Missing required parameter: 'model'.", "missing_required_parameter")
-    for name, place in _MOVED.items():
+    for name, index in _MOVED.items():
         if name in body and not (name == "response_format" and quirks.output.chat_response_format):
             raise refused(
                 f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to "
-                f"'{place}'. Try again with the new parameter.",
+                f"'{index}'. Try again with the new parameter.",
                 "unsupported_parameter",
             )
     for name in _UNKNOWN:

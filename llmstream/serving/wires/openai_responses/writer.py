@@ -145,20 +145,20 @@ class ResponseWriter:
     def _finish(self, event: Finish) -> bytes:
         if self._error is not None and self._error.code in _CUT:
             return b""
-        told = {k: v for k, v in told_of(event.provider_metadata).items() if k != "response_id"}
+        own = {k: v for k, v in told_of(event.provider_metadata).items() if k != "response_id"}
         if event.finish_reason == "error":
             info = self._error or MODEL_FAILED
             error = error_object(info)
             status = {} if info.status is None else {"status_code": info.status}
             data = self._frames.begin()
-            if not told:  # who reads an error reads on no further
+            if not own:  # who reads an error reads on no further
                 data += self._frames.event("error", error={**error, **status})
-            said = {**error, "code": error["code"] or "server_error"}
+            failure = {**error, "code": error["code"] or "server_error"}
             usage = None if event.usage == Usage() else write_usage(event.usage)
-            return data + self._frames.end("failed", **told, error=said, usage=usage)
+            return data + self._frames.end("failed", **own, error=failure, usage=usage)
         status_, why = ending(event.finish_reason, event.raw_finish_reason)
         details = {"incomplete_details": {"reason": why}} if why else {}
-        return self._frames.end(status_, **told, **details, usage=write_usage(event.usage))
+        return self._frames.end(status_, **own, **details, usage=write_usage(event.usage))
 
 
 # Complete responses: the `response` object of the last event.
