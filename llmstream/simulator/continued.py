@@ -26,7 +26,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.simulator.script import Fault, Turn
-from llmstream.simulator.timeline import estimated_tokens, sentence_of, tokens_of
+from llmstream.simulator.timeline import estimated_tokens, events_of, tokens_of
 
 __all__ = ["ContinuedAnswers"]
 
@@ -80,7 +80,7 @@ class ContinuedAnswers:
         """Returns the turn up to its first cut, or the complete turn without one."""
         if not turn.continues:
             return turn
-        events = sentence_of(turn, request, number=number, now=now)
+        events = events_of(turn, request, number=number, now=now)
         cut, *later = turn.continues
         before, after = events[: cut.after_events], events[cut.after_events :]
         if not after:

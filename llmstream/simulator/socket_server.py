@@ -34,9 +34,9 @@ from llmstream.simulator.recording import Received
 from llmstream.simulator.script import Cut, Stall, Turn
 from llmstream.simulator.timeline import Player, TimedEvent
 
-__all__ = ["SocketServer", "Speak", "wants_socket"]
+__all__ = ["SocketServer", "TurnOf", "wants_socket"]
 
-Speak = Callable[[Request], tuple[Turn, list[TimedEvent]]]
+TurnOf = Callable[[Request], tuple[Turn, list[TimedEvent]]]
 """Returns the turn for a request, and its timed events."""
 
 _METHOD: Final = "WEBSOCKET"
@@ -53,8 +53,8 @@ def wants_socket(http: HttpRequest) -> bool:
 class SocketServer:
     """Serves one socket; `serve` returns when it is closed.
 
-    speak: returns the script's turn
-    note:  called with each received message
+    turn_of:     returns the script's turn
+    log_request: called with each received message
     """
 
     def __init__(
@@ -62,16 +62,16 @@ class SocketServer:
         side: ServerSide,
         handshake: HttpRequest,
         player: Player,
-        speak: Speak,
-        note: Callable[[HttpRequest], Received],
+        turn_of: TurnOf,
+        log_request: Callable[[HttpRequest], Received],
         *,
         max_message_bytes: int,
     ) -> None:
         self._side = side
         self._handshake = handshake
         self._player = player
-        self._speak = speak
-        self._note = note
+        self._turn_of = turn_of
+        self._log_request = log_request
         self._ws = web.WebSocketResponse(max_msg_size=max_message_bytes, decode_text=False)
         self._asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         # Id of the last response, and all items up to its end.
@@ -91,15 +91,15 @@ class SocketServer:
         """Handles messages until the client or a fault closes the socket."""
         await self._ws.prepare(incoming)
         self._transport = incoming.transport
-        speaker = asyncio.create_task(self._answer_all())
+        responder = asyncio.create_task(self._respond_to_all())
         try:
             async for message in self._ws:
                 if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
                     await self._hear(message.data)
         finally:
-            speaker.cancel()
-            await asyncio.wait([speaker])
-        if not speaker.cancelled() and (error := speaker.exception()) is not None:
+            responder.cancel()
+            await asyncio.wait([responder])
+        if not responder.cancelled() and (error := responder.exception()) is not None:
             raise error
         return self._ws
 
@@ -125,13 +125,13 @@ class SocketServer:
 
     # Responses.
 
-    async def _answer_all(self) -> None:
+    async def _respond_to_all(self) -> None:
         while True:
             message = await self._asked.get()
             http = HttpRequest(
                 self._handshake.url, msgspec.json.encode(message), self._handshake.headers, _METHOD
             )
-            self._received = received = self._note(masked(http))
+            self._received = received = self._log_request(masked(http))
             received.dialect = self._side.name
             lane = message.get("stream_id")
             self._lane = {} if lane is None else {"stream_id": lane}
@@ -155,7 +155,7 @@ class SocketServer:
         while True:
             request = self._request({**fields, "input": items, "stream": True})
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
-            if not await self._say(request, silent=silent):
+            if not await self._respond(request, silent=silent):
                 return
             items = items + _with_new_ids(items, self._output)
             if self._completed:
@@ -163,18 +163,18 @@ class SocketServer:
             if not self._steered:
                 return
             if any(item.get("type") in _CALLS for item in self._output):
-                await self._say_pending()
+                await self._report_pending()
                 return
             items += self._taken()
 
-    async def _say(self, request: Request, *, silent: bool) -> bool:
+    async def _respond(self, request: Request, *, silent: bool) -> bool:
         """Sends one response; False if the socket closes after it."""
         self._output, self._completed = [], False
         if silent:
             names = TimedEvent(ResponseMetadata(request.model, "sim-warm"))
             turn, timeline = Turn(), [names, TimedEvent(Finish("stop", Usage()))]
         else:
-            turn, timeline = self._speak(request)
+            turn, timeline = self._turn_of(request)
         encoder = self._side.event_encoder(request)
         pieces = ((timed.due_s, encoder.feed(timed.event)) for timed in self._until_steered(timeline))
         await self._player.play(self, pieces)
@@ -264,7 +264,7 @@ class SocketServer:
             due_s = timed.due_s
             yield timed
 
-    async def _say_pending(self) -> None:
+    async def _report_pending(self) -> None:
         """Reports input that is held until the results of the response's calls arrive."""
         required = [
             {"type": f"{item['type']}_output", "call_id": item.get("call_id"), "name": item.get("name")}

@@ -7,9 +7,9 @@ import pytest
 from llmstream import errors
 from llmstream.dialects.base import Dialect
 from llmstream.errors import ErrorInfo
+from llmstream.serving.routing import default_dialects
 from llmstream.serving.wires import server_side
 from llmstream.serving.wires.errors import STATUS_OF_CODE, error_response, status_of
-from llmstream.simulator.server import default_dialects
 
 every_dialect = pytest.mark.parametrize(
     "dialect", default_dialects(), ids=lambda d: f"{d.name}-{d.content_type}"

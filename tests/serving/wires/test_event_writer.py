@@ -9,9 +9,9 @@ from llmstream.dialects.base import Dialect
 from llmstream.errors import ErrorInfo
 from llmstream.events import Event, Finish, TextDelta, TextEnd, TextStart
 from llmstream.request import Request
+from llmstream.serving.routing import default_dialects
 from llmstream.serving.wires import server_side
 from llmstream.serving.wires.event_writer import Block, EventWriter, Shapes, raw_reason
-from llmstream.simulator.server import default_dialects
 
 BROKE = ErrorInfo("overloaded", "busy", retryable=True)
 

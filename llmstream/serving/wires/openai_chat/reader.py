@@ -185,7 +185,9 @@ class MessageReader:
                 raise refused(f"Invalid type for '{where}.tool_calls[0].{name}': expected a string.")
         self._awaited.append(call["id"])
         self._names[call["id"]] = custom["name"]
-        return ToolCall(call["id"], custom["name"], custom["input"], metadata=self._kept("type", CUSTOM_CALL))
+        return ToolCall(
+            call["id"], custom["name"], custom["input"], metadata=self._metadata_of("type", CUSTOM_CALL)
+        )
 
     def _content(self, where: str, content: object) -> tuple[Part, ...]:
         if isinstance(content, str):
@@ -210,7 +212,7 @@ class MessageReader:
             raise refused(f"Invalid type for '{where}': expected an object.", "invalid_type")
         kind = part.get("type")
         inner = part.get(kind) if isinstance(kind, str) else None
-        metadata = self._kept("cache_control", part.get("cache_control"))
+        metadata = self._metadata_of("cache_control", part.get("cache_control"))
         if kind in ("text", "refusal") and isinstance(inner, str):
             return Text(inner, metadata)
         if not isinstance(inner, dict):
@@ -247,7 +249,7 @@ class MessageReader:
     def _file(self, where: str, file: dict[str, Any], metadata: Metadata | None) -> Document:
         name, data = str(file.get("filename") or ""), file.get("file_data")
         if isinstance(file.get("file_id"), str):
-            return Document(filename=name, metadata=self._kept("file_id", file["file_id"]))
+            return Document(filename=name, metadata=self._metadata_of("file_id", file["file_id"]))
         if not isinstance(data, str):
             raise refused(f"Missing required parameter: '{where}.file.file_data'.")
         if not data.startswith("data:"):
@@ -255,7 +257,7 @@ class MessageReader:
         media_type, content = _data_uri(where, data)
         return Document(data=content, media_type=media_type, filename=name, metadata=metadata)
 
-    def _kept(self, name: str, value: object) -> Metadata | None:
+    def _metadata_of(self, name: str, value: object) -> Metadata | None:
         return {self._key: {name: value}} if value else None
 
 

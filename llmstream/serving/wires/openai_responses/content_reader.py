@@ -33,10 +33,10 @@ from llmstream.dialects.openai_responses.items import (
 from llmstream.dialects.openai_responses.wire import KEY, extras_of
 from llmstream.serving.wires.openai_errors import refused
 
-__all__ = ["read_answer_item", "read_answer_message", "read_part"]
+__all__ = ["read_assistant_message", "read_part", "read_response_item"]
 
 
-def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
+def read_assistant_message(where: str, item: dict[str, Any]) -> list[Part]:
     """The text of an assistant's message; more than one piece of content is kept as it is.
 
     raises: BadRequest with the vendor's message
@@ -69,7 +69,7 @@ def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
     return [Text("".join(fragments), _metadata(extras))]
 
 
-def read_answer_item(where: str, item: dict[str, Any]) -> list[Part]:
+def read_response_item(where: str, item: dict[str, Any]) -> list[Part]:
     """Reasoning, calls, the vendor's own results and whatever else an answer holds.
 
     raises: BadRequest with the vendor's message

@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.dialects.blocks import logprobs_of
 from llmstream.dialects.openai_responses.items import is_whole
-from llmstream.dialects.openai_responses.wire import KEY, LISTED, Frames, annotation_of
+from llmstream.dialects.openai_responses.wire import KEY, LISTED, annotation_of
 from llmstream.dialects.tool_calls import CUSTOM_CALL, plain_input
 from llmstream.events import (
     Event,
@@ -27,8 +27,9 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
+from llmstream.serving.wires.openai_responses.frames import Frames
 
-__all__ = ["CallEncoder", "ProseEncoder", "told_of"]
+__all__ = ["CallEncoder", "ProseEncoder", "own_metadata"]
 
 
 _STREAMED: Final = {
@@ -42,7 +43,7 @@ _PREFIXES: Final = {"function_call": "fc_", "custom_tool_call": "ctc_", "mcp_cal
 _OURS: Final = frozenset({"type", "item_id", "provider", "item", "input"})
 
 
-def told_of(metadata: Metadata | None) -> dict[str, Any]:
+def own_metadata(metadata: Metadata | None) -> dict[str, Any]:
     """Metadata of an event that this dialect's decoder set."""
     return (metadata or {}).get(KEY, {})
 
@@ -73,7 +74,7 @@ class CallEncoder:
 
     def start(self, event: ToolInputStart | ToolCall, call_id: str) -> bytes:
         """The item opens."""
-        own = told_of(event.provider_metadata)
+        own = own_metadata(event.provider_metadata)
         usual = "mcp_call" if event.provider_executed else "function_call"
         custom = plain_input("", event.provider_metadata) is not None
         kind = own.get("type") or (CUSTOM_CALL if custom else usual)
@@ -116,7 +117,7 @@ class CallEncoder:
             data += self.delta(ToolInputDelta(event.input, event.tool_call_id))
             data += self.end(ToolInputEnd(event.tool_call_id))
         call = self._open[event.tool_call_id]
-        own = told_of(event.provider_metadata)
+        own = own_metadata(event.provider_metadata)
         if isinstance(own.get("item"), dict):
             call.settled = True
             return data + self._frames.done(call.place, own["item"])
@@ -136,10 +137,10 @@ class CallEncoder:
         call = self._open.get(event.tool_call_id)
         if event.preliminary:
             return self._draft(call, event.result)
-        kind = told_of(event.provider_metadata).get("type")
+        kind = own_metadata(event.provider_metadata).get("type")
         item = event.result if kind is not None and isinstance(event.result, dict) else None
         if call is None or call.settled:
-            return b"" if item is None else self._frames.whole(item, {**item, "status": "in_progress"})
+            return b"" if item is None else self._frames.in_one_piece(item, {**item, "status": "in_progress"})
         call.settled = True
         if item is not None and is_whole(item):
             return self._ran(call) + self._frames.done(call.place, item)
@@ -207,7 +208,7 @@ class _Prose:
     def __init__(self, item: dict[str, Any], place: int) -> None:
         self.item = item
         self.place = place
-        self.words: list[str] = []
+        self.fragments: list[str] = []
         self.annotations: list[dict[str, Any]] = []
         self.refusal = False
         self.piece = 0
@@ -237,13 +238,13 @@ class ProseEncoder:
     def settle(self, event: Event) -> bytes:
         """The end of a reasoning item that this event does not go on with."""
         last = self._last
-        if last is None or not last.ended or self._goes_on(event, last):
+        if last is None or not last.ended or self._continues(event, last):
             return b""
         return self._reasoning_done(last)
 
     def source(self, event: Source) -> bytes:
         """A source stands in the open text, or waits for the next; the item of a search has its own."""
-        if told_of(event.provider_metadata).get("type") == LISTED:
+        if own_metadata(event.provider_metadata).get("type") == LISTED:
             return b""
         self._sources.append(event)
         return self._cite(next(reversed(self._texts.values()), None))
@@ -252,7 +253,7 @@ class ProseEncoder:
 
     def text_start(self, event: TextStart) -> bytes:
         """A message opens."""
-        own = told_of(event.provider_metadata)
+        own = own_metadata(event.provider_metadata)
         item_id = own.get("item_id") or self._frames.item_id("msg", event.id)
         item: dict[str, Any] = {"id": item_id, "type": "message", "status": "in_progress"}
         item |= {"content": [], "role": "assistant"}
@@ -269,7 +270,7 @@ class ProseEncoder:
         text = self._texts.get(event.id)
         if text is None:
             return b""
-        text.words.append(event.delta)
+        text.fragments.append(event.delta)
         where = {**text.where, "content_index": 0, "delta": event.delta}
         if text.refusal:
             return self._frames.event("response.refusal.delta", **where)
@@ -296,8 +297,8 @@ class ProseEncoder:
         text = self._texts.pop(event.id, None)
         if text is None or event.incomplete:
             return b""
-        own = told_of(event.provider_metadata)
-        complete = "".join(text.words)
+        own = own_metadata(event.provider_metadata)
+        complete = "".join(text.fragments)
         logprobs = logprobs_of(event.provider_metadata)
         part = _part(text, complete, logprobs)
         if "annotations" in own:
@@ -314,19 +315,19 @@ class ProseEncoder:
     # Reasoning.
 
     def _item_of(self, event: ReasoningStart) -> str:
-        own = told_of(event.provider_metadata)
+        own = own_metadata(event.provider_metadata)
         return str(own.get("item_id") or self._frames.item_id("rs", _PLACE.sub("", event.id)))
 
-    def _goes_on(self, event: Event, item: _Prose) -> bool:
+    def _continues(self, event: Event, item: _Prose) -> bool:
         """Whether a reasoning item has another summary."""
         return isinstance(event, ReasoningStart) and self._item_of(event) == item.item["id"]
 
     def reasoning_start(self, event: ReasoningStart) -> bytes:
         """A reasoning item opens, or goes on with its next summary."""
         last = self._last
-        if last is not None and last.ended and self._goes_on(event, last):
+        if last is not None and last.ended and self._continues(event, last):
             last.piece += 1
-            last.words, last.began, last.ended = [], False, False
+            last.fragments, last.began, last.ended = [], False, False
             self._reasoning[event.id] = last
             return self._piece_added(last)
         item = {"id": self._item_of(event), "type": "reasoning", "summary": []}
@@ -349,11 +350,11 @@ class ProseEncoder:
         if item is None:
             return b""
         data = b""
-        if not item.words:
-            item.bare = told_of(event.provider_metadata).get("part") == "reasoning_text"
+        if not item.fragments:
+            item.bare = own_metadata(event.provider_metadata).get("part") == "reasoning_text"
         if not item.began:
             data = self._piece_added(item)
-        item.words.append(event.delta)
+        item.fragments.append(event.delta)
         kind, index = self._kind(item)
         return data + self._frames.event(f"{kind}.delta", **item.where, **index, delta=event.delta)
 
@@ -367,14 +368,14 @@ class ProseEncoder:
         item = self._reasoning.pop(event.id, None)
         if item is None or event.incomplete:
             return b""
-        own = told_of(event.provider_metadata)
+        own = own_metadata(event.provider_metadata)
         item.item |= {k: v for k, v in own.items() if k not in _REASONING_OURS}
         item.ended = True
-        data = self._piece_done(item) if item.words else b""
+        data = self._piece_done(item) if item.fragments else b""
         return data if item is self._last else data + self._reasoning_done(item)
 
     def _piece_done(self, item: _Prose) -> bytes:
-        text = "".join(item.words)
+        text = "".join(item.fragments)
         part = {"type": "reasoning_text" if item.bare else "summary_text", "text": text}
         field = "content" if item.bare else "summary"
         item.item[field] = [*item.item.get(field, ()), part]

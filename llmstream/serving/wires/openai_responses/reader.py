@@ -44,13 +44,13 @@ from llmstream.request import (
 )
 from llmstream.serving.wires.openai_errors import check_effort, out_of_range, refused, wrong_type
 from llmstream.serving.wires.openai_responses.content_reader import (
-    read_answer_item,
-    read_answer_message,
+    read_assistant_message,
     read_part,
+    read_response_item,
 )
 from llmstream.serving.wires.request_reader import json_object, read_function, read_settings, with_rest
 
-__all__ = ["KeptRequest", "read_kept_request", "read_request"]
+__all__ = ["BackgroundRequest", "read_background_request", "read_request"]
 
 
 # The reverse of `input_writer.py`: the items of a request to messages, checked as OpenAI checks them.
@@ -130,7 +130,7 @@ class InputReader:
             self._need_next()
             self._append("tool", self._approval(where, item))
         else:
-            for part in read_answer_item(where, item):
+            for part in read_response_item(where, item):
                 if isinstance(part, ToolCall) and not part.provider_executed:
                     self._pending[part.id] = part.name
                     self._names[part.id] = part.name
@@ -174,7 +174,7 @@ class InputReader:
             )
         if role == "assistant":
             self._reasoning = None
-            for part in read_answer_message(where, item):
+            for part in read_assistant_message(where, item):
                 self._append("assistant", part)
             return
         self._need_next()
@@ -466,28 +466,30 @@ def _reasoning(body: dict[str, Any], quirks: Quirks) -> ReasoningOptions | None:
     return ReasoningOptions(effort=effort)
 
 
-# Requests of clients for a response in the background: to read on, to look up, to cancel.
+# Requests for a response in the background: to resume its stream, to read its state, to cancel it.
 
 
-class KeptRequest(msgspec.Struct, frozen=True):
-    """What a client wants of an answer that is kept."""
+class BackgroundRequest(msgspec.Struct, frozen=True):
+    """What a client requests of a response in the background."""
 
-    wish: Literal["stream", "whole", "cancel"]
+    action: Literal["stream", "read", "cancel"]
     position: Position
 
 
-def read_kept_request(http: HttpRequest, path: str) -> KeptRequest | None:
-    """The reverse of both; None for any other request."""
+def read_background_request(http: HttpRequest, path: str) -> BackgroundRequest | None:
+    """Parses a request for a response in the background; None for any other."""
     where, _, query = http.url.partition("?")
     _, found, rest = where.partition(f"{path}/")
     response_id, _, action = rest.partition("/")
     if not found or not RESPONSE_ID.fullmatch(response_id):
         return None
     if http.method == "POST" and action == "cancel":
-        return KeptRequest("cancel", Position(response_id))
+        return BackgroundRequest("cancel", Position(response_id))
     if http.method != "GET" or action:
         return None
     fields: dict[str, Any] = dict(parse_qsl(query))
     after = fields.get("starting_after", "-1")
     number = int(after) if re.fullmatch(r"-?\d{1,9}", after) else -1
-    return KeptRequest("stream" if fields.get("stream") == "true" else "whole", Position(response_id, number))
+    return BackgroundRequest(
+        "stream" if fields.get("stream") == "true" else "read", Position(response_id, number)
+    )

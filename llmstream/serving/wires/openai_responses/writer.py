@@ -13,7 +13,7 @@ from llmstream.chats.message import Message, Role
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.sockets import KIND as STEERING
-from llmstream.dialects.openai_responses.wire import KEY, Frames, ending, write_usage
+from llmstream.dialects.openai_responses.wire import KEY, ending, write_usage
 from llmstream.errors import CallerError, ErrorInfo
 from llmstream.events import (
     Custom,
@@ -40,7 +40,8 @@ from llmstream.request import Request
 from llmstream.serving.wires.complete_responses import sse_objects
 from llmstream.serving.wires.event_writer import MODEL_FAILED
 from llmstream.serving.wires.openai_errors import error_object
-from llmstream.serving.wires.openai_responses.item_writer import CallEncoder, ProseEncoder, told_of
+from llmstream.serving.wires.openai_responses.frames import Frames
+from llmstream.serving.wires.openai_responses.item_writer import CallEncoder, ProseEncoder, own_metadata
 
 __all__ = ["ResponseWriter", "complete_response", "repeated_settings"]
 
@@ -110,14 +111,14 @@ class ResponseWriter:
             case File():
                 return self._file(event)
             case Custom():
-                item = told_of(event.provider_metadata).get("item")
+                item = own_metadata(event.provider_metadata).get("item")
                 if (
                     event.kind == STEERING
                     or not event.kind.startswith(f"{KEY}.")
                     or not isinstance(item, dict)
                 ):
                     return b""
-                return self._frames.whole(item, item)
+                return self._frames.in_one_piece(item, item)
             case ErrorEvent():
                 self._error = self._error or event.error
                 return b""
@@ -140,12 +141,12 @@ class ResponseWriter:
             return b""
         item = {"id": f"ig_{len(self._frames.output)}", "type": "image_generation_call"}
         made = {"status": "completed", "result": data, "output_format": event.media_type[len("image/") :]}
-        return self._frames.whole({**item, **made}, {**item, "status": "in_progress"})
+        return self._frames.in_one_piece({**item, **made}, {**item, "status": "in_progress"})
 
     def _finish(self, event: Finish) -> bytes:
         if self._error is not None and self._error.code in _CUT:
             return b""
-        own = {k: v for k, v in told_of(event.provider_metadata).items() if k != "response_id"}
+        own = {k: v for k, v in own_metadata(event.provider_metadata).items() if k != "response_id"}
         if event.finish_reason == "error":
             info = self._error or MODEL_FAILED
             error = error_object(info)
