@@ -286,7 +286,7 @@ class Simulator:
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
             turn, number = self._turn(side, request)
             background = side.dialect.background
-            stored = background is not None and background.is_kept(request, provider=_VENDOR)
+            stored = background is not None and background.is_stored(request, provider=_VENDOR)
             # A stored response is generated to its end.
             played = uncut(turn) if stored or complete else turn
             timeline = timeline_of(played, request, number=number, pace=self._pace, now=self._now())

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 from typing import Any, Final
 
-from llmstream.dialects.blocks import LOGPROBS
 from llmstream.dialects.cohere.wire import (
     FINISH_REASONS,
     KEY,
@@ -14,6 +13,7 @@ from llmstream.dialects.cohere.wire import (
     told_citation,
     write_usage,
 )
+from llmstream.dialects.logprobs import LOGPROBS
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.events import (
     Custom,

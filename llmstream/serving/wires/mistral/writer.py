@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from llmstream.dialects.blocks import logprobs_of
 from llmstream.dialects.errors import UNKNOWN_PATH
+from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.mistral.wire import FINISH_REASONS, KEY, write_usage
 from llmstream.errors import BadRequest, ErrorInfo

@@ -6,7 +6,7 @@ import base64
 import dataclasses
 from typing import Any, Final
 
-from llmstream.dialects.blocks import logprobs_of
+from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_chat.attachments import extras_chunk
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.wire import raw_reason, write_usage

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.openai_responses.background import is_kept
+from llmstream.dialects.openai_responses.background import is_stored
 from llmstream.request import Request
 from llmstream.serving.wires.base import ServerSide, posts_to
 from llmstream.serving.wires.openai_errors import encode_error
@@ -35,6 +35,6 @@ def server_side(dialect: OpenAIResponses, *, provider: str = "openai") -> Server
 def _writer(request: Request, dialect: OpenAIResponses) -> ResponseWriter:
     return ResponseWriter(
         model=request.model,
-        background=is_kept(request, provider="openai"),
+        background=is_stored(request, provider="openai"),
         repeated=repeated_settings(request, dialect.quirks, provider="openai"),
     )
