@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.token_counts import token_count
+from llmstream.dialects.wire_values import objects_in
 from llmstream.events import Custom, FinishReason, Metadata, Source
 from llmstream.usage import Usage
 
@@ -160,8 +161,7 @@ def cited(citation: dict[str, Any], new_id: Callable[[], str]) -> Iterator[Sourc
 
     A citation without sources becomes a part that only this vendor has.
     """
-    found = citation.get("sources")
-    sources = [source for source in found if isinstance(source, dict)] if isinstance(found, list) else []
+    sources = objects_in(citation.get("sources"))
     if not sources:
         yield Custom(f"{KEY}.citation", {KEY: {"citation": citation}})
     for place, source in enumerate(sources):

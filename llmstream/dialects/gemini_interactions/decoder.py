@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from llmstream.dialects.gemini_interactions.wire import (
 from llmstream.dialects.google import Responses, failure
 from llmstream.dialects.json_text import encodable_value, is_json
 from llmstream.dialects.token_counts import UsageCounts
+from llmstream.dialects.wire_values import iso_time, objects_in
 from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, Usage
 from llmstream.framing.sse import SSEDecoder
@@ -150,7 +150,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         if not self._named and (model or self._interaction_id):
             self._named = True
             named = model if isinstance(model, str) and model else None
-            when = _moment(interaction.get("created"))
+            when = iso_time(interaction.get("created"))
             self.out.append(ResponseMetadata(named, self._interaction_id, when))
 
     def _steps_of(self, steps: Any) -> None:
@@ -250,7 +250,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         elif self._cut and _continues(self._cut[-1], wire):
             self._steps.open[index] = self._cut.pop()
             self._end_cut()
-            for piece in [*_list(wire.get("content")), *_list(wire.get("summary"))]:
+            for piece in [*objects_in(wire.get("content")), *objects_in(wire.get("summary"))]:
                 self._steps.delta(index, piece)
         else:
             self._end_cut()
@@ -304,19 +304,8 @@ def _continues(cut: OpenStep, wire: dict[str, Any]) -> bool:
     return bool(wire.get("id")) and wire.get("id") == cut.wire.get("id")
 
 
-def _list(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _moment(text: Any) -> datetime.datetime | None:
-    try:
-        return datetime.datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 def _encodable(wire: WireEvent) -> WireEvent:

@@ -6,7 +6,6 @@ end with the finish reason, and `finish` is held until `[DONE]` or the end of th
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
@@ -27,6 +26,7 @@ from llmstream.dialects.mistral.wire import (
 )
 from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import ToolCallTracker, mint_call_id
+from llmstream.dialects.wire_values import unix_time
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
     Custom,
@@ -42,9 +42,6 @@ from llmstream.framing.sse import SSEDecoder
 from llmstream.grammar import TRUNCATING
 
 __all__ = ["MistralDecoder"]
-
-# Larger values are not a time of creation; `datetime` fails soon after.
-_YEAR_3000_S = 32503680000
 
 
 class MistralDecoder(PayloadDecoder[Chunk]):
@@ -107,11 +104,8 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         number = str(chunk.id) if isinstance(chunk.id, (str, int)) and chunk.id else None
         if model is None and number is None:
             return
-        created, when = chunk.created, None
-        if isinstance(created, (int, float)) and 0 < created < _YEAR_3000_S:
-            when = datetime.datetime.fromtimestamp(created, datetime.UTC)
         self._named = True
-        self.out.append(ResponseMetadata(model, number, when))
+        self.out.append(ResponseMetadata(model, number, unix_time(chunk.created)))
 
     def _maybe_fail(self, chunk: Chunk) -> None:
         """Fails on an error in place of a chunk, in any of the vendor's forms; ignores other objects."""

@@ -10,7 +10,6 @@ chunk; `reasoning.py` and `attachments.py` have the parts of an answer that are 
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -30,6 +29,7 @@ from llmstream.dialects.openai_chat.reasoning import AnswerReasoning, ThinkTags,
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk, finish_reason, read_usage
 from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import CUSTOM_CALL, ToolCallTracker, mint_call_id
+from llmstream.dialects.wire_values import unix_time
 from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 from llmstream.events import (
     Custom,
@@ -49,9 +49,6 @@ __all__ = ["OpenAIChatDecoder"]
 _NUMBERED_ID: Final = re.compile(r"call_\d+")
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-
-# A larger `created` cannot be in seconds, and may be past the last year of datetime (9999).
-_YEAR_3000_S: Final = 32503680000
 
 
 class OpenAIChatDecoder(PayloadDecoder[Chunk]):
@@ -263,10 +260,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         # Azure's first chunk has no choices; its id and its model are empty.
         if not chunk.choices or (model is None and number is None):
             return
-        created = chunk.created
-        when = None
-        if isinstance(created, (int, float)) and 0 < created < _YEAR_3000_S:
-            when = datetime.datetime.fromtimestamp(created, datetime.UTC)
+        when = unix_time(chunk.created)
         self.out.append(ResponseMetadata(model, None if number is None else str(number), when))
         self._named = True
 

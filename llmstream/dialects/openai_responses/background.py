@@ -17,6 +17,7 @@ from llmstream.dialects.openai_responses.open_items import OpenItem
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent
 from llmstream.dialects.requests import options_of
+from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError, ProtocolError
 from llmstream.events import (
     Event,
@@ -214,10 +215,10 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         if item is None or item.done or item.block is None or found.get("type") not in (item.kind, None):
             return
         if item.kind == "message":
-            self._emit_message(item, item.block, _dicts(found.get("content")))
+            self._emit_message(item, item.block, objects_in(found.get("content")))
         elif item.kind == "reasoning" and item.slot is not None:
             kind, place = item.slot
-            pieces = [str(piece.get("text") or "") for piece in _dicts(found.get(kind))]
+            pieces = [str(piece.get("text") or "") for piece in objects_in(found.get(kind))]
             complete = "".join(pieces) if kind == "content" else "".join(pieces[place : place + 1])
             self._response.reasoning.delta(item, item.slot, self._missing(item.block, complete))
 
@@ -226,7 +227,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         complete = "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
         messages.text(item, self._missing(block_id, complete), ("content", 0))
         item.given |= {("content", place) for place in range(len(content))}
-        for annotation in (note for part in content for note in _dicts(part.get("annotations"))):
+        for annotation in (note for part in content for note in objects_in(part.get("annotations"))):
             if annotation not in item.annotations:
                 messages.cite(item, annotation)
 
@@ -234,10 +235,6 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         """Returns the end of a complete text, behind what was emitted of it."""
         given = "".join(self._emitted.get(block_id, ()))
         return complete[len(given) :] if complete.startswith(given) else ""
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [piece for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []
 
 
 # Requests about responses that OpenAI makes in the background and stores for a while.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -34,13 +33,12 @@ from llmstream.dialects.openai_responses.wire import (
     read_usage,
     reason_of,
 )
+from llmstream.dialects.wire_values import objects_in, unix_time
 from llmstream.errors import NotAStream
 from llmstream.events import Custom, File, Finish, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["OpenAIResponsesDecoder", "ResponseReader"]
-
-_YEAR_3000_S: Final = 32503680000
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -163,9 +161,7 @@ class ResponseReader:
         if model is None and self.response_id is None:
             return
         self._named = True
-        created, when = response.get("created_at"), None
-        if isinstance(created, (int, float)) and 0 < created < _YEAR_3000_S:
-            when = datetime.datetime.fromtimestamp(created, datetime.UTC)
+        when = unix_time(response.get("created_at"))
         self._reader.out.append(ResponseMetadata(model, self.response_id, when))
 
     def _on_untyped(self, wire: WireEvent) -> None:
@@ -230,10 +226,7 @@ class ResponseReader:
 
     def _warn_of_removed(self, changes: object) -> None:
         """Logs that the vendor removed reasoning from the conversation."""
-        found = (
-            [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
-        )
-        reasons = {str(change.get("reason")) for change in found if change.get("action") == "removed"}
+        reasons = {str(c.get("reason")) for c in objects_in(changes) if c.get("action") == "removed"}
         if reasons:
             message = (
                 "%s: reasoning of earlier answers was not used (%s); see input_transformations of the finish"
