@@ -60,7 +60,7 @@ class PayloadDecoder(Generic[T]):
         include_raw: bool = False,
         limits: StreamLimits = StreamLimits(),
     ) -> None:
-        self.usage = Usage()
+        self.reported_usage = Usage()
         self.complete = False
         self.done = False
         self.failure: LLMStreamError | None = None
@@ -81,8 +81,13 @@ class PayloadDecoder(Generic[T]):
         self._held_bytes = 0
         self._overfull = False
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens that the vendor has reported so far; computed here by decoders that merge counts."""
+        return self.reported_usage
+
     def on(self, wire: T) -> None:
-        """Turns one typed payload into events."""
+        """Maps one typed payload to events."""
         raise NotImplementedError
 
     def on_sentinel(self, payload: bytes) -> bool:

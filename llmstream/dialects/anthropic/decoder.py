@@ -105,10 +105,6 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         """Usage that the vendor has reported so far."""
         return self._counts.usage
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """Ignores the initial value from the base class; usage is computed from the events."""
-
     def on(self, wire: WireEvent) -> None:
         """Maps one event. Text deltas, the most frequent ones, are checked first."""
         kind = wire.type

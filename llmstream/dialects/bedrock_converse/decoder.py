@@ -168,7 +168,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         """Stores usage and metrics; in recordings they also come before `messageStop`."""
         usage = wire.get("usage")
         if isinstance(usage, dict):
-            self.usage = read_usage(usage)
+            self.reported_usage = read_usage(usage)
         for name, ours in FINISH_METADATA.items():
             if wire.get(name) is not None:
                 self._of_finish[ours] = wire[name]

@@ -112,10 +112,6 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         """Usage that the vendor has reported so far."""
         return self._counts.usage
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """Ignores the initial value from the base class; usage is computed from the events."""
-
     def on(self, wire: WireEvent) -> None:
         """Maps one event. Content deltas, the most frequent ones, are checked first."""
         kind = wire.type

@@ -177,10 +177,6 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         """Usage of all responses, as far as the vendor has reported it."""
         return self._responses.usage(self._counts.usage)
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the chunks report it."""
-
     def end(self) -> None:
         """Ends the response, if the last reason was the end of the answer."""
         if not self.complete:

@@ -127,10 +127,6 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         """Usage of all interactions, as far as the vendor has reported it."""
         return self._responses.usage(self._counts.usage)
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the events report it."""
-
     def _interaction(self, interaction: dict[str, Any]) -> None:
         if interaction.get("id"):
             self._interaction_id = str(interaction["id"])

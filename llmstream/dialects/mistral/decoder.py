@@ -90,10 +90,6 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         """Usage that the vendor has reported so far."""
         return self._counts.usage
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """Ignores the initial value from the base class; usage is computed from the chunks."""
-
     def on_done(self) -> None:
         """Ends the stream, also one without a finish reason."""
         self.end_at("[DONE]", has_content=self._answered)

@@ -142,7 +142,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
         self._blocks.complete_call(block, _arguments(function.arguments))
 
     def _finish(self, wire: Line[Any]) -> None:
-        self.usage = _usage(wire)
+        self.reported_usage = _usage(wire)
         given = wire.done_reason
         raw = without_lone_surrogates(given) if isinstance(given, str) and given else None
         reason: FinishReason = "unknown" if raw is None else FINISH_REASONS.get(raw, "other")

@@ -174,10 +174,6 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         """Usage as far as the vendor has reported it."""
         return self._counts.usage
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the chunks report it."""
-
     def on_sentinel(self, payload: bytes) -> bool:
         """Handles `[DONE]`, `null` and an error in a list; returns False for any other payload."""
         if super().on_sentinel(payload):

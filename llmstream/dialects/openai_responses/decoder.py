@@ -124,7 +124,7 @@ class ResponseReader:
         self._on_response(WireEvent(response=response))
         usage = read_usage(response.get("usage"))
         if usage.raw is not None:
-            self._reader.usage = usage
+            self._reader.reported_usage = usage
         reason, raw = reason_of(kind, response)
         if reason == "error":
             error = response.get("error") or {"message": "the response failed", "code": "server_error"}
@@ -202,7 +202,7 @@ class ResponseReader:
     def _finish(self, reason: FinishReason, raw: str, response: dict[str, Any]) -> None:
         reader = self._reader
         if self._earlier is not None:
-            reader.usage = self._earlier + reader.usage
+            reader.reported_usage = self._earlier + reader.usage
         if reader.done:
             return
         for item in list(self._by_place.values()):
