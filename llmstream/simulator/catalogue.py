@@ -24,7 +24,7 @@ _CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 
 
 def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
-    """Answers a request for models or a version; returns None for any other request.
+    """Returns the page of models or of a version; None for any other request.
 
     `/v1/models` serves clients of OpenAI, Anthropic and Cohere. A request with a Google key or from
     Mistral's client gets that vendor's format; `/api/...` is Ollama's. Any name after `/models/` is
@@ -162,7 +162,7 @@ _PAGES: Final = (
 
 
 def count_tokens(http: HttpRequest, sides: Iterable[ServerSide]) -> HttpResponse | None:
-    """Answers a request for a token count; returns None for any other request.
+    """Returns the page of a token count; None for any other request.
 
     raises: BadRequest with the vendor's message
     """

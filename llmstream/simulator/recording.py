@@ -120,8 +120,8 @@ def _guess(body: bytes) -> str:
 
 # Received requests.
 
+# Without bodies these take some 100 MB.
 _MAX_REQUESTS: Final = 100_000
-"""Without bodies these take some 100 MB."""
 
 
 class Received:

@@ -70,7 +70,7 @@ _CLOSE_S: Final = 1.0
 class Simulator:
     """Simulates vendors of all dialects, for demonstrations and tests. Use it with `async with`.
 
-    script:       answers, or a function of the request; by default a demo that calls the offered tools
+    script:       turns, or a function of the request; by default a demo that calls the offered tools
     recordings:   responses to all requests in order, the last one repeatedly, in place of a script
     speed:        of recordings; 1.0 is the original speed, None does not wait
     dialects:     the first that accepts a request handles it, or one whose name begins the path

@@ -36,11 +36,11 @@ from llmstream.simulator.timeline import Player, TimedEvent
 
 __all__ = ["SocketServer", "TurnOf", "wants_socket"]
 
+# Returns the turn for a request, and its timed events.
 TurnOf = Callable[[Request], tuple[Turn, list[TimedEvent]]]
-"""Returns the turn for a request, and its timed events."""
 
+# Stands in for the HTTP method of a message received over a socket.
 _METHOD: Final = "WEBSOCKET"
-"""Stands in for the HTTP method of a message received over a socket."""
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 
@@ -302,11 +302,11 @@ class SocketServer:
 
     async def _refuse(self, info: ErrorInfo) -> None:
         """Sends an error response as a message, with its status and headers."""
-        answer = self._side.encode_error(info)
-        error = msgspec.json.decode(answer.body)["error"]
+        response = self._side.encode_error(info)
+        error = msgspec.json.decode(response.body)["error"]
         if info.retry_after_s is not None:
             error["headers"] = {"retry-after": f"{info.retry_after_s:g}"}
-        await self._send({"type": "error", "status": answer.status, "error": error})
+        await self._send({"type": "error", "status": response.status, "error": error})
 
 
 def _with_new_ids(items: list[Any], output: list[Any]) -> list[Any]:

@@ -67,8 +67,8 @@ _FAMILY: Final[dict[type[Event], str]] = {
 # An event stream may finish in an error without an `error` event, and most wires need a message.
 MODEL_FAILED: Final = ErrorInfo("server-error", "The model failed.", retryable=True)
 
+# OpenAI's end mark, which other vendors have adopted.
 DONE: Final = b"data: [DONE]\n\n"
-"""OpenAI's end mark, which other vendors have adopted."""
 
 
 @dataclasses.dataclass(slots=True)

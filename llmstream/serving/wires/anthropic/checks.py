@@ -1,6 +1,6 @@
 """Checks a request as the vendor does, with its messages.
 
-source: "Errors" and the Messages reference in Anthropic's documents, and answers seen on the wire
+source: "Errors" and the Messages reference in Anthropic's documents, and responses seen on the wire
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["Turn", "check_model", "check_settings", "check_tools", "check_turns"
 _MAX_CACHED_BLOCKS: Final = 4
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
+# In `2023-06-01`, and in `bedrock-2023-05-31` of the body at a cloud.
 _VERSION_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
-"""Of `2023-06-01`, and of `bedrock-2023-05-31` in the body at a cloud."""
 
 _PLAIN_TYPES: Final = {
     "str": "valid string",
@@ -41,7 +41,7 @@ class Turn(msgspec.Struct):
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
-        """Its blocks; a plain string is one text."""
+        """Its blocks; a plain string is one text block."""
         if isinstance(self.content, str):
             return [{"type": "text", "text": self.content}]
         return self.content
@@ -96,7 +96,8 @@ def check_settings(body: dict[str, Any], max_tokens: int, forced: bool) -> None:
     forced: the tool choice leaves the model none
     raises: BadRequest
     """
-    if max_tokens < 0:  # with 0 the prompt goes into the cache and nothing is answered
+    # With 0 the prompt is cached, and the response is empty.
+    if max_tokens < 0:
         raise refusal("max_tokens: Input should be greater than or equal to 0")
     temperature = body.get("temperature")
     if temperature is not None and not 0 <= temperature <= 1:
@@ -139,7 +140,7 @@ def check_model(body: dict[str, Any], model: str, version: str, *, forced: bool)
 
 
 def check_tools(tools: list[dict[str, Any]], choice: dict[str, Any] | None) -> None:
-    """Names and schemas of the tools, and that a choice has something to choose from.
+    """Checks names and schemas of the tools, and that a choice has tools.
 
     raises: BadRequest
     """
@@ -233,11 +234,12 @@ def _need(path: str, kind: str, block: dict[str, Any], *names: str) -> None:
 
 
 def _merged(turns: list[Turn]) -> list[tuple[int, str, list[dict[str, Any]]]]:
-    """Turns as the model sees them: neighbours of one role are one. First number, role, blocks."""
+    """Merges consecutive turns of one role. Number of the first, role, blocks."""
     out: list[tuple[int, str, list[dict[str, Any]]]] = []
     for number, turn in enumerate(turns):
         if turn.role == "system":
-            continue  # instructions to the model, between the turns of the two
+            # Instructions to the model, between the turns.
+            continue
         if out and out[-1][1] == turn.role:
             out[-1][2].extend(turn.blocks)
         else:
@@ -246,7 +248,7 @@ def _merged(turns: list[Turn]) -> list[tuple[int, str, list[dict[str, Any]]]]:
 
 
 def _check_calls(turns: list[tuple[int, str, list[dict[str, Any]]]]) -> None:
-    """Each call is answered once in the next turn, and each result answers a call."""
+    """Checks that each call has one result in the next turn, and each result a call."""
     open_calls: list[str] = []
     caller, cached = 0, 0
     known: set[str] = set()

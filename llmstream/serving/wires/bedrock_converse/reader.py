@@ -45,7 +45,7 @@ _CACHE_POINT = "cachePoint"
 
 
 def read_system(blocks: list[dict[str, Any]]) -> list[Message]:
-    """The system prompt as one message, a part for each of its blocks."""
+    """Reads the system prompt as one message, with a part for each block."""
     parts: list[Part] = []
     for number, block in enumerate(blocks):
         kind, value = member(f"system.{number}", block)
@@ -59,13 +59,13 @@ def read_system(blocks: list[dict[str, Any]]) -> list[Message]:
 
 
 class TurnReader:
-    """Reads turns that have been checked; results learn the names of their calls."""
+    """Reads turns that have been checked; results get the names of their calls."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def read(self, turns: list[Turn]) -> list[Message]:
-        """The messages; a user's turn with tool results becomes a tool message and the rest."""
+        """Returns our messages; a user's turn with tool results becomes a tool message and the rest."""
         out: list[Message] = []
         for turn in turns:
             parts: list[Part] = []
@@ -118,7 +118,7 @@ class TurnReader:
 
 
 def _append(parts: list[Part], kind: str, value: Any, part: Part | None) -> None:
-    """Adds a part; a cache point is a mark on the part before it, and what is unknown stays as it is."""
+    """Adds a part; a cache point marks the part before it, and an unknown block goes back unchanged."""
     if part is None and kind == _CACHE_POINT and parts and not isinstance(parts[-1], Custom):
         marked: Any = parts[-1]
         own = {**(marked.metadata or {}).get(KEY, {}), "cache_point": value}
@@ -217,7 +217,7 @@ def decode_request(http: HttpRequest) -> Request:
 
 
 def _check_claude(model: str, body: dict[str, Any]) -> None:
-    """What a Claude refuses; other vendors' models are all treated alike.
+    """Checks the rules of Claude models; models of other vendors have none here.
 
     raises: BadRequest
     """
@@ -260,7 +260,7 @@ def _choice(choice: dict[str, Any] | None) -> ToolChoice | None:
 
 
 def _format(output: dict[str, Any]) -> ResponseFormat | None:
-    """The schema, taken out of `outputConfig`."""
+    """Removes the schema from `outputConfig` and returns it."""
     match output.get("textFormat"):
         case {"type": "json_schema", "structure": {"jsonSchema": {"schema": str(text), **fields}}}:
             try:
@@ -276,9 +276,9 @@ def _format(output: dict[str, Any]) -> ResponseFormat | None:
 def _request_reader_reasoning(
     fields: dict[str, Any], output: dict[str, Any], can: Traits, *, by_budget: bool
 ) -> ReasoningOptions | None:
-    """How much to think, taken out of the fields where we would write the same again.
+    """Reads how thinking is requested; removes the fields that we would write alike.
 
-    by_budget: a Claude of this name may be told how many tokens
+    by_budget: this Claude model accepts a budget of tokens
     """
     if can.reasoning == "claude" and by_budget:
         match fields.get("thinking"):
@@ -303,7 +303,7 @@ def _request_reader_reasoning(
 
 
 def _top_k(fields: dict[str, Any], can: Traits) -> int | None:
-    """The setting, taken out of the place where this model has it."""
+    """Removes the setting from the field of this model and returns it."""
     match can.top_k, fields:
         case (outer, inner), {"inferenceConfig": {"topK": int(value), **rest}} if not rest and inner:
             del fields[outer]

@@ -78,7 +78,9 @@ class MessageReader:
             raise refused(f"invalid request: no tool call has the id {call_id!r} of messages[{index}]")
         content = message.get("content")
         if isinstance(content, list):
-            result = ToolResult(call_id, _texts(content), name=self._names[call_id], metadata=_told(content))
+            result = ToolResult(
+                call_id, _texts(content), name=self._names[call_id], metadata=_own_blocks(content)
+            )
         else:
             result = ToolResult(call_id, str(content or ""), name=self._names[call_id])
         last = self._out[-1] if self._out else None
@@ -152,7 +154,7 @@ class MessageReader:
 
 
 def _texts(content: list[Any]) -> str:
-    """The readable text of a result's blocks, a line each."""
+    """Returns the text of a result's blocks, one line each."""
     lines = []
     for block in content:
         if isinstance(block, dict) and isinstance(block.get("text"), str):
@@ -163,16 +165,16 @@ def _texts(content: list[Any]) -> str:
     return "\n".join(lines)
 
 
-def _told(content: list[Any]) -> Metadata | None:
-    """Blocks that are more than text go back as they came."""
+def _own_blocks(content: list[Any]) -> Metadata | None:
+    """Returns metadata with blocks that are more than text, which go back unchanged."""
     plain = all(isinstance(block, dict) and block.get("type") == "text" for block in content)
     return None if plain and len(content) < 2 else {KEY: {"content": content}}
 
 
+# Fields of the vendor without a field in `Request`; `tools` and others are read before.
 _OWN: Final = frozenset(
     {"citation_options", "documents", "logprobs", "priority", "raw_prompting", "safety_mode", "stream"}
 )
-"""Fields of the vendor without a field in `Request`; `tools` and others are read before."""
 
 
 def decode_request(http: HttpRequest) -> Request:

@@ -38,12 +38,12 @@ __all__ = ["decode_request"]
 
 # Contents of a Gemini request as our messages: the reverse of the dialect's `messages.py`.
 
+# The part of a chunk without content.
 _NOTHING: Final = {"text": ""}
-"""The part of a chunk without content."""
 
 
 def read_system(instruction: dict[str, Any] | None) -> list[Message]:
-    """The system instruction as a message."""
+    """Reads the system instruction as a message."""
     parts = [part for part in (instruction or {}).get("parts") or () if isinstance(part, dict)]
     texts = [Text(part["text"]) for part in parts if isinstance(part.get("text"), str)]
     return [Message("", Role.SYSTEM, tuple(texts))] if texts else []
@@ -59,17 +59,18 @@ class ContentReader:
         self._running: tuple[str, str] = ("", "")  # the vendor's last call: wire id and ours
 
     def read(self, contents: list[dict[str, Any]]) -> list[Message]:
-        """All turns. Results are messages of their own."""
+        """Returns our messages; results are messages of their own."""
         out: list[Message] = []
         for is_model, turn in groupby(contents, lambda content: content.get("role") == "model"):
-            if is_model:  # clients send an answer back chunk by chunk
-                out.append(self._answer(turn))
+            # Clients send a response back chunk by chunk.
+            if is_model:
+                out.append(self._response(turn))
             else:
                 out += [message for content in turn for message in self._question(content)]
         return out
 
-    def _answer(self, contents: Iterable[dict[str, Any]]) -> Message:
-        """Neighbouring contents of the model as one message."""
+    def _response(self, contents: Iterable[dict[str, Any]]) -> Message:
+        """Reads consecutive contents of the model as one message."""
         self._open, self._answered = {}, set()
         parts = chain.from_iterable(content["parts"] for content in contents)
         return Message("", Role.ASSISTANT, tuple([self._model_part(p) for p in parts if p != _NOTHING]))
@@ -235,7 +236,7 @@ def decode_request(
 
 
 def _normal(found: dict[str, Any]) -> dict[str, Any]:
-    """Names as the references write them, for the vendor takes snake_case too; nothing that is empty."""
+    """Returns the fields with names in camelCase, as snake_case is accepted too; omits empty ones."""
     body = _named(found)
     for name in ("systemInstruction", "generationConfig", "toolConfig"):
         if name in body:
@@ -329,7 +330,7 @@ def _reasoning(thinking: dict[str, Any]) -> ReasoningOptions | None:
 
 
 def _leftovers(body: dict[str, Any], request: Request, vertex: bool) -> dict[str, Any]:
-    """What our fields do not say again in the same way when the request is sent on."""
+    """Returns fields that our settings do not restore when the request is sent on."""
     plain = msgspec.structs.replace(request, messages=(Message.user("."),))
     again = encode_request(plain, provider=KEY, vertex=vertex, openapi=False).http.json()
     config = dict(body.get("generationConfig") or {})

@@ -48,13 +48,13 @@ _FIELDS: Final = {
     "assistant": {"role", "content", "tool_calls", "prefix"},
     "tool": {"role", "content", "tool_call_id", "name"},
 }
+# Roles that may follow a role. A user right after a tool is accepted since 2026.
 _AFTER: Final = {
     "system": ("system", "user", "assistant"),
     "user": ("system", "user", "assistant"),
     "assistant": ("user", "assistant", "tool"),
     "tool": ("assistant", "tool", "user"),
 }
-"""Who may speak after whom. A user right after a tool has been refused and, since 2026, taken."""
 
 
 class MessageReader:
@@ -201,12 +201,12 @@ def _thinking(part: dict[str, Any]) -> Reasoning:
     return Reasoning(str(text or ""), metadata)
 
 
+# Fields of the vendor without a field in `Request`.
 _OWN: Final = frozenset(
     {"stream", "n", "safe_prompt", "prediction", "prompt_mode", "reasoning_effort", "metadata", "min_tokens"}
     | {"prompt_cache_key", "guardrails", "logprobs", "top_logprobs", "service_tier"}
     | {"prompt_logprobs", "repetition_penalty"}
 )
-"""Fields of the vendor without a field in `Request`."""
 
 _USUAL_EFFORTS: Final = ("none", "high")
 
@@ -255,7 +255,7 @@ def decode_request(http: HttpRequest) -> Request:
     return with_rest(request, http, KEY, own)
 
 
-# The API counts nothing below zero; what is written is left to it.
+# The vendor rejects negative numbers; `encode` leaves that to it.
 _CHECKED: Final = [
     msgspec.structs.replace(field, low=0) if field.kind == "integer" else field for field in FIELDS
 ]

@@ -16,7 +16,7 @@ __all__ = ["server_side"]
 def server_side(dialect: OpenAIChat, *, provider: str = "openai") -> ServerSide:
     """Reads requests and writes responses of this dialect.
 
-    provider: key in `provider_options` of fields that no option of ours stands for
+    provider: key in `provider_options` of fields without an option of ours
     """
     return ServerSide(
         dialect=dialect,
@@ -31,6 +31,6 @@ def server_side(dialect: OpenAIChat, *, provider: str = "openai") -> ServerSide:
 
 
 def _wants_usage(request: Request) -> bool:
-    """Whether the client gets the usage chunk: yes, unless its stream_options say otherwise."""
+    """Whether the client gets the usage chunk: yes, unless its stream_options turn it off."""
     wanted = [own["stream_options"] for own in request.provider_options.values() if "stream_options" in own]
     return all(isinstance(options, dict) and options.get("include_usage") for options in wanted)

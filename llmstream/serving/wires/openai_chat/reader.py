@@ -1,4 +1,4 @@
-"""The reverse of `request.py`: a Request from a client's HTTP request, refused as OpenAI refuses."""
+"""The reverse of `request.py`: a Request from a client's HTTP request, rejected as OpenAI rejects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 class MessageReader:
     """Reads the messages of one request.
 
-    key: under which the vendor's own fields are kept in metadata
+    key: key in metadata of the vendor's own fields
     """
 
     def __init__(self, key: str) -> None:
@@ -179,7 +179,7 @@ class MessageReader:
         return ToolCall(call["id"], function["name"], function["arguments"], metadata=metadata)
 
     def _custom_call(self, where: str, call: dict[str, Any], custom: dict[str, Any]) -> ToolCall:
-        """A call whose input is plain text."""
+        """Reads a call whose input is plain text."""
         for name, holder in (("id", call), ("name", custom), ("input", custom)):
             if not isinstance(holder.get(name), str):
                 raise refused(f"Invalid type for '{where}.tool_calls[0].{name}': expected a string.")
@@ -237,7 +237,7 @@ class MessageReader:
         return Image(data=data, media_type=media_type, metadata=metadata)
 
     def _audio(self, where: str, audio: dict[str, Any], metadata: Metadata | None) -> Audio:
-        """Bytes as base64; for some servers a URL, which may hold the bytes."""
+        """Reads base64, or for some servers a URL, which may be a data URI."""
         name, data = str(audio.get("format")), audio.get("data")
         media_type = _AUDIO_TYPES.get(name, f"audio/{name}")
         if isinstance(data, str) and data.startswith(("https://", "http://")):
@@ -292,8 +292,8 @@ _BY_SWITCH: Final = frozenset({"thinking", "thinking-effort", "effort-or-budget"
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     """Reads a client's request.
 
-    quirks: of the vendor that is asked; thinking is read in its words, others stay the vendor's own fields
-    key:    under which fields that only the vendor knows are kept in `provider_options`
+    quirks: of the vendor; thinking is read from its fields alone
+    key:    key in `provider_options` of fields without an option of ours
 
     raises: BadRequest with the vendor's message
     """
@@ -387,7 +387,8 @@ def _tool_choice(body: dict[str, Any], tools: tuple[ToolSpec | ProviderTool, ...
     function = choice.get("function") if isinstance(choice, dict) else None
     if not isinstance(function, dict):
         if isinstance(choice, dict) and choice.get("type") in ("allowed_tools", "custom"):
-            return None  # no word of ours: it stays among the vendor's own fields
+            # Left to the vendor's own fields.
+            return None
         raise refused(f"Invalid value for 'tool_choice': {choice!r}.", "invalid_value")
     name = str(function.get("name"))
     if name not in [tool.name for tool in tools]:
@@ -422,7 +423,7 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
 
 
 def _reasoning(body: dict[str, Any], quirks: ThinkingQuirks) -> ReasoningOptions | None:
-    """How thinking is asked for: by `reasoning_effort`, or in the fields of the vendor's style."""
+    """Reads how thinking is requested: by `reasoning_effort`, or in the fields of the vendor's style."""
     style, effort = quirks.style, body.get("reasoning_effort")
     switch = _template_switch(body, quirks) if style == "chat-template" else None
     if effort in _EFFORTS:

@@ -20,7 +20,7 @@ __all__ = ["server_side"]
 def server_side(dialect: OpenAIResponses, *, provider: str = "openai") -> ServerSide:
     """Reads requests and writes responses of this dialect.
 
-    provider: key in `provider_options` of fields that no option of ours stands for
+    provider: key in `provider_options` of fields without an option of ours
     """
     return ServerSide(
         dialect=dialect,

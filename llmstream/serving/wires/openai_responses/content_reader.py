@@ -1,4 +1,4 @@
-"""Content of input items, read as parts: of messages, and of what a model answered before."""
+"""Reads the content of input items as parts: of messages, and of earlier responses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["read_assistant_message", "read_part", "read_response_item"]
 
 
 def read_assistant_message(where: str, item: dict[str, Any]) -> list[Part]:
-    """The text of an assistant's message; more than one piece of content is kept as it is.
+    """Reads the text of an assistant's message; several pieces of content go back unchanged.
 
     raises: BadRequest with the vendor's message
     """
@@ -70,7 +70,7 @@ def read_assistant_message(where: str, item: dict[str, Any]) -> list[Part]:
 
 
 def read_response_item(where: str, item: dict[str, Any]) -> list[Part]:
-    """Reasoning, calls, the vendor's own results and whatever else an answer holds.
+    """Reads an item of an earlier response: reasoning, a call, a result of the vendor's, or any other.
 
     raises: BadRequest with the vendor's message
     """
@@ -85,7 +85,7 @@ def read_response_item(where: str, item: dict[str, Any]) -> list[Part]:
 
 
 def _reasoning(item: dict[str, Any]) -> list[Part]:
-    """A part for each summary where the item has an id by which they are joined again."""
+    """Returns a part for each summary, if the item has an id by which they are joined again."""
     summary, content = _texts(item.get("summary")), _texts(item.get("content"))
     last = _extras(item)
     if item.get("encrypted_content"):
@@ -151,7 +151,7 @@ _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
 def read_part(where: str, part: object) -> Part:
-    """The reverse of `write_part`.
+    """Reads a part of a message: the reverse of `write_part`.
 
     raises: BadRequest with the vendor's message
     """

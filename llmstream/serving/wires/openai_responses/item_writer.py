@@ -32,24 +32,24 @@ from llmstream.serving.wires.openai_responses.frames import Frames
 __all__ = ["CallEncoder", "ProseEncoder", "own_metadata"]
 
 
+# Items whose input is streamed unchanged: its field, and its events.
 _STREAMED: Final = {
     "function_call": ("arguments", "response.function_call_arguments"),
     "custom_tool_call": ("input", "response.custom_tool_call_input"),
     "mcp_call": ("arguments", "response.mcp_call_arguments"),
 }
-"""Items whose input streams as it is: its field, and the events that say it."""
 
 _PREFIXES: Final = {"function_call": "fc_", "custom_tool_call": "ctc_", "mcp_call": "mcp_"}
 _OURS: Final = frozenset({"type", "item_id", "provider", "item", "input"})
 
 
 def own_metadata(metadata: Metadata | None) -> dict[str, Any]:
-    """Metadata of an event that this dialect's decoder set."""
+    """Returns what this dialect's decoder put in the metadata of an event."""
     return (metadata or {}).get(KEY, {})
 
 
 class _Open:
-    """A call that is being written."""
+    """An open call."""
 
     __slots__ = ("item", "kind", "parts", "place", "settled")
 
@@ -62,10 +62,9 @@ class _Open:
 
 
 class CallEncoder:
-    """Calls of one response in, frames out.
+    """Writes the calls of one response as frames.
 
-    A call that the vendor ran and that did not come from this wire is written as one of MCP,
-    the only kind whose name is free.
+    A call that another vendor ran is written as a call of MCP, the only kind with a free name.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -73,7 +72,7 @@ class CallEncoder:
         self._open: dict[str, _Open] = {}
 
     def start(self, event: ToolInputStart | ToolCall, call_id: str) -> bytes:
-        """The item opens."""
+        """Opens the item."""
         own = own_metadata(event.provider_metadata)
         usual = "mcp_call" if event.provider_executed else "function_call"
         custom = plain_input("", event.provider_metadata) is not None
@@ -84,7 +83,7 @@ class CallEncoder:
         return data
 
     def delta(self, event: ToolInputDelta) -> bytes:
-        """A fragment, where the item's input streams as it is."""
+        """Writes a fragment, if the input of the item is streamed unchanged."""
         call = self._open.get(event.id)
         if call is None:
             return b""
@@ -110,7 +109,7 @@ class CallEncoder:
         return self._frames.event(f"{kind}.done", **where, **fields)
 
     def call(self, event: ToolCall) -> bytes:
-        """Completes the call; one of the vendor's own stays open if its item holds the result."""
+        """Completes the call. The item of a vendor's own call stays open if it also has the result."""
         data = b""
         if event.tool_call_id not in self._open:
             data = self.start(event, event.tool_call_id)
@@ -131,7 +130,7 @@ class CallEncoder:
         return data + self._frames.done(call.place, item)
 
     def result(self, event: ToolResult) -> bytes:
-        """What the vendor's own call gave; a caller's results are the next request's."""
+        """Writes the result of the vendor's own call; the caller's results are part of the next request."""
         if not event.provider_executed:
             return b""
         call = self._open.get(event.tool_call_id)
@@ -151,7 +150,7 @@ class CallEncoder:
         return self._frames.done(call.place, {**call.item, **fields, **outcome})
 
     def _ran(self, call: _Open) -> bytes:
-        """Events of the code that the vendor's interpreter runs; empty for other tools."""
+        """Returns the events of the code that the vendor's interpreter runs; b"" for other tools."""
         where = {"item_id": call.item["id"], "output_index": call.place}
         if call.kind == "code_interpreter_call":
             try:
@@ -174,7 +173,7 @@ class CallEncoder:
 
 
 def _opened(kind: str, event: ToolInputStart | ToolCall, call_id: str, own: dict[str, Any]) -> dict[str, Any]:
-    """The item as it is when it opens: who it is, and who runs it."""
+    """Returns the item as it opens: its ids, its name, and who runs it."""
     item_id = own.get("item_id")
     if item_id is None:
         item_id = call_id if event.provider_executed else f"{_PREFIXES.get(kind, 'item_')}{call_id}"
@@ -203,7 +202,7 @@ _REASONING_OURS: Final = frozenset({"provider", "item_id", "part"})
 
 
 class _Prose:
-    """A message or a reasoning item that is being written; pieces are its summaries or contents."""
+    """An open message or reasoning item; pieces are its summaries or contents."""
 
     def __init__(self, item: dict[str, Any], place: int) -> None:
         self.item = item
@@ -222,10 +221,10 @@ class _Prose:
 
 
 class ProseEncoder:
-    """Blocks of one response in, frames out.
+    """Writes the text and reasoning blocks of one response as frames.
 
-    A reasoning item may have another summary, so it is done only with the next event: ask
-    `settle` before anything else is written.
+    A reasoning item may have another summary, so it ends only with the next event: call `settle` before
+    anything else is written.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -236,14 +235,14 @@ class ProseEncoder:
         self._sources: list[Source] = []
 
     def settle(self, event: Event) -> bytes:
-        """The end of a reasoning item that this event does not go on with."""
+        """Ends a reasoning item that this event does not continue."""
         last = self._last
         if last is None or not last.ended or self._continues(event, last):
             return b""
         return self._reasoning_done(last)
 
     def source(self, event: Source) -> bytes:
-        """A source stands in the open text, or waits for the next; the item of a search has its own."""
+        """Writes a source into the open text, or holds it for the next; a search has its sources already."""
         if own_metadata(event.provider_metadata).get("type") == LISTED:
             return b""
         self._sources.append(event)
@@ -252,7 +251,7 @@ class ProseEncoder:
     # Messages.
 
     def text_start(self, event: TextStart) -> bytes:
-        """A message opens."""
+        """Opens a message."""
         own = own_metadata(event.provider_metadata)
         item_id = own.get("item_id") or self._frames.item_id("msg", event.id)
         item: dict[str, Any] = {"id": item_id, "type": "message", "status": "in_progress"}
@@ -266,7 +265,7 @@ class ProseEncoder:
         return data + self._cite(text)
 
     def text_delta(self, event: TextDelta) -> bytes:
-        """A fragment of a message."""
+        """Writes a fragment of a message."""
         text = self._texts.get(event.id)
         if text is None:
             return b""
@@ -278,7 +277,7 @@ class ProseEncoder:
         return self._frames.event("response.output_text.delta", **where, logprobs=logprobs)
 
     def _cite(self, text: _Prose | None) -> bytes:
-        """Sources stand in a text; those that come before it wait."""
+        """Writes the held sources into a text, if one is open."""
         if text is None:
             return b""
         data = b""
@@ -323,7 +322,7 @@ class ProseEncoder:
         return isinstance(event, ReasoningStart) and self._item_of(event) == item.item["id"]
 
     def reasoning_start(self, event: ReasoningStart) -> bytes:
-        """A reasoning item opens, or goes on with its next summary."""
+        """Opens a reasoning item, or its next summary."""
         last = self._last
         if last is not None and last.ended and self._continues(event, last):
             last.piece += 1
@@ -345,7 +344,7 @@ class ProseEncoder:
         )
 
     def reasoning_delta(self, event: ReasoningDelta) -> bytes:
-        """A fragment of a summary, or of bare reasoning."""
+        """Writes a fragment of a summary, or of reasoning without one."""
         item = self._reasoning.get(event.id)
         if item is None:
             return b""
@@ -364,7 +363,7 @@ class ProseEncoder:
         return "response.reasoning_summary_text", {"summary_index": item.piece}
 
     def reasoning_end(self, event: ReasoningEnd) -> bytes:
-        """Ends the part; its item may continue, so the item ends with the next event."""
+        """Ends the summary. Its item may have another, so the item ends with the next event."""
         item = self._reasoning.pop(event.id, None)
         if item is None or event.incomplete:
             return b""

@@ -1,7 +1,7 @@
-"""The reverse of `request.py`: a Request from a client's HTTP request, refused as OpenAI refuses.
+"""The reverse of `request.py`: a Request from a client's HTTP request, rejected as OpenAI rejects.
 
-What a Request has no word for, and what differs from what we would send (a missing `store`), is
-kept in `provider_options`, so that encoding the Request gives the same body.
+Fields without an option of ours, and those that differ from what we would send (a missing `store`), go to
+`provider_options`, so that encoding the Request gives the same body.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ __all__ = ["BackgroundRequest", "read_background_request", "read_request"]
 # The reverse of `input_writer.py`: the items of a request to messages, checked as OpenAI checks them.
 
 _ROLES: Final = ("assistant", "system", "developer", "user")
+# Items with the result of a call of the caller's tools.
 _OUTPUTS: Final = {
     "function_call_output": "function call output",
     "custom_tool_call_output": "custom tool call output",
@@ -65,7 +66,6 @@ _OUTPUTS: Final = {
     "apply_patch_call_output": "apply patch call output",
     "tool_search_output": "tool search output",
 }
-"""Items that answer a call of the caller's."""
 
 _PLAIN: Final = ("function_call_output", "custom_tool_call_output")
 
@@ -73,9 +73,9 @@ _PLAIN: Final = ("function_call_output", "custom_tool_call_output")
 class InputReader:
     """Reads the input of one request.
 
-    role:      what the model calls the system role
+    role:      the model's name of the system role
     leading:   a system message at the beginning would be taken for the instructions
-    continued: the request goes on from a conversation at the vendor
+    continued: the request continues a conversation that the vendor has stored
     """
 
     def __init__(self, *, role: str, leading: bool, continued: bool) -> None:
@@ -90,7 +90,7 @@ class InputReader:
         self._reasoning: str | None = None
 
     def read(self, value: object) -> list[Message]:
-        """Our messages; neighbouring items of one side become one message.
+        """Returns our messages; consecutive items of one side become one message.
 
         raises: BadRequest with the vendor's message
         """
@@ -190,7 +190,7 @@ class InputReader:
             self._add("system", self._system(role, parts))
 
     def _system(self, role: str, parts: list[Part]) -> list[Part]:
-        """The parts of a system message, marked where it would not be written so at this place."""
+        """Returns the parts of a system message, marked if it would be written differently here."""
         first = parts[0] if parts else None
         if isinstance(first, Text) and (role != self._role or (self._leading and not self._out)):
             parts[0] = Text(first.text, {KEY: {**own(first), "role": role}})
@@ -217,7 +217,8 @@ class InputReader:
         texts = [part.text for part in parts if isinstance(part, Text)]
         files = [part for part in parts if isinstance(part, (Image, Document, Audio))]
         if len(texts) > 1 or (texts and not isinstance(parts[0], Text)) or not files:
-            own = {"item": item}  # what our result has no place for goes back as it came
+            # Our result has no place for its other fields.
+            own = {"item": item}
         metadata = {KEY: own} if own else None
         return ToolResult(call_id, "\n".join(texts), name=name, parts=tuple(files), metadata=metadata)
 
@@ -234,7 +235,7 @@ class InputReader:
 
 
 def read_tools(tools: object) -> tuple[ToolSpec | ProviderTool, ...]:
-    """The tools, in their order.
+    """Reads the tools, in their order.
 
     raises: BadRequest with the vendor's message
     """
@@ -246,7 +247,7 @@ def read_tools(tools: object) -> tuple[ToolSpec | ProviderTool, ...]:
 
 
 def _tool(where: str, tool: object) -> ToolSpec | ProviderTool:
-    """A function as a ToolSpec, unless it has more fields than that; any other tool as the vendor's own."""
+    """Reads a function as a ToolSpec, unless it has other fields; any other tool as the vendor's own."""
     if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
         raise refused(f"Missing required parameter: '{where}.type'.", "missing_required_parameter")
     rest = {k: v for k, v in tool.items() if k != "type"}
@@ -267,7 +268,7 @@ def _tool(where: str, tool: object) -> ToolSpec | ProviderTool:
 
 
 def read_tool_choice(choice: Any, tools: tuple[ToolSpec | ProviderTool, ...]) -> ToolChoice | None:
-    """The choice, where it is one of ours; others stay among the vendor's own fields.
+    """Reads the choice; None for one that is left to the vendor's own fields.
 
     raises: BadRequest with the vendor's message
     """
@@ -307,7 +308,7 @@ _READ_WHOLE: Final = frozenset({"model", "input", "instructions", "tools"})
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     """Reads a client's request.
 
-    key: under which fields that only the vendor knows are kept in `provider_options`
+    key: key in `provider_options` of fields without an option of ours
 
     raises: BadRequest with the vendor's message
     """
@@ -330,7 +331,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
 
 
 def _difference(body: dict[str, Any], request: Request, quirks: Quirks, key: str) -> dict[str, Any]:
-    """Fields of the body that encoding the request would leave out, change or add."""
+    """Returns the fields of the body that encoding the request would omit, change or add."""
     wanted = {name: value for name, value in body.items() if value is not None}
     shaping: dict[str, Any] = {name: wanted[name] for name in CONTINUING if name in wanted}
     if wanted.get("store") != quirks.store:
@@ -338,7 +339,8 @@ def _difference(body: dict[str, Any], request: Request, quirks: Quirks, key: str
     known = msgspec.structs.replace(request, provider_options={key: shaping})
     try:
         sent = encode_request(known, quirks, provider=key).http.json()
-    except CallerError as error:  # what the client sent, we could not
+    except CallerError as error:
+        # The client sent what our own encoder rejects.
         raise refused(error.message) from None
     out: dict[str, Any] = dict(shaping)
     for name in [*wanted, *(name for name in sent if name not in wanted)]:
@@ -398,7 +400,8 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
     samples = sampling == "always" or (sampling == "at-none" and effort == "none")
     for field in _NUMBERS:
         name = field.wire_name
-        given = {name: body.get(name)}  # the body stays as it is, for the difference
+        # The body itself is compared with what we would send.
+        given = {name: body.get(name)}
         found |= read_settings(given, (field,), wrong_type=wrong_type, out_of_range=out_of_range)
         if name in found and quirks.reasoning_model_rules and not samples:
             raise refused(f"Unsupported parameter: '{name}' is not supported with this model.", None, name)

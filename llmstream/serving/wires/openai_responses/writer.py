@@ -46,17 +46,17 @@ from llmstream.serving.wires.openai_responses.item_writer import CallEncoder, Pr
 __all__ = ["ResponseWriter", "complete_response", "repeated_settings"]
 
 
+# Errors that a body shows by ending early.
 _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
-"""Errors that a body shows by ending early."""
 
 
 class ResponseWriter:
-    """Events of one response in, server-sent events out; see `dialects.base.EventEncoder`.
+    """Writes the events of one response as server-sent events; see `serving.wires.base.EventEncoder`.
 
     background, repeated: see `Frames`
 
-    Left out, because the wire cannot express it: warnings, and results of tools that the caller
-    ran. An error event is written where it ends the stream.
+    The wire cannot express warnings, or results of tools that the caller ran. An error event is written if it
+    ends the stream.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class ResponseWriter:
         return self._prose.settle(event) + self._write(event)
 
     def close(self) -> bytes:
-        """Nothing: the last event ends the body."""
+        """Returns b"": the last event ends the body."""
         return b""
 
     def _write(self, event: Event) -> bytes:
@@ -152,7 +152,8 @@ class ResponseWriter:
             error = error_object(info)
             status = {} if info.status is None else {"status_code": info.status}
             data = self._frames.begin()
-            if not own:  # who reads an error reads on no further
+            # Clients stop reading at an error.
+            if not own:
                 data += self._frames.event("error", error={**error, **status})
             failure = {**error, "code": error["code"] or "server_error"}
             usage = None if event.usage == Usage() else write_usage(event.usage)
@@ -166,17 +167,17 @@ class ResponseWriter:
 
 
 def complete_response(body: bytes) -> dict[str, Any]:
-    """The response as far as it is made, without the stream."""
+    """Returns the latest `response` object of a stream."""
     last: dict[str, Any] = {}
     for event in sse_objects(body):
         last = event.get("response", last)
     return last
 
 
-# What an answer repeats of its request: OpenAI's response object holds the settings it was made with.
+# Fields of the request that a response repeats: OpenAI's response object has the settings of its request.
 #
-# Clients read them: langchain-openai parses an answer only where the response says that a schema was
-# asked for, and openai-node compares the tools.
+# Clients read them: langchain-openai parses a response only if it has the schema of its request, and
+# openai-node compares the tools.
 
 _SETTINGS: Final = (
     "instructions",
@@ -196,17 +197,17 @@ _SETTINGS: Final = (
     "truncation",
     "user",
 )
+# Fields in which the vendor adds its defaults.
 _INSIDE: Final = ("reasoning", "text")
-"""Fields whose parts are filled up with what the vendor sets by itself."""
 
+# In place of the conversation, which no response repeats. JSON mode requires the word.
 _PROMPT: Final = Message.user("Answer as json.")
-"""In place of the conversation, which no answer repeats; JSON mode wants the word."""
 
 
 def repeated_settings(request: Request, quirks: Quirks, *, provider: str) -> dict[str, Any]:
-    """The fields of the response object that say how it was asked for.
+    """Returns the settings of a request, as fields of the response object.
 
-    provider: under which fields of the vendor's own are found in the request
+    provider: key in `provider_options` of the vendor's own fields
     """
     leading = []
     for message in request.messages:
@@ -216,7 +217,8 @@ def repeated_settings(request: Request, quirks: Quirks, *, provider: str) -> dic
     try:
         short = msgspec.structs.replace(request, messages=(*leading, _PROMPT))
         body = encode_request(short, quirks, provider=provider).http.json()
-    except CallerError:  # a request that did not come over this wire
+    except CallerError:
+        # The request did not come over this wire.
         return {}
     out = {name: body[name] for name in _SETTINGS if body.get(name) is not None}
     out |= {name: body[name] for name in _INSIDE if isinstance(body.get(name), dict)}
