@@ -37,9 +37,9 @@ class Demo(msgspec.Struct, frozen=True):
             value = sample_value(request.response_format.schema or {"properties": {"answer": {}}})
             return Turn(reasoning=_thought(request, "JSON is wanted."), text=_json(value))
         if results:
-            said = " ".join(f"{r.name or 'The tool'} says: {_excerpt(r.content)}." for r in results)
+            quotes = " ".join(f"{r.name or 'The tool'} says: {_excerpt(r.content)}." for r in results)
             return Turn(
-                reasoning=_thought(request, "The results are here."), text=f"{said} That is all there is."
+                reasoning=_thought(request, "The results are here."), text=f"{quotes} That is all there is."
             )
         return Turn(reasoning=_thought(request, "An echo will do."), text=_echo(request))
 
@@ -105,10 +105,10 @@ def _echo(request: Request) -> str:
 
 
 def _thought(request: Request, text: str) -> str:
-    return text if _is_thinking_asked(request) else ""
+    return text if _is_thinking_requested(request) else ""
 
 
-def _is_thinking_asked(request: Request) -> bool:
+def _is_thinking_requested(request: Request) -> bool:
     """Whether reasoning is requested: by effort, by budget, or by a vendor's own option."""
     if request.reasoning is not None:
         return request.reasoning.effort != "none"

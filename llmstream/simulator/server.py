@@ -128,7 +128,7 @@ class Simulator:
         self._background = BackgroundResponses(clock)
         self._continued = ContinuedAnswers()
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
-        self._answered = 0
+        self._next_turn = 0
         self._received = 0
         self._log = RequestLog(self.requests, max_log_bytes)
         self._closing = False
@@ -194,7 +194,7 @@ class Simulator:
         )
         received = self._log_request(masked(http))
         try:
-            return await self._answer(incoming, http, received)
+            return await self._dispatch(incoming, http, received)
         except asyncio.CancelledError:
             received.disconnected = not self._closing
             raise
@@ -215,7 +215,7 @@ class Simulator:
             self._log.body(received, http)
         return received
 
-    async def _answer(
+    async def _dispatch(
         self, incoming: web.Request, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
         if not self._allow_remote:
@@ -338,9 +338,9 @@ class Simulator:
         continuing = side.dialect.continuation
         place = continuing.place_of(request) if continuing is not None else None
         if place is not None:
-            (turn, request), number = self._continued.rest(place), self._answered
+            (turn, request), number = self._continued.rest(place), self._next_turn
         else:
-            number, self._answered = self._answered, self._answered + 1
+            number, self._next_turn = self._next_turn, self._next_turn + 1
             turn = self._script.turn(request, number)
         # Anthropic's way to fill the cache in advance.
         if request.settings.max_output_tokens == 0:
@@ -383,7 +383,7 @@ class Simulator:
 
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """Plays the next recording, for any request."""
-        number, self._answered = self._answered, self._answered + 1
+        number, self._next_turn = self._next_turn, self._next_turn + 1
         recording = self._recordings[min(number, len(self._recordings) - 1)]
         response = await self._open(incoming, recording.status, recording.content_type, received)
         await self._player.play(response, recording.pieces(self._speed))

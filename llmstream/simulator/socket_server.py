@@ -73,7 +73,7 @@ class SocketServer:
         self._turn_of = turn_of
         self._log_request = log_request
         self._ws = web.WebSocketResponse(max_msg_size=max_message_bytes, decode_text=False)
-        self._asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._requested: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         # Id of the last response, and all items up to its end.
         self._remembered: tuple[str, list[Any]] | None = None
         self._steered: dict[str, list[Any]] = {}
@@ -117,7 +117,7 @@ class SocketServer:
             message = None
         kind = message.get("type") if isinstance(message, dict) else None
         if kind == "response.create":
-            await self._asked.put(message)
+            await self._requested.put(message)
         elif kind == "response.steer":
             await self._steer(message)
         else:
@@ -127,7 +127,7 @@ class SocketServer:
 
     async def _respond_to_all(self) -> None:
         while True:
-            message = await self._asked.get()
+            message = await self._requested.get()
             http = HttpRequest(
                 self._handshake.url, msgspec.json.encode(message), self._handshake.headers, _METHOD
             )
@@ -136,7 +136,7 @@ class SocketServer:
             lane = message.get("stream_id")
             self._lane = {} if lane is None else {"stream_id": lane}
             try:
-                await self._answer(message, received)
+                await self._handle(message, received)
             except LLMStreamError as error:
                 self._remembered = None
                 await self._refuse(error.info)
@@ -145,7 +145,7 @@ class SocketServer:
             self._active = None
             received.done.set()
 
-    async def _answer(self, message: dict[str, Any], received: Received) -> None:
+    async def _handle(self, message: dict[str, Any], received: Received) -> None:
         """Sends the response to a request, and its successors if it is steered."""
         fields = {k: v for k, v in message.items() if k not in ("type", "stream_id", "generate")}
         if fields.get("background"):

@@ -21,9 +21,9 @@ _STATUS_OF_CODE: Final = {**STATUS_OF_CODE, "missing-key": 403}
 
 def google_status(info: ErrorInfo) -> int:
     """Returns the HTTP status of an error: its own, else by Google's name of it, else by its code."""
-    by_word = STATUS_OF_WORD.get(info.reason or "")
-    if by_word is not None and (info.status or 0) < 400:
-        return by_word
+    by_name = STATUS_OF_WORD.get(info.reason or "")
+    if by_name is not None and (info.status or 0) < 400:
+        return by_name
     return status_of(info, _STATUS_OF_CODE)
 
 

@@ -268,17 +268,17 @@ def _check_calls(turns: list[tuple[int, str, list[dict[str, Any]]]]) -> None:
                 f"messages.{number}.content: each tool_use must have a single result. "
                 "Found multiple `tool_result` blocks with one id"
             )
-        _answered(caller, [call_id for call_id in open_calls if call_id not in results])
+        _reject_missing(caller, [call_id for call_id in open_calls if call_id not in results])
         if len(set(calls)) < len(calls) or known & set(calls):
             raise refusal(f"messages.{number}.content: `tool_use` ids must be unique")
         known |= set(calls)
         open_calls, caller = calls, number
-    _answered(caller, open_calls)
+    _reject_missing(caller, open_calls)
     if cached > _MAX_CACHED_BLOCKS:
         raise refusal(f"A maximum of 4 blocks with cache_control may be provided. Found {cached}.")
 
 
-def _answered(number: int, lacking: list[str]) -> None:
+def _reject_missing(number: int, lacking: list[str]) -> None:
     if lacking:
         raise refusal(
             f"messages.{number}: `tool_use` ids were found without `tool_result` blocks immediately after: "

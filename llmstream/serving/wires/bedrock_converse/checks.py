@@ -217,7 +217,7 @@ def _check_calls(turns: list[Turn]) -> None:
     for number, turn in enumerate(turns):
         path = f"messages.{number}.content"
         if turn.role == "assistant":
-            _answered(path, waiting)
+            _reject_missing(path, waiting)
             uses = [block["toolUse"] for block in turn.content if block.get("toolUse")]
             waiting = [use["toolUseId"] for use in uses if use.get("type") != SERVER_TOOL]
             continue
@@ -230,11 +230,11 @@ def _check_calls(turns: list[Turn]) -> None:
                 "turn."
             )
         if turn.role == "user":
-            _answered(path, [call_id for call_id in waiting if call_id not in results])
+            _reject_missing(path, [call_id for call_id in waiting if call_id not in results])
             waiting = []
-    _answered("messages", waiting)
+    _reject_missing("messages", waiting)
 
 
-def _answered(path: str, lacking: list[str]) -> None:
+def _reject_missing(path: str, lacking: list[str]) -> None:
     if lacking:
         raise refusal(f"Expected toolResult blocks at {path} for the following Ids: {', '.join(lacking)}")

@@ -140,10 +140,10 @@ def _counts(usage: Usage) -> dict[str, Any]:
     return counts
 
 
-def _rfc3339(when: datetime.datetime) -> str:
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=datetime.UTC)
-    return when.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+def _rfc3339(timestamp: datetime.datetime) -> str:
+    if timestamp.tzinfo is None:
+        timestamp = timestamp.replace(tzinfo=datetime.UTC)
+    return timestamp.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
 
 
 def _json_line(value: dict[str, Any]) -> bytes:
