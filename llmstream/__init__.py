@@ -235,6 +235,7 @@ _SUBMODULES = (
     "middleware",
     "partial_json",
     "prices",
+    "serve",
     "telemetry",
     "testing",
 )
@@ -395,6 +396,7 @@ __all__ = [
     "middleware",
     "partial_json",
     "prices",
+    "serve",
     "stream",
     "telemetry",
     "testing",
