@@ -22,7 +22,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.providers.sim import SimProvider
 from llmstream.request import Request
 from llmstream.streams import Model
-from llmstream.streams.call import Plan
+from llmstream.streams.call_plan import Plan
 from llmstream.streams.http_call import HTTPCall
 from llmstream.streams.options import Options, Prompt, StreamOptions
 from llmstream.transport.retry import Retry
