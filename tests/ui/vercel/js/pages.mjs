@@ -1,0 +1,95 @@
+// Plays what people do in a page, against the server in the first argument, with each package that follows.
+
+import { open, result, tools, until } from "./page.mjs";
+
+const [url, cases, ...packages] = process.argv.slice(2);
+
+/** Answers the approvals of the last message, each with `{approved, reason}`, and reads the response. */
+async function decide(page, ...answers) {
+  const { chat, seen } = page;
+  const before = seen.finishes.length;
+  const waiting = tools(chat).filter((part) => part.state === "approval-requested");
+  for (const [index, part] of waiting.entries())
+    await chat.addToolApprovalResponse({ id: part.approval.id, ...answers[index] });
+  await until(() => seen.finishes.length > before && chat.status !== "streaming", "the response to approvals");
+}
+
+const CASES = {
+  async text(page) {
+    await page.chat.sendMessage({ text: "Hello" });
+  },
+  async reasoning(page) {
+    await page.chat.sendMessage({ text: "Hello" });
+  },
+  async weather(page) {
+    await page.chat.sendMessage({ text: "Oslo" });
+  },
+  async parallel(page) {
+    await page.chat.sendMessage({ text: "Oslo" });
+  },
+  async progress(page) {
+    await page.chat.sendMessage({ text: "notes" });
+  },
+  async broken(page) {
+    await page.chat.sendMessage({ text: "x" });
+  },
+  async invalid(page) {
+    await page.chat.sendMessage({ text: "x" });
+  },
+  async cut(page) {
+    await page.chat.sendMessage({ text: "Tell me" });
+  },
+  async cutcall(page) {
+    await page.chat.sendMessage({ text: "Oslo" });
+  },
+  async refused(page) {
+    await page.chat.sendMessage({ text: "Hello" });
+  },
+  async approve(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: true });
+  },
+  async deny(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: false, reason: "not today" });
+  },
+  async edit(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const [{ approval }] = tools(page.chat);
+    await decide(page, {
+      approved: true,
+      options: { body: { approvalEdits: { [approval.id]: { path: "draft.txt" } } } },
+    });
+  },
+  async two(page) {
+    await page.chat.sendMessage({ text: "Oslo" });
+    await page.chat.sendMessage({ text: "Lima" });
+  },
+  async stop(page) {
+    const answered = page.chat.sendMessage({ text: "Tell me" });
+    await until(() => page.chat.lastMessage.parts.some((part) => part.text?.length > 10), "some text");
+    await page.chat.stop();
+    await answered;
+  },
+  async regenerate(page) {
+    await page.chat.sendMessage({ text: "Oslo" });
+    await page.chat.regenerate();
+  },
+};
+
+for (const name of packages) {
+  const ai = await import(name);
+  await Promise.all(
+    cases.split(",").map(async (play) => {
+      const page = open(ai, `${url}/${name}/${play}`, { id: `${name}-${play}` });
+      let failure;
+      try {
+        await CASES[play](page);
+      } catch (error) {
+        failure = String(error?.stack ?? error);
+      }
+      console.log(JSON.stringify({ package: name, case: play, failure, ...result(page) }));
+    }),
+  );
+}
+process.exit(0); // transports keep connections open
