@@ -33,6 +33,7 @@ __all__ = [
     "Text",
     "ToolCall",
     "ToolResult",
+    "UIPart",
     "UnknownPart",
     "data_url",
     "decode_part",
@@ -208,6 +209,12 @@ class Custom(BasePart, frozen=True, tag="custom"):
     metadata: Metadata | None = None
 
 
+class UIPart(BasePart, frozen=True, tag="ui"):
+    """A part of a page that is not for the model, as the page has it; see `from_ui`."""
+
+    part: dict[str, Any]
+
+
 class UnknownPart(msgspec.Struct, frozen=True):
     """A part of an unregistered kind, as it was saved."""
 
@@ -254,7 +261,7 @@ def register_part(part_type: type[Any]) -> type[Any]:
     return part_type
 
 
-for _part in (Text, Image, Audio, Document, File, Reasoning, ToolCall, ToolResult, Source, Custom):
+for _part in (Text, Image, Audio, Document, File, Reasoning, ToolCall, ToolResult, Source, Custom, UIPart):
     register_part(_part)
 
 
