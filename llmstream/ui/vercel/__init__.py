@@ -4,6 +4,8 @@ source: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol, and the packages them
         read 2026-11
 """
 
+from llmstream.ui.vercel.loading import dump
+from llmstream.ui.vercel.reading import Asked, History, Limits, Trigger, continues, read
 from llmstream.ui.vercel.writer import Version, Writer
 
-__all__ = ["Version", "Writer"]
+__all__ = ["Asked", "History", "Limits", "Trigger", "Version", "Writer", "continues", "dump", "read"]

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.chats.content import data_url
+from llmstream.chats.content import data_url, outcome_of
 from llmstream.errors import ErrorInfo, InvalidRequest, Unsupported
 from llmstream.events import (
     Custom,
@@ -49,6 +49,8 @@ from llmstream.events import (
     ToolResult,
     Usage,
 )
+from llmstream.tools import PendingCall
+from llmstream.ui.vercel.signing import signed_approval
 
 __all__ = ["Version", "Writer"]
 
@@ -78,6 +80,7 @@ class Writer:
     sources:    False leaves the sources out
     resets:     True lets a retry take back what a step has written: 7.0.77 and newer alone can do that
     debug:      True adds `raw` events as transient `data-llmstream-raw`
+    approval_key: signs approvals, for `read(history="client")`
     error_text: makes the sentence that a visitor sees from an error; by default `public_message`
     """
 
@@ -93,6 +96,7 @@ class Writer:
         sources: bool = True,
         resets: bool = False,
         debug: bool = False,
+        approval_key: bytes | None = None,
         error_text: Callable[[ErrorInfo], str] | None = None,
     ) -> None:
         if version not in (5, 6, 7):
@@ -103,6 +107,7 @@ class Writer:
         self._sources = sources
         self._resets = resets
         self._debug = debug
+        self._approval_key = approval_key
         self._error_text = error_text or _public_message
         self._in_step = False  # `start-step` is written, and its end is not
         self._step_has_content = False
@@ -250,7 +255,7 @@ class Writer:
 
     def _call(self, event: ToolCall) -> bytes:
         call = self._calls.setdefault(event.tool_call_id, _OpenCall(event.tool_name, _flags(event)))
-        call.text.clear()
+        call.text[:] = (event.input,)
         if event.invalid:
             return self._input_error(event.tool_call_id, call, event.input, "The input is not valid.")
         return self._content(
@@ -275,7 +280,7 @@ class Writer:
     def _result(self, event: ToolResult) -> bytes:
         call = self._calls.get(event.tool_call_id)
         flags = _flags(event) if call is None else call.flags
-        if self._version > 5 and _was_denied(event):
+        if self._version > 5 and outcome_of(event.provider_metadata) == "denied":
             return _chunk("tool-output-denied", toolCallId=event.tool_call_id)
         if event.is_error:
             text = event.result if isinstance(event.result, str) else _encode(event.result).decode()
@@ -290,9 +295,17 @@ class Writer:
         )
 
     def _approval(self, event: ToolApprovalRequest) -> bytes:
-        ids = {"approvalId": event.approval_id, "toolCallId": event.tool_call_id}
+        approval_id = event.approval_id
+        if self._approval_key is not None:
+            call = self._calls.get(event.tool_call_id)
+            if call is None:
+                # Of an earlier response, with which the page got it.
+                return b""
+            pending = PendingCall(event.tool_call_id, call.name, "".join(call.text))
+            approval_id = signed_approval(self._approval_key, approval_id, pending)
+        ids = {"approvalId": approval_id, "toolCallId": event.tool_call_id}
         if self._version == 5:
-            return self.data("llmstream-approval", ids, id=event.approval_id)
+            return self.data("llmstream-approval", ids, id=approval_id)
         return _chunk("tool-approval-request", **ids)
 
     # Everything else.
@@ -333,7 +346,7 @@ class Writer:
 class _OpenCall:
     """A call as its first chunk had it.
 
-    text: of its input so far
+    text: of its input so far, in pieces
     """
 
     __slots__ = ("flags", "name", "text")
@@ -399,11 +412,6 @@ def _json_value(text: str) -> Any:
         return json.loads(text) if text else {}
     except ValueError:
         return text
-
-
-def _was_denied(event: ToolResult) -> bool:
-    own = (event.provider_metadata or {}).get("llmstream")
-    return isinstance(own, dict) and own.get("outcome") == "denied"
 
 
 def _public_message(error: ErrorInfo) -> str:
