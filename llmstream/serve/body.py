@@ -79,6 +79,17 @@ class Body:
         self._sent = self._over = False
         self._finished = False
 
+    @classmethod
+    def plain(cls, status: int, text: str = "") -> Self:
+        """Returns a response without a stream: a status, and a text for the client."""
+        body = cls(_nothing())
+        body.status, body._over = status, True
+        body.headers = {"cache-control": "no-store"}
+        if text:
+            body.headers["content-type"] = "text/plain; charset=utf-8"
+            body._ready += text.encode()
+        return body
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self
@@ -90,6 +101,8 @@ class Body:
 
     async def open(self) -> None:
         """Starts to read the source, and returns when `status` and `headers` are final. Idempotent."""
+        if self._over:
+            return
         if self._reader is None:
             self._reader = asyncio.create_task(self._read())
         with suppress(TimeoutError):
@@ -196,6 +209,11 @@ class Body:
 def body_of(body: Body | Source) -> Body:
     """Returns a body as it is; any other source as frames of SSE."""
     return body if isinstance(body, Body) else Body(body)
+
+
+async def _nothing() -> AsyncIterator[Event]:
+    for event in list[Event]():
+        yield event
 
 
 async def _close(source: Any) -> None:

@@ -12,7 +12,7 @@ from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message, Role
 from llmstream.chats.ui_form import to_ui
 
-__all__ = ["dump"]
+__all__ = ["dump", "without_placeholders"]
 
 
 def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> list[dict[str, Any]]:
@@ -27,18 +27,23 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
     """
     if suspension is None:
         return to_ui(messages)
-    waiting = {pending.call_id for pending in suspension.pending} | suspension.inner.keys()
-    history = list(messages)
-    if history and history[-1].role == Role.TOOL:
-        # The results of waiting calls are placeholders.
-        done = [result for result in history[-1].tool_results if result.tool_call_id not in waiting]
-        history[-1] = msgspec.structs.replace(history[-1], parts=tuple(done))
     approvals = {
         pending.call_id: pending.approval_id for pending in suspension.pending if pending.approval_id
     }
-    found = to_ui(history, approvals)
+    found = to_ui(without_placeholders(messages, suspension), approvals)
     for _, _, shown in suspension.within:
         call = ToolCall(shown.call_id, shown.name, shown.arguments)
         (written,) = to_ui([Message.assistant(call)], approvals)
         found[-1]["parts"].append(written["parts"][-1])
     return found
+
+
+def without_placeholders(messages: Iterable[Message], suspension: Suspension | None) -> tuple[Message, ...]:
+    """Returns the history without the results that stand in for those of waiting calls."""
+    history = list(messages)
+    if suspension is None or not history or history[-1].role != Role.TOOL:
+        return tuple(history)
+    waiting = {pending.call_id for pending in suspension.pending} | suspension.inner.keys()
+    done = [result for result in history[-1].tool_results if result.tool_call_id not in waiting]
+    last = msgspec.structs.replace(history[-1], parts=tuple(done))
+    return (*history[:-1], last) if done else tuple(history[:-1])

@@ -52,7 +52,7 @@ from llmstream.events import (
 from llmstream.tools import PendingCall
 from llmstream.ui.vercel.signing import signed_approval
 
-__all__ = ["Version", "Writer"]
+__all__ = ["CORRECTED", "Version", "Writer", "answer_metadata"]
 
 Version: TypeAlias = Literal[5, 6, 7]
 """The major version of the npm package `ai` in the page. No request of the page says it."""
@@ -64,6 +64,12 @@ _HEADERS: Final = {
 }
 
 _encode = msgspec.json.Encoder().encode
+CORRECTED: Final = "llmstream.call"
+"""The kind of a `Custom` event with the arguments that a call runs with, where the page shows others."""
+
+# The error code of a run that was stopped on request.
+_STOPPED: Final = "stopped"
+
 _CUT_OFF: Final = "The response broke off inside this call."
 
 
@@ -197,15 +203,15 @@ class Writer:
 
     def _finish(self, event: Finish) -> bytes:
         reason = "other" if event.finish_reason == "unknown" else event.finish_reason
-        out = self._end_step() + _chunk("message-metadata", messageMetadata=self._metadata(event.usage))
+        cost = (event.provider_metadata or {}).get("llmstream", {}).get("cost")
+        shown = answer_metadata(event.usage, self._model, cost)
+        out = self._end_step() + _chunk("message-metadata", messageMetadata=shown)
+        if self._error is not None and self._error.code == _STOPPED:
+            return out + _chunk("abort")
         if reason == "error":
             text = _CUT_OFF if self._error is None else self._error_text(self._error)
             out += _chunk("error", errorText=text)
         return out + _chunk("finish", finishReason=reason)
-
-    def _metadata(self, usage: Usage) -> dict[str, Any]:
-        counts = msgspec.to_builtins(msgspec.structs.replace(usage, raw=None))
-        return {"usage": counts, **_set(model=self._model)}
 
     # Text and reasoning.
 
@@ -266,6 +272,13 @@ class Writer:
             **call.flags,
             **_metadata_of(event),
         )
+
+    def _corrected(self, call: Mapping[str, Any]) -> bytes:
+        call_id, name, arguments = str(call["call_id"]), str(call["name"]), str(call["arguments"])
+        shown = self._calls.setdefault(call_id, _OpenCall(name, {}))
+        shown.text[:] = (arguments,)
+        fields = {"toolCallId": call_id, "toolName": name, "input": _json_value(arguments)}
+        return _chunk("tool-input-available", **fields, **shown.flags)
 
     def _input_error(self, call_id: str, call: _OpenCall, text: str, reason: str) -> bytes:
         return self._content(
@@ -335,6 +348,8 @@ class Writer:
         return self._content(kind, mediaType=event.media_type, url=url, **_metadata_of(event))
 
     def _custom(self, event: Custom) -> bytes:
+        if event.kind == CORRECTED:
+            return self._corrected((event.provider_metadata or {}).get("llmstream", {}))
         if self._version == 7 and "." in event.kind:
             return self._content("custom", kind=event.kind, **_metadata_of(event))
         return self.data("llmstream-custom", {"kind": event.kind, **_metadata_of(event)})
@@ -382,6 +397,12 @@ _WRITE: Final[Mapping[type, Callable[[Writer, Any], bytes]]] = {
     Custom: Writer._custom,
     Raw: Writer._raw,
 }
+
+
+def answer_metadata(usage: Usage, model: str | None, cost: float | None) -> dict[str, Any]:
+    """Returns the metadata of a message for the page; `PageRun` puts the cost into the finish."""
+    counts = msgspec.to_builtins(msgspec.structs.replace(usage, raw=None))
+    return {"usage": counts, **_set(model=model, cost=cost)}
 
 
 def _chunk(kind: str, /, **fields: Any) -> bytes:

@@ -20,13 +20,14 @@ class State {
 }
 
 /** Opens a page at one address; `seen` collects what its callbacks were given. */
-export function open(ai, api, { id, messages = [], body, headers } = {}) {
+export function open(ai, api, { id, messages = [] } = {}) {
+  const extra = {}; // fields of the requests
   const seen = { errors: [], finishes: [], data: [] };
   class Chat extends ai.AbstractChat {}
   const chat = new Chat({
     id,
     state: new State(messages),
-    transport: new ai.DefaultChatTransport({ api, body, headers }),
+    transport: new ai.DefaultChatTransport({ api, body: () => extra }),
     sendAutomaticallyWhen: (given) =>
       (ai.lastAssistantMessageIsCompleteWithApprovalResponses?.(given) ?? false) ||
       (isWaitingForResult(given.messages) && ai.lastAssistantMessageIsCompleteWithToolCalls(given)),
@@ -35,7 +36,7 @@ export function open(ai, api, { id, messages = [], body, headers } = {}) {
       seen.finishes.push({ isAbort, isDisconnect, isError, finishReason }),
     onData: ({ type, data }) => seen.data.push({ type, data }),
   });
-  return { chat, seen };
+  return { chat, seen, extra };
 }
 
 /** Whether the last part is a call whose result the page has added itself. */
@@ -60,5 +61,5 @@ export function result({ chat, seen }) {
 
 /** The parts of the last message that belong to tools. */
 export function tools(chat) {
-  return chat.lastMessage.parts.filter((part) => part.toolCallId !== undefined);
+  return chat.messages.at(-1).parts.filter((part) => part.toolCallId !== undefined);
 }

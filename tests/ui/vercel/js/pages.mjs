@@ -56,10 +56,9 @@ const CASES = {
   async edit(page) {
     await page.chat.sendMessage({ text: "notes.txt" });
     const [{ approval }] = tools(page.chat);
-    await decide(page, {
-      approved: true,
-      options: { body: { approvalEdits: { [approval.id]: { path: "draft.txt" } } } },
-    });
+    // 6.0.0 has no options at the answer itself.
+    page.extra.approvals = { [approval.id]: { approved: true, arguments: { path: "draft.txt" } } };
+    await decide(page, { approved: true });
   },
   async two(page) {
     await page.chat.sendMessage({ text: "Oslo" });
@@ -67,7 +66,7 @@ const CASES = {
   },
   async stop(page) {
     const answered = page.chat.sendMessage({ text: "Tell me" });
-    await until(() => page.chat.lastMessage.parts.some((part) => part.text?.length > 10), "some text");
+    await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
     await page.chat.stop();
     await answered;
   },

@@ -1,0 +1,298 @@
+"""`Chats`: the backend of a page with `useChat`, as four calls.
+
+The server has the conversations. A run is produced in a task of its own, whoever reads it: a page that is
+closed or reloaded does not stop it, and reads it again from its beginning.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias, Unpack
+
+import msgspec
+
+from llmstream.agent.agent import Agent
+from llmstream.agent.config import RunOptions
+from llmstream.agent.run import AgentRun
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import ToolResult
+from llmstream.chats.message import Message, Role
+from llmstream.errors import InvalidRequest
+from llmstream.events import Event
+from llmstream.serve.body import Body
+from llmstream.tools import Approve, Deny
+from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
+from llmstream.ui.vercel.loading import dump, without_placeholders
+from llmstream.ui.vercel.local_runs import LocalRuns
+from llmstream.ui.vercel.reading import Asked, Limits, read
+from llmstream.ui.vercel.runs import PageRun
+from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
+
+__all__ = ["Chats"]
+
+_log: Final = logging.getLogger("llmstream")
+
+MakeWriter: TypeAlias = Callable[[Version, str | None], Writer]
+
+# What the page shows as the error.
+_BUSY: Final = "A response is in progress. Wait for its end, or stop it."
+_STALE: Final = "This page is out of date. Reload it."
+_UNFIT: Final = "The call cannot continue: the decision does not fit it, or came too late."
+
+
+class Chats:
+    """Conversations of pages with one agent.
+
+        chats = vercel.Chats("sqlite:chats.db", agent)
+
+        POST {api}                 respond(await chats.answer(body, user=user))
+        GET  {api}/{id}/stream     respond(await chats.resume(id, user=user))
+        POST {api}/{id}/stop       await chats.stop(id, user=user)
+        GET  {api}/{id}            await chats.load(id, user=user)
+
+    A conversation belongs to one user: pages choose its id, so an id alone is no permission. Bodies are for
+    `respond` of `llmstream.serve`. A request that cannot be answered is a body too, with a status and a text.
+
+    store:     "sqlite:PATH", "memory:", or an object with the methods of `Conversations`
+    agent:     responds; its journal and hooks work as anywhere else
+    version:   of npm ai in the pages, where a call does not name it
+    limits:    sizes of a request
+    allow_url: whether files may be fetched from an address; by default pages send them as data
+    writer:    returns the writer of a response, from its version and message id
+    """
+
+    def __init__(
+        self,
+        store: str | Conversations,
+        agent: Agent[Any, Any],
+        *,
+        version: Version = 6,
+        limits: Limits = Limits(),
+        allow_url: Callable[[str], bool] | None = None,
+        writer: MakeWriter | None = None,
+    ) -> None:
+        self.agent = agent
+        self._store = open_conversations(store) if isinstance(store, str) else store
+        self._runs = LocalRuns()
+        self._version: Version = version
+        self._limits = limits
+        self._allow_url = allow_url
+        self._writer = writer or _writer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def answer(
+        self,
+        body: bytes,
+        *,
+        user: str,
+        version: Version | None = None,
+        deps: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> Body:
+        """Starts the run that a page asks for: a new message, an edited one, another response, or decisions.
+
+        body:    of the request
+        user:    whose conversation it is, as the application has authenticated it
+        version: of npm ai in this page
+        deps, options: of the run, as for `Agent.stream`
+        """
+        try:
+            asked = read(body, limits=self._limits, allow_url=self._allow_url)
+        except InvalidRequest as error:
+            return Body.plain(400, str(error))
+        key = _key(user, asked.id)
+        old = await self._store.load(key) or Conversation()
+        if await self._is_open(old):
+            return Body.plain(409, _BUSY)
+        turn = _turn(old, asked)
+        if turn is None:
+            return Body.plain(409, _STALE)
+        try:
+            run = self._run(turn, deps, options)
+        except InvalidRequest as error:
+            if turn.resumed is None:
+                raise  # options of the application
+            _log.warning("a decision of a page was refused: %s", error)
+            return Body.plain(400, _UNFIT)
+        begun = Conversation(
+            messages=turn.messages,
+            run=secrets.token_hex(16),
+            message_id=turn.message_id,
+            version=old.version,
+        )
+        if not await self._store.save(key, begun):
+            return Body.plain(409, _BUSY)
+        await self._start(key, run, turn, msgspec.structs.replace(begun, version=old.version + 1))
+        return self._body(begun, version)
+
+    async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
+        """Replays the response in progress, and goes on with it; 204 if there is none."""
+        found = await self._store.load(_key(user, chat_id))
+        if found is None or not await self._is_open(found):
+            return Body.plain(204)
+        return self._body(found, version)
+
+    async def stop(self, chat_id: str, *, user: str) -> bool:
+        """Stops the response in progress, and returns when it has ended; False if there is none.
+
+        What it has written is in the conversation. The page's own `stop()` only leaves the response.
+        """
+        found = await self._store.load(_key(user, chat_id))
+        return found is not None and found.run is not None and await self._runs.stop(found.run)
+
+    async def load(self, chat_id: str, *, user: str) -> list[dict[str, Any]]:
+        """Returns the conversation as UI messages, for `useChat({messages})`; [] for a new one."""
+        found = await self._store.load(_key(user, chat_id))
+        if found is None:
+            return []
+        shown = [message for message in found.messages if message.role != Role.SYSTEM]
+        return dump(shown, found.suspension)
+
+    async def delete(self, chat_id: str, *, user: str) -> None:
+        """Stops the response in progress and deletes the conversation."""
+        await self.stop(chat_id, user=user)
+        await self._store.delete(_key(user, chat_id))
+
+    async def aclose(self) -> None:
+        """Stops the runs of this process and closes the store."""
+        await self._runs.aclose()
+        await self._store.aclose()
+
+    def _run(self, turn: _Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:
+        if turn.resumed is None:
+            return self.agent.stream(list(turn.messages), deps=deps, **options)
+        given = {name: value for name, value in options.items() if name in _RESUMABLE}
+        return self.agent.resume(
+            turn.resumed,
+            turn.decisions,
+            results=turn.results,
+            deps=deps,
+            **given,  # type: ignore[arg-type]
+        )
+
+    async def _start(self, key: str, run: AgentRun[Any], turn: _Turn, begun: Conversation) -> None:
+        async def store() -> None:
+            ended = msgspec.structs.replace(begun, messages=_with_answer(run, turn), suspension=run.suspended)
+            if not await self._store.save(key, ended):
+                _log.warning("a conversation was changed or deleted during a run; its response is not stored")
+
+        source = PageRun(run, resumed=turn.resumed, decisions=turn.decisions, before_finish=store)
+        await self._runs.start(str(begun.run), source)
+
+    def _body(self, conversation: Conversation, version: Version | None) -> Body:
+        writer = self._writer(version or self._version, conversation.message_id)
+        return Body(self._events(str(conversation.run)), writer)
+
+    async def _events(self, run: str) -> AsyncGenerator[Event]:
+        async with aclosing(self._runs.follow(run)) as events:
+            async for _, event in events:
+                yield event
+
+    async def _is_open(self, conversation: Conversation) -> bool:
+        return conversation.run is not None and await self._runs.is_open(conversation.run)
+
+
+# Of RunOptions, those that `Agent.resume` does not take.
+_RESUMABLE: Final = RunOptions.__annotations__.keys() - {"instructions", "extra_instructions"}
+
+
+def _writer(version: Version, message_id: str | None) -> Writer:
+    return Writer(version=version, message_id=message_id)
+
+
+def _key(user: str, chat_id: str) -> str:
+    """Both names, so that no user reaches a conversation of another."""
+    return json.dumps([user, chat_id])
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What a request starts.
+
+    messages:   the conversation before the run
+    message_id: of the assistant message that the run writes
+    resumed:    the suspension that it continues, or None
+    decisions, results: with which it continues
+    """
+
+    messages: tuple[Message, ...]
+    message_id: str
+    resumed: Suspension | None = None
+    decisions: Mapping[str, Approve | Deny] = field(default_factory=dict)
+    results: Sequence[ToolResult] = ()
+
+
+def _turn(old: Conversation, asked: Asked) -> _Turn | None:
+    """What a request starts; None if it does not fit the stored conversation."""
+    messages = without_placeholders(old.messages, old.suspension)
+    message_id = f"msg_{secrets.token_hex(12)}"
+    if asked.trigger == "regenerate-message":
+        kept = _before_answer(messages, asked.message_id)
+        return _Turn(kept, message_id) if kept else None
+    if asked.messages:
+        new = asked.messages[-1]
+        at = _index(messages, Role.USER, (new.metadata or {}).get("id"))
+        # A known id is that of an edited message, or of one that is sent again after a network failure.
+        return _Turn((*messages[:at], new), message_id)
+    if old.suspension is None or old.message_id is None:
+        return None
+    pending = old.suspension.pending
+    approvals = {call.approval_id for call in pending if call.approval_id}
+    external = {call.call_id for call in pending if not call.approval_id}
+    decisions = {name: decision for name, decision in asked.decisions.items() if name in approvals}
+    results = [result for result in asked.results if result.tool_call_id in external]
+    if not decisions and not results:
+        return None
+    return _Turn(messages, old.message_id, old.suspension, decisions, results)
+
+
+def _before_answer(messages: tuple[Message, ...], message_id: str | None) -> tuple[Message, ...]:
+    """The conversation up to the user message whose response is to be made again."""
+    at = _index(messages, Role.ASSISTANT, message_id)
+    if at is not None:
+        return messages[:at]
+    at = _index(messages, Role.USER, message_id)
+    if at is None:
+        users = [place for place, message in enumerate(messages) if message.role == Role.USER]
+        at = users[-1] if users else -1
+    return messages[: at + 1]
+
+
+def _index(messages: Sequence[Message], role: Role, message_id: object) -> int | None:
+    """The place of the message that has an id, or None."""
+    if message_id is None:
+        return None
+    for place, message in enumerate(messages):
+        if message.role == role and (message.metadata or {}).get("id") == message_id:
+            return place
+    return None
+
+
+def _with_answer(run: AgentRun[Any], turn: _Turn) -> tuple[Message, ...]:
+    """The conversation after a run; the first message of its turn has the id, usage, model and cost."""
+    messages = run.messages()
+    if messages and messages[0].role == Role.SYSTEM:
+        del messages[0]  # the agent's instructions, which the next run has itself
+    # A suspension has the history as it was before the id was set.
+    at = _index(turn.messages, Role.ASSISTANT, turn.message_id)
+    start = len(turn.messages) if at is None else at
+    for place in range(start, len(messages)):
+        if messages[place].role == Role.ASSISTANT:
+            model = None if run.response is None else run.response.model_id or run.response.model
+            shown = answer_metadata(run.total_usage, model, run.cost_estimate)
+            messages[place].metadata = {**(messages[place].metadata or {}), **shown, "id": turn.message_id}
+            break
+    return tuple(messages)

@@ -1,0 +1,163 @@
+"""The events of a run as a page needs them: with what the run itself knows beside its events.
+
+- The calls that wait, with the arguments that a decision is about: a hook or a repair may have changed those
+  of the model, and the calls of sub-agents are not calls of the run. They come before the finish.
+- The arguments that a person has edited, before the result.
+- The estimated cost, in the metadata of the finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.agent.nested import nested_event
+from llmstream.agent.run import AgentRun
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import outcome_mark
+from llmstream.events import (
+    Custom,
+    Event,
+    Finish,
+    StreamStart,
+    ToolApprovalRequest,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from llmstream.events.types import merge_metadata
+from llmstream.tools import Approve, Deny, PendingCall
+from llmstream.ui.vercel.writer import CORRECTED
+
+__all__ = ["PageRun"]
+
+_LOST: Final = "The agent of this call ended without its result."
+
+
+class PageRun:
+    """A run whose events are those that a page needs; leaving it leaves the run.
+
+    run:           a new one, or one that `Agent.resume` returned
+    resumed:       the suspension that it continues
+    decisions:     with which it continues
+    before_finish: called once when the run is over: before its last event, or when it is left
+    """
+
+    def __init__(
+        self,
+        run: AgentRun[Any],
+        *,
+        resumed: Suspension | None = None,
+        decisions: Mapping[str, Approve | Deny] = {},
+        before_finish: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.run = run
+        self._before_finish = before_finish
+        self._edited = list(_edited(resumed, decisions)) if resumed is not None else []
+        # Calls of sub-agents that the page shows, and that have no result yet.
+        self._nested = {} if resumed is None else {shown.call_id: shown for _, _, shown in resumed.within}
+        self._inputs: dict[str, str] = {}
+        self._events: AsyncGenerator[Event] | None = None
+
+    @property
+    def total_usage(self) -> Usage:
+        """Tokens of the run so far."""
+        return self.run.total_usage
+
+    def __aiter__(self) -> AsyncGenerator[Event]:
+        self._events = self._read()
+        return self._events
+
+    async def aclose(self) -> None:
+        """Leaves the run."""
+        if self._events is not None:
+            await self._events.aclose()
+        await self.run.aclose()
+
+    async def _read(self) -> AsyncGenerator[Event]:
+        try:
+            async with self.run, aclosing(aiter(self.run)) as events:
+                async for event in events:
+                    if isinstance(event, Finish):
+                        for added in self._missing():
+                            yield added
+                        await self._over()
+                        event = _with_cost(event, self.run.cost_estimate)
+                    elif isinstance(event, ToolCall):
+                        self._inputs[event.tool_call_id] = event.input
+                    yield event
+                    for added in self._after(event):
+                        yield added
+        finally:
+            # The run has been left, and its history is complete. A second cancellation must not lose it.
+            await asyncio.shield(asyncio.ensure_future(self._over()))
+
+    async def _over(self) -> None:
+        before_finish, self._before_finish = self._before_finish, None
+        if before_finish is not None:
+            await before_finish()
+
+    def _after(self, event: Event) -> Iterator[Event]:
+        if isinstance(event, StreamStart):
+            yield from self._edited
+            return
+        result = _nested_result(event) if self._nested else None
+        if result is not None and self._nested.pop(result.tool_call_id, None) is not None:
+            yield result
+
+    def _missing(self) -> Iterator[Event]:
+        """What the page does not know yet of calls that wait, or that waited and have no result."""
+        suspension = self.run.suspended
+        pending = () if suspension is None else suspension.pending
+        waiting = {call.call_id for call in pending}
+        for call_id, lost in self._nested.items():
+            if call_id not in waiting:
+                mark = outcome_mark("cancelled")
+                yield ToolResult(_LOST, call_id, lost.name, is_error=True, provider_metadata=mark)
+        own = set() if suspension is None else {call.call_id for call in suspension.own}
+        for call in pending:
+            if not call.approval_id or call.call_id in self._nested:
+                continue
+            if call.call_id not in own:
+                yield ToolCall(call.name, call.arguments, call.call_id)
+            elif self._inputs.get(call.call_id, call.arguments) != call.arguments:
+                yield _corrected(call, call.arguments)
+            else:
+                continue
+            yield ToolApprovalRequest(call.call_id, call.approval_id)
+
+
+def _edited(resumed: Suspension, decisions: Mapping[str, Approve | Deny]) -> Iterator[Event]:
+    """The approved calls that run with other arguments than the page shows."""
+    for pending in resumed.pending:
+        decision = decisions.get(pending.approval_id)
+        if isinstance(decision, Approve) and decision.arguments is not None:
+            yield _corrected(pending, msgspec.json.encode(dict(decision.arguments)).decode())
+
+
+def _corrected(call: PendingCall, arguments: str) -> Custom:
+    """A call with the arguments it runs with. The grammar allows one `tool-call` of an id."""
+    value = {"call_id": call.call_id, "name": call.name, "arguments": arguments}
+    return Custom(CORRECTED, {"llmstream": value})
+
+
+def _nested_result(event: Event) -> ToolResult | None:
+    """The final result of a sub-agent's call, with the id under which the page shows the call."""
+    path: list[str] = []
+    while (nested := nested_event(event)) is not None:
+        path.append(nested.parent_call)
+        event = nested.event
+    if not path or not isinstance(event, ToolResult) or event.preliminary:
+        return None
+    return msgspec.structs.replace(event, tool_call_id="/".join([*path, event.tool_call_id]))
+
+
+def _with_cost(finish: Finish, cost: float | None) -> Finish:
+    if cost is None:
+        return finish
+    metadata = merge_metadata(finish.provider_metadata, {"llmstream": {"cost": cost}})
+    return msgspec.structs.replace(finish, provider_metadata=metadata)

@@ -1,0 +1,281 @@
+"""What pages show that read our responses by the npm package `ai`, from a real server over `Chats`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+import llmstream as ls
+from llmstream.chats.message import Role
+from llmstream.request import Request
+from llmstream.serve.aiohttp import respond
+from llmstream.simulator import Call, Cut, Pace, Refuse, Simulator, Turn
+from llmstream.transport.retry import Retry
+from llmstream.ui import vercel
+
+from .conftest import NEWEST, STRICT, major_of
+
+LONG = "It was a dark and stormy night, and the rain fell in torrents on the roofs. " * 20
+
+
+def weather(city: str) -> str:
+    """Tell the weather of a city."""
+    return f"{city}: -2"
+
+
+async def scan(folder: str) -> AsyncGenerator[dict[str, int]]:
+    """Scan a folder."""
+    for done in (1, 2, 3):
+        yield {"done": done}
+
+
+def broken(x: str) -> str:
+    """Fail."""
+    raise ValueError("no luck")
+
+
+@ls.tool(needs_approval=True)
+def delete(path: str) -> str:
+    """Delete a file."""
+    return f"{path} is gone"
+
+
+def asking(*calls: Call, text: str = "Let me see.") -> Callable[[Request], Turn]:
+    """Calls the tools, then quotes their results."""
+
+    def turn(request: Request) -> Turn:
+        last = request.messages[-1]
+        if last.role == Role.TOOL:
+            return Turn(text=" ".join(result.content for result in last.tool_results))
+        asked = last.text
+        named = [Call(call.name, dict.fromkeys(call.arguments, asked)) for call in calls]
+        return Turn(text=text, calls=tuple(named) if asked != "no" else ())
+
+    return turn
+
+
+WEATHER = Call("weather", {"city": ""})
+TURNS: dict[str, Callable[[Request], Turn]] = {
+    "text": lambda request: Turn(text="Hello you."),
+    "reasoning": lambda request: Turn(reasoning="Hm hm.", text="Hello you."),
+    "weather": asking(WEATHER),
+    "parallel": asking(WEATHER, Call("broken", {"x": ""}), WEATHER),
+    "progress": asking(Call("scan", {"folder": ""})),
+    "broken": asking(Call("broken", {"x": ""})),
+    "invalid": asking(Call("weather", {"town": ""})),
+    "cut": lambda request: Turn(text=LONG, fault=Cut(after_events=6)),
+    "cutcall": lambda request: Turn(text="Look.", calls=(WEATHER,), fault=Cut(after_events=5)),
+    "refused": lambda request: Turn(fault=Refuse(status=429, retry_after_s=7)),
+    "approve": asking(Call("delete", {"path": ""})),
+    "deny": asking(Call("delete", {"path": ""})),
+    "edit": asking(Call("delete", {"path": ""})),
+    "two": asking(WEATHER),
+    "stop": lambda request: Turn(text=LONG, pace=Pace(tokens_per_s=100)),
+    "regenerate": asking(WEATHER),
+}
+APPROVALS = ("approve", "deny", "edit")
+
+Seen = dict[tuple[str, str], dict[str, Any]]
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[str]:
+    """A backend for pages: the address begins with the package and the case that use it."""
+    async with Simulator(lambda request, number: TURNS[request.model](request)) as simulator:
+        chats = {name: vercel.Chats("memory:", agent_of(name, simulator.url)) for name in TURNS}
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            package = request.match_info["package"]
+            body = await chats[request.match_info["case"]].answer(
+                await request.read(), user=package, version=major_of(package)
+            )
+            return await respond(request, body)
+
+        application = web.Application()
+        application.router.add_post("/{package}/{case}", answer)
+        runner = web.AppRunner(application)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            host, port = runner.addresses[0][:2]
+            yield f"http://{host}:{port}"
+        finally:
+            await runner.cleanup()
+            for backend in chats.values():
+                await backend.aclose()
+
+
+def agent_of(case: str, url: str) -> ls.Agent[Any, Any]:
+    model = ls.Model(f"openai:{case}", base_url=f"{url}/v1", api_key="k", retry=Retry(max_retries=0))
+    return ls.Agent(model, tools=[weather, scan, broken, delete])
+
+
+@pytest.fixture(scope="module")
+def newest(play: Callable[..., Any]) -> Seen:
+    """What the newest release of each major shows, of all cases."""
+    return asyncio.run(_played(play, NEWEST))
+
+
+@pytest.fixture(scope="module")
+def strict(play: Callable[..., Any]) -> Seen:
+    """The same for the releases that refuse a field too many."""
+    return asyncio.run(_played(play, STRICT))
+
+
+async def _played(play: Callable[..., Any], packages: tuple[str, ...]) -> Seen:
+    async with served() as url:
+        seen: Seen = {}
+        for package in packages:
+            cases = [case for case in TURNS if major_of(package) > 5 or case not in APPROVALS]
+            seen |= await play(url, cases, (package,))
+    return seen
+
+
+def shown(page: dict[str, Any]) -> list[Any]:
+    """The parts of the last message, in short."""
+    parts = []
+    for part in page["messages"][-1]["parts"]:
+        match part["type"]:
+            case "step-start":
+                parts.append("|")
+            case "text" | "reasoning" as kind:
+                assert part["state"] == "done"
+                parts.append((kind, part["text"]))
+            case kind:
+                value = part.get("output", part.get("errorText"))
+                parts.append((kind.removeprefix("tool-"), part["state"], part.get("input"), value))
+    return parts
+
+
+SEE = ("text", "Let me see.")
+OSLO = {"city": "Oslo"}
+RAN = ("weather", "output-available", OSLO, "Oslo: -2")
+FAILED = ("broken", "output-error", {"x": "Oslo"}, "ValueError: no luck")
+EXPECTED: dict[str, list[Any]] = {
+    "text": ["|", ("text", "Hello you.")],
+    "reasoning": ["|", ("reasoning", "Hm hm."), ("text", "Hello you.")],
+    "weather": ["|", SEE, RAN, "|", ("text", "Oslo: -2")],
+    "parallel": ["|", SEE, RAN, FAILED, RAN, "|", ("text", "Oslo: -2 ValueError: no luck Oslo: -2")],
+    "progress": [
+        "|",
+        SEE,
+        ("scan", "output-available", {"folder": "notes"}, {"done": 3}),
+        "|",
+        ("text", '{"done":3}'),
+    ],
+    "broken": [
+        "|",
+        SEE,
+        ("broken", "output-error", {"x": "x"}, "ValueError: no luck"),
+        "|",
+        ("text", "ValueError: no luck"),
+    ],
+    "approve": [
+        "|",
+        SEE,
+        ("delete", "output-available", {"path": "notes.txt"}, "notes.txt is gone"),
+        "|",
+        ("text", "notes.txt is gone"),
+    ],
+    "deny": [
+        "|",
+        SEE,
+        ("delete", "output-denied", {"path": "notes.txt"}, None),
+        "|",
+        ("text", "The call was denied: not today. It has not run."),
+    ],
+    "edit": [
+        "|",
+        SEE,
+        ("delete", "output-available", {"path": "draft.txt"}, "draft.txt is gone"),
+        "|",
+        ("text", "draft.txt is gone"),
+    ],
+    "two": [
+        "|",
+        SEE,
+        ("weather", "output-available", {"city": "Lima"}, "Lima: -2"),
+        "|",
+        ("text", "Lima: -2"),
+    ],
+    "regenerate": ["|", SEE, RAN, "|", ("text", "Oslo: -2")],
+}
+
+
+def check_pages(seen: Seen, case: str) -> None:
+    found = {package: page for (package, name), page in seen.items() if name == case}
+    assert found
+    for package, page in found.items():
+        assert page["status"] == "ready", (package, page)
+        assert shown(page) == EXPECTED[case], package
+        assert page["errors"] == []
+        assert page["messages"][-1]["metadata"]["usage"]["outputTokens"] > 0
+        turns = 4 if case == "two" else 2
+        assert len(page["messages"]) == turns, package
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_newest_pages_show_the_run(newest: Seen, case: str) -> None:
+    check_pages(newest, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", EXPECTED)
+def test_strict_pages_show_the_run(strict: Seen, case: str) -> None:
+    check_pages(strict, case)
+
+
+def check_failures(seen: Seen) -> None:
+    """Half a response never looks complete, and its usage is shown; nothing names hosts."""
+    for (package, case), page in seen.items():
+        if case not in ("cut", "cutcall"):
+            continue
+        assert page["status"] == "error", (package, case)
+        assert page["errors"] == ["The connection to the model broke. The response is incomplete."]
+        assert "usage" in page["messages"][-1]["metadata"]
+        assert "127.0.0.1" not in str(page)
+        assert "streaming" not in str([part.get("state") for part in page["messages"][-1]["parts"]])
+
+
+def test_newest_pages_show_failures(newest: Seen) -> None:
+    check_failures(newest)
+
+
+@pytest.mark.slow
+def test_strict_pages_show_failures(strict: Seen) -> None:
+    check_failures(strict)
+
+
+def test_refusal_is_the_pages_error(newest: Seen) -> None:
+    for package in NEWEST:
+        page = newest[package, "refused"]
+        assert page["status"] == "error"
+        assert page["errors"] == ["The model is busy. Try again in 7 s."]
+        assert [message["role"] for message in page["messages"]] == ["user"]
+
+
+def test_invalid_call_does_not_hang(newest: Seen) -> None:
+    for package in NEWEST:
+        page = newest[package, "invalid"]
+        assert page["status"] == "ready"
+        (part,) = [part for part in page["messages"][-1]["parts"] if part["type"] == "tool-weather"]
+        assert part["state"] == "output-error"
+
+
+def test_stopped_page_has_its_text(newest: Seen) -> None:
+    for package in NEWEST:
+        page = newest[package, "stop"]
+        assert page["status"] == "ready"
+        assert page["finishes"][-1]["isAbort"] is True
+        assert len(page["messages"][-1]["parts"][-1]["text"]) > 10
+
+
+def test_every_release_is_played(newest: Seen) -> None:
+    assert {package for package, _ in newest} == set(NEWEST)
+    assert len(newest) == 3 * len(TURNS) - len(APPROVALS)
