@@ -189,7 +189,13 @@ class Chats:
             if not await self._store.save(key, ended):
                 _log.warning("a conversation was changed or deleted during a run; its response is not stored")
 
-        source = PageRun(run, resumed=turn.resumed, decisions=turn.decisions, before_finish=store)
+        source = PageRun(
+            run,
+            resumed=turn.resumed,
+            decisions=turn.decisions,
+            results=turn.results,
+            before_finish=store,
+        )
         await self._runs.start(str(begun.run), source)
 
     def _body(self, conversation: Conversation, version: Version | None) -> Body:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ import msgspec
 from llmstream.agent.nested import nested_event
 from llmstream.agent.run import AgentRun
 from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import ToolResult as ChatResult
 from llmstream.chats.content import outcome_mark
 from llmstream.events import (
     Custom,
@@ -43,7 +44,7 @@ class PageRun:
 
     run:           a new one, or one that `Agent.resume` returned
     resumed:       the suspension that it continues
-    decisions:     with which it continues
+    decisions, results: with which it continues
     before_finish: called once when the run is over: before its last event, or when it is left
     """
 
@@ -53,6 +54,7 @@ class PageRun:
         *,
         resumed: Suspension | None = None,
         decisions: Mapping[str, Approve | Deny] = {},
+        results: Iterable[ChatResult] = (),
         before_finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.run = run
@@ -60,6 +62,7 @@ class PageRun:
         self._edited = list(_edited(resumed, decisions)) if resumed is not None else []
         # Calls of sub-agents that the page shows, and that have no result yet.
         self._nested = {} if resumed is None else {shown.call_id: shown for _, _, shown in resumed.within}
+        self._given = {result.tool_call_id for result in results}
         self._inputs: dict[str, str] = {}
         self._events: AsyncGenerator[Event] | None = None
 
@@ -89,6 +92,9 @@ class PageRun:
                         event = _with_cost(event, self.run.cost_estimate)
                     elif isinstance(event, ToolCall):
                         self._inputs[event.tool_call_id] = event.input
+                    elif isinstance(event, ToolResult) and event.tool_call_id in self._given:
+                        # The model gets the page's output as text; the page has it as a value.
+                        event = msgspec.structs.replace(event, result=_value(event.result))
                     yield event
                     for added in self._after(event):
                         yield added
@@ -154,6 +160,13 @@ def _nested_result(event: Event) -> ToolResult | None:
     if not path or not isinstance(event, ToolResult) or event.preliminary:
         return None
     return msgspec.structs.replace(event, tool_call_id="/".join([*path, event.tool_call_id]))
+
+
+def _value(result: Any) -> Any:
+    try:
+        return msgspec.json.decode(result) if isinstance(result, str) else result
+    except msgspec.DecodeError:
+        return result
 
 
 def _with_cost(finish: Finish, cost: float | None) -> Finish:

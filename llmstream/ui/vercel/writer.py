@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from llmstream.agent.nested import NestedEvent, nested_event
 from llmstream.chats.content import data_url, outcome_of
 from llmstream.errors import ErrorInfo, InvalidRequest, Unsupported
 from llmstream.events import (
@@ -51,6 +52,7 @@ from llmstream.events import (
 )
 from llmstream.tools import PendingCall
 from llmstream.ui.vercel.signing import signed_approval
+from llmstream.ui.vercel.sub_agents import SubAgentMessage
 
 __all__ = ["CORRECTED", "Version", "Writer", "answer_metadata"]
 
@@ -118,6 +120,7 @@ class Writer:
         self._in_step = False  # `start-step` is written, and its end is not
         self._step_has_content = False
         self._calls: dict[str, _OpenCall] = {}
+        self._sub_agents: dict[str, SubAgentMessage] = {}  # by the call that runs one
         self._model: str | None = None
         self._error: ErrorInfo | None = None
 
@@ -291,6 +294,9 @@ class Writer:
         )
 
     def _result(self, event: ToolResult) -> bytes:
+        nested = nested_event(event)
+        if nested is not None:
+            return self._nested(event, nested)
         call = self._calls.get(event.tool_call_id)
         flags = _flags(event) if call is None else call.flags
         if self._version > 5 and outcome_of(event.provider_metadata) == "denied":
@@ -306,6 +312,17 @@ class Writer:
             **flags,
             **preliminary,
         )
+
+    def _nested(self, event: ToolResult, nested: NestedEvent) -> bytes:
+        """An event of a sub-agent: the message that it makes is the call's output until there is a result."""
+        call_id = event.tool_call_id
+        message = self._sub_agents.get(call_id)
+        if message is None:
+            message = SubAgentMessage(call_id, nested.agent, reasoning=self._reasoning)
+            self._sub_agents[call_id] = message
+        if not message.feed(nested.event):
+            return b""
+        return self._result(msgspec.structs.replace(event, result=message.value, provider_metadata=None))
 
     def _approval(self, event: ToolApprovalRequest) -> bytes:
         approval_id = event.approval_id

@@ -112,6 +112,6 @@ async def test_damaged_one_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["chats.db", "sqlite:", "sqlite:///chats.db", "memory:x", "redis://a"])
 def test_other_addresses_are_refused(where: str) -> None:
-    with pytest.raises(ls.InvalidRequest, match="sqlite:chats.db"):
+    with pytest.raises(ls.InvalidRequest, match=r"sqlite:chats\.db"):
         open_conversations(where)
     assert isinstance(open_conversations("memory:"), MemoryConversations)

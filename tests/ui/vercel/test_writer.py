@@ -22,6 +22,8 @@ from llmstream.events import (
     ToolInputEnd,
     ToolInputStart,
 )
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
 from llmstream.ui import vercel
 
 SAFE = Path(__file__).resolve().parents[4] / "shared/serving/ui-chunks.safe.json"
@@ -97,3 +99,77 @@ def test_call_that_broke_off_does_not_hang() -> None:
     chunks = written([*events, Finish("length")])
     assert chunks[-4]["type"] == "tool-input-error"
     assert chunks[-4]["input"] == '{"a'
+
+
+# Sub-agents, stopped runs and metadata.
+
+
+def run_with_sub_agent(text: str) -> ls.AgentRun[Any]:
+    def look(place: str) -> str:
+        """Look."""
+        return f"{place}: fog"
+
+    turn = Turn(reasoning="Hm.", calls=(Call("look", {"place": "north"}),))
+    inner = ls.Agent(ScriptedModel(turn, text), name="scout", tools=[look])
+    outer = ScriptedModel(Turn(calls=(Call("scout", {"prompt": "Look."}),)), "Fog, then.")
+    return ls.Agent(outer, tools=[inner.as_tool()]).stream("What is there?")
+
+
+async def test_sub_agent_is_a_message_of_its_own() -> None:
+    chunks = written([event async for event in run_with_sub_agent("There is fog.")])
+    outputs = [chunk for chunk in chunks if chunk["type"] == "tool-output-available"]
+    *earlier, final = outputs
+    assert final["output"] == "There is fog."
+    assert "preliminary" not in final
+    assert all(chunk["preliminary"] for chunk in earlier)
+    message = earlier[-1]["output"]
+    assert (message["role"], message["metadata"]) == ("assistant", {"agent": "scout"})
+    assert [part["type"] for part in message["parts"]] == [
+        "step-start",
+        "reasoning",
+        "tool-look",
+        "step-start",
+        "text",
+    ]
+    call, text = message["parts"][2], message["parts"][4]
+    assert (call["state"], call["output"]) == ("output-available", "north: fog")
+    assert text == {"type": "text", "text": "There is fog.", "state": "done"}
+
+
+async def test_sub_agents_reasoning_is_left_out() -> None:
+    chunks = written([event async for event in run_with_sub_agent("Fog.")], reasoning=False)
+    assert "Hm." not in str(chunks)
+
+
+async def test_long_sub_agents_stay_linear() -> None:
+    """Twice the text is twice the bytes, though each chunk has the whole message so far."""
+    sizes = []
+    for count in (500, 1000):
+        events = [event async for event in run_with_sub_agent("word " * count)]
+        sizes.append(len(str(written(events))))
+    assert sizes[1] < 2.5 * sizes[0]
+
+
+def test_stopped_run_is_an_abort() -> None:
+    """After its usage; an error would be shown to the person who stopped it."""
+    stopped = ErrorEvent(ErrorInfo("stopped", "The run was stopped.", retryable=False))
+    events = [StreamStart(), TextStart("0"), TextDelta("Hi", "0"), TextEnd("0", incomplete=True), stopped]
+    chunks = written([*events, Finish("error")])
+    assert kinds(chunks)[-3:] == ["finish-step", "message-metadata", "abort"]
+
+
+def test_data_parts_are_the_applications() -> None:
+    writer = vercel.Writer()
+    data = writer.data("weather", {"city": "Oslo"}, id="w1") + writer.data("note", None, transient=True)
+    assert chunks_of(data) == [
+        {"type": "data-weather", "data": {"city": "Oslo"}, "id": "w1"},
+        {"type": "data-note", "data": None, "transient": True},
+    ]
+
+
+async def test_cost_is_in_the_metadata() -> None:
+    agent = ls.Agent(ScriptedModel("Hi."), price=lambda model, usage: 0.25)
+    events = [event async for event in vercel.PageRun(agent.stream("Hello"))]
+    (metadata,) = [chunk for chunk in written(events) if chunk["type"] == "message-metadata"]
+    assert metadata["messageMetadata"]["cost"] == 0.25
+    assert metadata["messageMetadata"]["usage"]["outputTokens"] > 0

@@ -70,6 +70,55 @@ const CASES = {
     await page.chat.stop();
     await answered;
   },
+  async agent(page) {
+    await page.chat.sendMessage({ text: "Oslo" });
+  },
+  async ask_page(page) {
+    await page.chat.sendMessage({ text: "Where am I?" });
+    const [{ toolCallId }] = tools(page.chat);
+    const before = page.seen.finishes.length;
+    const output = { place: "Oslo" };
+    await (page.chat.addToolOutput ?? page.chat.addToolResult)({ tool: "ask_page", toolCallId, output });
+    await until(() => page.seen.finishes.length > before && page.chat.status === "ready", "the next step");
+  },
+  // Parts of npm ai 5 have no approvals: the page asks by a data part, and answers in the request.
+  async approve5(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const asked = page.chat.messages.at(-1).parts.find((part) => part.type === "data-llmstream-approval");
+    page.extra.approvals = { [asked.data.approvalId]: { approved: true } };
+    await page.chat.sendMessage();
+  },
+  // The page is reloaded in the middle of the response.
+  async reload(page, again) {
+    const answered = page.chat.sendMessage({ text: "Tell me" });
+    await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
+    await page.chat.stop();
+    await answered;
+    const other = await again();
+    await other.chat.resumeStream();
+    return other;
+  },
+  // Another tab stops the response.
+  async halt(page, again, api) {
+    const answered = page.chat.sendMessage({ text: "Tell me" });
+    await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
+    await fetch(`${api}/${page.chat.id}/stop`, { method: "POST" });
+    await answered;
+  },
+  // Nothing is in progress.
+  async idle(page, again) {
+    await page.chat.sendMessage({ text: "Hello" });
+    const other = await again();
+    await other.chat.resumeStream();
+    return other;
+  },
+  // The page is reloaded while a call waits, and its visitor decides then.
+  async later(page, again) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const other = await again();
+    await decide(other, { approved: true });
+    return other;
+  },
   async regenerate(page) {
     await page.chat.sendMessage({ text: "Oslo" });
     await page.chat.regenerate();
@@ -80,10 +129,12 @@ for (const name of packages) {
   const ai = await import(name);
   await Promise.all(
     cases.split(",").map(async (play) => {
-      const page = open(ai, `${url}/${name}/${play}`, { id: `${name}-${play}` });
+      const [api, id] = [`${url}/${name}/${play}`, `${name}-${play}`];
+      let page = open(ai, api, { id });
+      const again = async () => open(ai, api, { id, messages: await (await fetch(`${api}/${id}`)).json() });
       let failure;
       try {
-        await CASES[play](page);
+        page = (await CASES[play](page, again, api)) ?? page;
       } catch (error) {
         failure = String(error?.stack ?? error);
       }
