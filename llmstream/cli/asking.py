@@ -13,8 +13,10 @@ import msgspec
 from llmstream.agent import Agent, AgentRun
 from llmstream.chats.message import Message
 from llmstream.cli.display import Display, Wait, warning_line
+from llmstream.cli.key_store import api_key_for
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, StepStart, StreamStart
+from llmstream.providers.registry import find_provider
 from llmstream.streams import Model
 from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation, Observe
 from llmstream.tools import Tool
@@ -131,8 +133,15 @@ class Setup:
 
         raises: InvalidRequest for options that do not fit
         """
-        model = Model(self.model, base_url=self.base_url, observe=observe)
+        model = Model(self.model, base_url=self.base_url, api_key=api_key_for(self.model), observe=observe)
         return Agent(model, tools=self.tools, **self.options)
+
+    def check_key(self) -> None:
+        """Reports a missing key before anything is sent.
+
+        raises: MissingKey
+        """
+        find_provider(self.model.partition(":")[0]).key(api_key_for(self.model))
 
     @property
     def tools(self) -> tuple[Tool, ...]:

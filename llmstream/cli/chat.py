@@ -15,10 +15,11 @@ import msgspec
 from llmstream.chats import Chat, Message, Role
 from llmstream.cli.asking import TOOL_SETS, Asker, Outcome, Setup
 from llmstream.cli.attachments import attached
+from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.display import display_for
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
 from llmstream.cli.model_names import checked_model
-from llmstream.cli.providers import is_set
+from llmstream.cli.providers import key_state
 from llmstream.cli.storage import PromptHistory, Saving, check_free, last_conversation, load_chat, state_file
 from llmstream.cli.terminal import print_message, typed
 from llmstream.errors import InvalidRequest
@@ -33,8 +34,8 @@ either, on a terminal, an interactive conversation starts; /help lists its comma
 In a pipe, only the text of the answer goes to standard output, unchanged, as it streams. On a
 terminal, Markdown is rendered and control sequences are removed.
 
-Ctrl-C stops an answer and stores the partial one. API keys are read from the environment; see
-llmstream providers.
+Ctrl-C stops an answer and stores the partial one. API keys are read from the environment, else
+from llmstream keys.
 
 The last conversation and the prompt history are stored in ~/.local/state/llmstream (or in
 $XDG_STATE_HOME), readable only by you. LLMSTREAM_HISTORY=off stores nothing.
@@ -58,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("prompt", metavar="PROMPT", nargs="*", help="the prompt; several words need no quotes")
-    add("-m", "--model", metavar="PROVIDER:MODEL", help="model to use (default: $LLMSTREAM_MODEL)")
+    add("-m", "--model", metavar="PROVIDER:MODEL", help=MODEL_HELP)
     add("--system", metavar="TEXT", help="system prompt")
     add(
         "-a",
@@ -121,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         from llmstream.cli.line_editor import line_editor
 
         # A missing key is reported now, not after the first prompt.
-        setup.agent().model.provider.key(None)
+        setup.check_key()
         editor = line_editor(PromptHistory(state_file("history.jsonl")))
         return Conversation(setup, Chat(*messages), asker, editor, saving=saving, waiting=parts).run()
     conversation = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
@@ -166,17 +167,17 @@ def _setup(arguments: argparse.Namespace, stored_model: str) -> Setup:
         options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
     if arguments.schema is not None:
         options["output"] = _schema(arguments.schema)
-    spec = arguments.model or stored_model or os.environ.get("LLMSTREAM_MODEL") or ""
+    spec = arguments.model or stored_model or default_model()
     if not spec:
         raise InvalidRequest(_no_model())
     return Setup(checked_model(spec), arguments.base_url, arguments.tools or "", options)
 
 
 def _no_model() -> str:
-    ready = [p.name for p in all_providers() if any(map(is_set, (*p.key_env, *p.token_env)))]
+    ready = [p.name for p in all_providers() if key_state(p) == "set"]
     keys = f"Keys are set for {', '.join(ready)}. " if ready else ""
     return (
-        f"no model given. Pass -m provider:model or set LLMSTREAM_MODEL. {keys}"
+        f"no model given. Pass -m provider:model, or choose one with `llmstream models default`. {keys}"
         "Without a key, try -m sim:demo, a local -m ollama:MODEL, or `llmstream demo`."
     )
 

@@ -130,7 +130,7 @@ class Conversation:
         if spec:
             setup = self._setup.with_model(checked_model(spec))
             agent = setup.agent(self._asker.observe)
-            agent.model.provider.key(None)
+            setup.check_key()
             self._setup, self._agent = setup, agent
             self._saving = dataclasses.replace(self._saving, model=setup.stored_model)
         print(f"The model is {self._name()}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
 
@@ -26,7 +27,6 @@ BROKEN_PIPE: Final = 141
 _REMEDIES: Final = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"\b(Check|Set) ([\w ]{1,200}?),? or pass api_key=\.", r"\1 \2 in the environment."),
         (r",(?: or)? pass api_key=(?=[,.])", ""),
         (r"Pass api_key= or headers= instead\.", "Set the variable of its key instead."),
         (r"Pass api_key=\.", "Its key comes from the environment."),
@@ -38,6 +38,8 @@ _REMEDIES: Final = tuple(
     )
 )
 """Advice of the library, and the advice of a command in its place."""
+
+_KEY_REMEDY: Final = re.compile(r"\b(Check|Set) ([\w ]{1,200}?),? or pass api_key=\.")
 
 _FIRST_WORDS: Final = 6
 """A message names its provider within these, or not at all."""
@@ -62,6 +64,23 @@ def error_message(error: LLMStreamError) -> str:
     else:
         # A repeated name is that of the component that raised the error, not always the provider.
         text = re.sub(r"^([\w.-]+: )(?:\1)+", r"\1", text)
+    text = _KEY_REMEDY.sub(lambda found: _key_remedy(found[1], found[2], name or _owner(text)), text)
     for pattern, replacement in _REMEDIES:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _owner(text: str) -> str:
+    """Finds the provider in a message such as "No key for openai."."""
+    found = re.search(r"\bkey for ([\w-]+)", text)
+    return found[1] if found else "PROVIDER"
+
+
+def _key_remedy(verb: str, variables: str, provider: str) -> str:
+    """Advises how to set a key, or how to correct the one that was refused."""
+    command = f"llmstream keys set {provider}"
+    if verb == "Set":
+        return f"Set {variables} or run {command}."
+    if any(os.environ.get(variable, "").strip() for variable in variables.split()):
+        return f"Check {variables} in the environment."
+    return f"Store another key: {command}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import signal
 import subprocess
@@ -79,10 +80,17 @@ def spawn() -> Spawn:
     return start
 
 
+@pytest.fixture
+def typed_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`typed_in(text)`: standard input of the next command, a pipe."""
+    return lambda text: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No keys, models, addresses or conversations of whoever runs the tests."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in (
         "LLMSTREAM_HISTORY",
         "LLMSTREAM_MODEL",

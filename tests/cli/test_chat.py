@@ -309,7 +309,10 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["Hi"], "no model given. Pass -m provider:model or set LLMSTREAM_MODEL. Keys are set for openai, "),
+        (
+            ["Hi"],
+            "no model given. Pass -m provider:model, or choose one with `llmstream models default`. Keys",
+        ),
         (["-m", "openai", "Hi"], "provider:model"),
         (["-m", "opnai:m", "Hi"], "Did you mean openai:m?"),
         (["-m", "gpt-5", "Hi"], "Did you mean openai:gpt-5?"),

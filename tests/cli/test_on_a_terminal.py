@@ -536,3 +536,20 @@ def test_provider_matrix_fits_the_terminal(sessions):
     assert all(len(row) <= 80 for row in rows)
     assert "AUDIO" in sessions[0].text
     assert "…" not in sessions[0].text
+
+
+def test_a_key_is_typed_without_echo(sessions, tmp_path):
+    sessions.append(Session("keys", "set", "openai", "--file"))
+    sessions[0].expect("Key for openai (not shown): ")
+    sessions[0].send("sk-very-secret\r")
+    assert sessions[0].end() == 0
+    assert "sk-very-secret" not in sessions[0].text
+    assert "sk-very-secret" in (tmp_path / "config" / "llmstream" / "keys.json").read_text()
+
+
+def test_ctrl_c_stores_no_key(sessions, tmp_path):
+    sessions.append(Session("keys", "set", "openai", "--file"))
+    sessions[0].expect("(not shown): ")
+    assert sessions[0].end(INTERRUPT) == 130
+    assert "Traceback" not in sessions[0].text
+    assert not (tmp_path / "config").exists()
