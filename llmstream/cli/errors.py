@@ -39,7 +39,7 @@ _REMEDIES: Final = tuple(
 )
 """Advice of the library, and the advice of a command in its place."""
 
-_KEY_REMEDY: Final = re.compile(r"\b(Check|Set) ([\w ]{1,200}?),? or pass api_key=\.")
+_PASS_A_KEY: Final = " or pass api_key=."
 
 _FIRST_WORDS: Final = 6
 """A message names its provider within these, or not at all."""
@@ -64,16 +64,22 @@ def error_message(error: LLMStreamError) -> str:
     else:
         # A repeated name is that of the component that raised the error, not always the provider.
         text = re.sub(r"^([\w.-]+: )(?:\1)+", r"\1", text)
-    text = _KEY_REMEDY.sub(lambda found: _key_remedy(found[1], found[2], name or _owner(text)), text)
+    text = _with_key_remedy(text, name)
     for pattern, replacement in _REMEDIES:
         text = pattern.sub(replacement, text)
     return text
 
 
-def _owner(text: str) -> str:
-    """Finds the provider in a message such as "No key for openai."."""
-    found = re.search(r"\bkey for ([\w-]+)", text)
-    return found[1] if found else "PROVIDER"
+def _with_key_remedy(text: str, provider: str) -> str:
+    """Replaces the advice "Set X or pass api_key=." by how a command gets a key."""
+    before, found, after = text.partition(_PASS_A_KEY)
+    start, verb = max((before.rfind(f"{verb} "), verb) for verb in ("Check", "Set"))
+    if not found or start < 0:
+        return text
+    variables = before[start + len(verb) :].strip(" ,")
+    # "No key for openai. Set ...": the provider may be in the message only.
+    provider = provider or before[:start].rstrip(". ").rpartition(" ")[2] or "PROVIDER"
+    return f"{before[:start]}{_key_remedy(verb, variables, provider)}{after}"
 
 
 def _key_remedy(verb: str, variables: str, provider: str) -> str:
