@@ -39,7 +39,7 @@ _REMEDIES: Final = tuple(
 )
 """Advice of the library, and the advice of a command in its place."""
 
-_PASS_A_KEY: Final = " or pass api_key=."
+_ADVICE: Final = " or pass api_key=."
 
 _FIRST_WORDS: Final = 6
 """A message names its provider within these, or not at all."""
@@ -72,7 +72,7 @@ def error_message(error: LLMStreamError) -> str:
 
 def _with_key_remedy(text: str, provider: str) -> str:
     """Replaces the advice "Set X or pass api_key=." by how a command gets a key."""
-    before, found, after = text.partition(_PASS_A_KEY)
+    before, found, after = text.partition(_ADVICE)
     start, verb = max((before.rfind(f"{verb} "), verb) for verb in ("Check", "Set"))
     if not found or start < 0:
         return text
