@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from llmstream.cli.storage import PromptHistory
 from llmstream.cli.terminal import typed
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import AnyFormattedText
     from prompt_toolkit.key_binding import KeyBindings
 
-__all__ = ["LineEditor", "line_editor"]
+__all__ = ["Complete", "LineEditor", "line_editor"]
+
+Complete: TypeAlias = Callable[[str], tuple[str, Sequence[str]]]
+"""Maps the line up to the cursor to the part of it to replace, and what may stand there."""
 
 _PROMPT: Final = "> "
 _MORE: Final = "… "
@@ -38,6 +41,10 @@ class LineEditor(Protocol):
     @property
     def unfinished(self) -> str:
         """Text in the line at Ctrl-C; "" if unknown."""
+        ...
+
+    def complete_with(self, complete: Complete) -> None:
+        """Sets what the Tab key completes."""
         ...
 
 
@@ -61,6 +68,7 @@ class _PromptToolkit:
     def __init__(self, history: PromptHistory) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import History
+        from prompt_toolkit.shortcuts import CompleteStyle
 
         class Stored(History):
             """Adapts `PromptHistory` to prompt_toolkit, which wants the newest entry first."""
@@ -79,6 +87,9 @@ class _PromptToolkit:
             key_bindings=_enter_sends(),
             enable_open_in_editor=True,
             enable_suspend=True,
+            # Candidates are printed as by a shell: a menu would need rows below the prompt.
+            complete_style=CompleteStyle.READLINE_LIKE,
+            complete_while_typing=False,
             search_ignore_case=True,
             tempfile_suffix=".md",
             history=Stored(),
@@ -91,6 +102,26 @@ class _PromptToolkit:
 
     def read(self) -> str:
         return typed(self._session.prompt())
+
+    def complete_with(self, complete: Complete) -> None:
+        from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+        from prompt_toolkit.document import Document
+
+        class Commands(Completer):
+            """Adapts a `Complete`."""
+
+            def get_completions(
+                self, document: Document, complete_event: CompleteEvent
+            ) -> Iterable[Completion]:
+                replaced, candidates = complete(document.text_before_cursor)
+                return [Completion(text, -len(replaced), display=_last_part(text)) for text in candidates]
+
+        self._session.completer = Commands()
+
+
+def _last_part(path: str) -> str:
+    """What to show of a file name: the part after the last folder."""
+    return path.rstrip("/").rpartition("/")[2] + ("/" if path.endswith("/") else "") or path
 
 
 def _continuation(width: int, line: int, wrapped: int) -> AnyFormattedText:
@@ -153,6 +184,23 @@ class _Readline:
         for entry in history.entries:
             readline.add_history(entry)
         self._remember = readline.add_history
+
+    def complete_with(self, complete: Complete) -> None:
+        try:
+            import readline
+        except ImportError:
+            return
+
+        def candidate(text: str, number: int) -> str | None:
+            replaced, candidates = complete(text)
+            before = text.removesuffix(replaced)
+            return f"{before}{candidates[number]}" if number < len(candidates) else None
+
+        # No delimiters: the whole line is given.
+        readline.set_completer_delims("")
+        readline.set_completer(candidate)
+        libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
 
     @property
     def unfinished(self) -> str:

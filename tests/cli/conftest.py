@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from llmstream.simulator import Simulator
+from llmstream.simulator import Script, Simulator
+from tests.cli.terminal_session import WITHOUT, Session
 
 Start = Callable[..., Simulator]
 Spawn = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
@@ -146,3 +147,39 @@ class Screen:
 def screen() -> Screen:
     """A terminal of 80 columns."""
     return Screen()
+
+
+@pytest.fixture
+def sessions() -> Iterator[list[Session]]:
+    """Sessions to kill at the end."""
+    pytest.importorskip("fcntl")
+    opened: list[Session] = []
+    yield opened
+    for session in opened:
+        session.kill()
+
+
+@pytest.fixture
+def chat(simulate, sessions, monkeypatch):
+    """`chat(script, *argv)`: a session of `llmstream chat` with a simulator."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sim-key")
+
+    def start(script: Script, *argv: object, **options: str) -> tuple[Session, list]:
+        simulator = simulate(script)
+        address = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
+        sessions.append(Session("chat", *address, *argv, **options))
+        return sessions[-1], simulator.requests
+
+    return start
+
+
+@pytest.fixture(params=["prompt_toolkit", "readline"])
+def talk(request, chat):
+    """`talk(script, *argv)`: a conversation, with either way to read a prompt."""
+    pytest.importorskip(request.param)
+
+    def start(script: Script, *argv: object, **options: str) -> tuple[Session, list]:
+        code = "" if request.param == "prompt_toolkit" else WITHOUT.format("prompt_toolkit")
+        return chat(script, *argv, code=code, **options)
+
+    return start

@@ -1,0 +1,190 @@
+"""Tools of `llmstream chat`: the demo's, functions of Python files, and MCP servers."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import inspect
+import os
+import re
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any, Final
+
+from llmstream.errors import InvalidRequest
+from llmstream.tools import Tool, ToolSet, tool_from_function
+
+__all__ = ["ToolSources", "mcp_command", "tools_of_file"]
+
+_DEMO: Final = "demo"
+_VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
+
+
+class ToolSources:
+    """The tools that are offered to the model.
+
+    Functions of files and tools of servers need an approval for each call: they can do whatever the
+    user can. The demo's are harmless and need none.
+
+    files:   "demo" or names of Python files
+    servers: MCP servers: a URL, or a command that speaks MCP on its standard streams
+    ask:     whether calls need an approval
+    raises:  InvalidRequest for a file that cannot be loaded
+    """
+
+    def __init__(self, files: Sequence[str] = (), servers: Sequence[str] = (), *, ask: bool = True) -> None:
+        self._ask = ask
+        self._servers = list(servers)
+        self._here: list[Tool] = []
+        self._remote: list[Sequence[Tool]] = []
+        self._stack = AsyncExitStack()
+        self.use(files)
+
+    def use(self, files: Sequence[str]) -> None:
+        """Replaces the tools that are not of servers.
+
+        raises: InvalidRequest; nothing changes then
+        """
+        found = [tool for file in files for tool in self._tools_of(file)]
+        _check_names(found)
+        self._here = found
+
+    def _tools_of(self, name: str) -> Sequence[Tool]:
+        if name == _DEMO:
+            from llmstream.cli.demo_tools import DEMO_TOOLS
+
+            return DEMO_TOOLS
+        return [_asking(tool) if self._ask else tool for tool in tools_of_file(name)]
+
+    async def connect(self) -> None:
+        """Connects to the servers; from then on their tools are offered.
+
+        raises: ConnectionFailed; Unsupported without the mcp package
+        """
+        if not self._servers:
+            return
+        from llmstream.mcp import mcp_tools
+
+        while self._servers:
+            server = self._servers[0]
+            is_url = server.startswith(("http://", "https://"))
+            place: dict[str, Any] = {"url": server} if is_url else {"stdio": mcp_command(server)}
+            connection = mcp_tools(**place, needs_approval=self._ask)
+            self._remote.append(await self._stack.enter_async_context(connection))
+            del self._servers[0]
+        _check_names(self.tools)
+
+    async def aclose(self) -> None:
+        """Ends the servers."""
+        await self._stack.aclose()
+
+    @property
+    def offered(self) -> list[Any]:
+        """The tools for an `Agent`; a server's list may change while the agent runs."""
+        return [*self._here, *self._remote]
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The current tools."""
+        return [*self._here, *(tool for tools in self._remote for tool in tools)]
+
+
+def _asking(tool: Tool) -> Tool:
+    """The tool with an approval for each call; a predicate of its author decides instead."""
+    if tool.needs_approval is not False:
+        return tool
+    tool = copy.copy(tool)
+    tool.needs_approval = True
+    return tool
+
+
+def _check_names(tools: Sequence[Tool]) -> None:
+    ToolSet.of(tools)
+
+
+def tools_of_file(name: str) -> list[Tool]:
+    """Runs a Python file and returns its tools: each `Tool`, and each public function it defines.
+
+    `__all__` limits them, if the file has it.
+    raises: InvalidRequest if it is missing, fails, or has no tools
+    """
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise InvalidRequest(
+            f"cannot read the tools {name}: there is no such file. Name a Python file, or demo."
+        )
+    module = _executed(path)
+    tools = []
+    for public, value in _public(module):
+        if isinstance(value, Tool):
+            tools.append(value)
+        elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
+            try:
+                tools.append(tool_from_function(value))
+            except InvalidRequest as error:
+                raise InvalidRequest(
+                    f"{name}: {public} cannot be a tool: {error.message} "
+                    "Begin its name with _ to leave it out."
+                ) from None
+    if not tools:
+        raise InvalidRequest(f"{name} has no tools: it defines no public function and no @ls.tool.")
+    return tools
+
+
+def _public(module: ModuleType) -> Iterator[tuple[str, Any]]:
+    names = getattr(module, "__all__", None)
+    for name, value in vars(module).items():
+        if (names is None and not name.startswith("_")) or (names is not None and name in names):
+            yield name, value
+
+
+def _executed(path: Path) -> ModuleType:
+    """Runs the file as a module; it can import its neighbours, as with `python FILE`."""
+    name = f"llmstream_tools_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InvalidRequest(f"{path} is not a Python file. Its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    # Whatever the user's file raises, SystemExit included, is an error of that file.
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise InvalidRequest(f"{path}{_line_of(error, path)}: {type(error).__name__}: {error}") from None
+    return module
+
+
+def _line_of(error: BaseException, path: Path) -> str:
+    """Where in the file it failed: ", line 3", or ""."""
+    if isinstance(error, SyntaxError):
+        return f", line {error.lineno}"
+    frames = inspect.getinnerframes(error.__traceback__) if error.__traceback__ else []
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    return f", line {lines[-1]}" if lines else ""
+
+
+def mcp_command(text: str) -> tuple[str, list[str], dict[str, str]]:
+    """Splits a command into program, arguments and variables, as a shell does: "TOKEN=$TOKEN npx server".
+
+    Variables are expanded in the values, so that a secret need not be written on the command line.
+    raises: InvalidRequest for an empty command, or an open quote
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InvalidRequest(f"--mcp {text!r} is not a command: {error}") from None
+    env = {}
+    while words and _VARIABLE.match(words[0]):
+        name, _, value = words.pop(0).partition("=")
+        env[name] = os.path.expandvars(value)
+    if not words:
+        raise InvalidRequest("--mcp takes a command, such as 'uvx mcp-server-time', or a URL")
+    return words[0], words[1:], env
