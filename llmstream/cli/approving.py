@@ -18,7 +18,7 @@ import msgspec
 from llmstream.chats.content import ToolCall
 from llmstream.cli.editor import edited
 from llmstream.cli.errors import error_message
-from llmstream.cli.terminal import one_line, print_message, wrapped
+from llmstream.cli.terminal import echo, one_line, print_message, wrapped
 from llmstream.errors import LLMStreamError
 from llmstream.tools import Approve, Deny, PendingCall, Tool, ToolSet
 
@@ -72,7 +72,8 @@ class Approvals:
         # An earlier answer may have allowed all calls of this tool.
         if not self._is_allowed(pending.name):
             is_long = len(pending.arguments) > _SHORT_CHARS
-            decision = await self._ask(pending, show=is_long or not is_last_line)
+            with echo(True):
+                decision = await self._ask(pending, show=is_long or not is_last_line)
         self._decided[approval_id].set_result(decision)
 
     def _is_allowed(self, name: str) -> bool:

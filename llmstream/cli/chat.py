@@ -20,7 +20,7 @@ from llmstream.cli.model_names import checked_model
 from llmstream.cli.providers import key_state
 from llmstream.cli.schemas import schema_of
 from llmstream.cli.storage import PromptHistory, Saving, check_free, last_conversation, load_chat, state_file
-from llmstream.cli.terminal import print_message, typed
+from llmstream.cli.terminal import echo, print_message, typed
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.errors import InvalidRequest
 from llmstream.providers.registry import all_providers
@@ -147,7 +147,8 @@ def run(arguments: argparse.Namespace) -> int:
         return Conversation(Talk(setup, Chat(*messages), saving, parts), asker, editor).run()
     conversation = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
     try:
-        outcome = asyncio.run(_one_turn(setup, asker, conversation))
+        with echo(False):
+            outcome = asyncio.run(_one_turn(setup, asker, conversation))
     except KeyboardInterrupt:
         outcome = asker.interrupted()
     answered = len(outcome.messages) > len(conversation)

@@ -10,7 +10,7 @@ from llmstream.cli.line_editor import LineEditor
 from llmstream.cli.slash_commands import QUIT, Ask, SlashCommands
 from llmstream.cli.storage import is_disabled, last_conversation
 from llmstream.cli.talk import Talk
-from llmstream.cli.terminal import one_line, print_message, wrapped
+from llmstream.cli.terminal import echo, one_line, print_message, wrapped
 from llmstream.errors import LLMStreamError
 
 __all__ = ["Conversation"]
@@ -111,7 +111,8 @@ class Conversation:
         before, prompt = ask
         try:
             agent = self._talk.setup.agent(self._asker)
-            outcome = runner.run(self._asker.ask(agent, [*before, prompt]))
+            with echo(False):
+                outcome = runner.run(self._asker.ask(agent, [*before, prompt]))
         except KeyboardInterrupt:
             outcome = self._asker.interrupted()
         except LLMStreamError as error:

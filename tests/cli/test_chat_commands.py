@@ -247,3 +247,16 @@ def test_a_saved_chat_with_tools_is_valid(talk, tools, tmp_path):
     assert json.loads(file.read_bytes())
     assert [m.text for m in Chat.load(file)][-1] == "Cold."
     assert ASKED not in session.text
+
+
+def test_what_is_typed_ahead_is_not_drawn(talk):
+    """It is in the next prompt."""
+    session, requests = talk(Script((Turn(text="one two three four five six"),), Pace(delta_s=0.2)))
+    step(session, "Count", "one")
+    session.send("And?")
+    session.expect("to first token")
+    assert "And?" not in session.text
+    session.expect("> ")
+    session.send("\r")
+    session.expect("to first token")
+    assert texts_of(requests[1])[-1] == "And?"
