@@ -13,9 +13,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
-from llmstream.errors import InvalidRequest
+from llmstream.cli.storage import state_file
+from llmstream.cli.terminal import print_message
+from llmstream.errors import ConnectionFailed, InvalidRequest
+from llmstream.exchange import shown_address
 from llmstream.tools import Tool, ToolSet, tool_from_function
 
 __all__ = ["ToolSources", "mcp_command", "tools_of_file"]
@@ -63,18 +66,27 @@ class ToolSources:
     async def connect(self) -> None:
         """Connects to the servers; from then on their tools are offered.
 
-        raises: ConnectionFailed; Unsupported without the mcp package
+        raises: ConnectionFailed; Unsupported without the mcp package; InvalidRequest if two tools have
+                the same name
         """
         if not self._servers:
             return
         from llmstream.mcp import mcp_tools
 
+        path = state_file("mcp.log") or Path(os.devnull)
+        log = self._stack.enter_context(_log_file(path))
         while self._servers:
-            server = self._servers[0]
-            is_url = server.startswith(("http://", "https://"))
-            place: dict[str, Any] = {"url": server} if is_url else {"stdio": mcp_command(server)}
-            connection = mcp_tools(**place, needs_approval=self._ask)
-            self._remote.append(await self._stack.enter_async_context(connection))
+            place = _place(self._servers[0])
+            if sys.stderr.isatty():
+                print_message(f"connecting to {_name_of(place)}")
+            connection = mcp_tools(**place, needs_approval=self._ask, log=log)
+            try:
+                self._remote.append(await self._stack.enter_async_context(connection))
+            except ConnectionFailed as error:
+                if path.stat().st_size:
+                    error.message = f"{error.message}. Its messages are in {path}"
+                    error.args = (error.message,)
+                raise
             del self._servers[0]
         _check_names(self.tools)
 
@@ -91,6 +103,23 @@ class ToolSources:
     def tools(self) -> list[Tool]:
         """The current tools."""
         return [*self._here, *(tool for tools in self._remote for tool in tools)]
+
+
+def _place(server: str) -> dict[str, Any]:
+    """The arguments of `mcp_tools` for a URL or a command."""
+    if server.startswith(("http://", "https://")):
+        return {"url": server}
+    return {"stdio": mcp_command(server)}
+
+
+def _name_of(place: dict[str, Any]) -> str:
+    """The program or the address, without arguments, which may hold a secret."""
+    return shown_address(place["url"]) if "url" in place else str(place["stdio"][0])
+
+
+def _log_file(path: Path) -> TextIO:
+    """Opens the file for the messages of servers, which would land in the middle of an answer."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8")
 
 
 def _asking(tool: Tool) -> Tool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.exchange import shown_address
@@ -46,6 +46,7 @@ async def mcp_tools(
     connect_timeout_s: float | None = 30.0,
     needs_approval: NeedsApproval = False,
     elicit: Elicit | None = None,
+    log: TextIO | None = None,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> AsyncGenerator[ServerTools]:
@@ -72,6 +73,7 @@ async def mcp_tools(
     connect_timeout_s: limit until the tools are listed
     elicit:    answers questions of the server to the user while a tool runs, given an `Elicitation`;
                without it, such questions are declined
+    log:       a file for what a started process writes to its standard error; by default ours
     needs_approval, max_result_chars, max_result_bytes: as for `Tool`, for all tools
 
     raises: Unsupported if the mcp package is not installed; InvalidRequest unless exactly one of
@@ -95,7 +97,7 @@ async def mcp_tools(
             for name, tool in zip(names, listed, strict=True)
         ]
 
-    connection = _connection(stdio, url, headers, changed, elicit)
+    connection = _connection(stdio, url, headers, changed, elicit, log)
     session = Session(_name(stdio, url), connection, changed, update)
     tools = ServerTools(session, timeout_s)
     try:
@@ -154,6 +156,7 @@ def _connection(
     headers: Mapping[str, str] | None,
     changed: asyncio.Event,
     elicit: Elicit | None,
+    log: TextIO | None,
 ) -> Any:
     if (stdio is None) == (url is None):
         raise InvalidRequest("mcp_tools needs exactly one of stdio= and url=.")
@@ -182,7 +185,8 @@ def _connection(
     arguments = list(stdio[1]) if len(stdio) > 1 else []
     env = dict(stdio[2] or {}) if len(stdio) > 2 else None
     process = mcp.StdioServerParameters(command=stdio[0], args=arguments, env=env)
-    return mcp.Client(bounded(mcp.stdio_client(process)), **options)
+    place = {} if log is None else {"errlog": log}
+    return mcp.Client(bounded(mcp.stdio_client(process, **place)), **options)
 
 
 @asynccontextmanager

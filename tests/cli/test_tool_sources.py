@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmstream.cli.tool_sources import ToolSources, mcp_command, tools_of_file
-from llmstream.errors import InvalidRequest
+from llmstream.errors import ConnectionFailed, InvalidRequest
 
 MCP_SERVER = Path(__file__).parents[2] / "examples" / "_mcp_server.py"
 
@@ -114,3 +114,19 @@ def test_an_mcp_command_is_split(monkeypatch):
     for text in ("", "A=1", "'open"):
         with pytest.raises(InvalidRequest, match="--mcp"):
             mcp_command(text)
+
+
+async def test_messages_of_a_server_are_kept(capfd, tmp_path):
+    """They neither land in an answer nor get lost."""
+    pytest.importorskip("mcp")
+    failing = tmp_path / "failing.py"
+    failing.write_text("import sys; sys.exit('no token was given')\n")
+    sources = ToolSources([], [f"{sys.executable} {failing}"])
+    with pytest.raises(ConnectionFailed) as refused:
+        await sources.connect()
+    await sources.aclose()
+    log = tmp_path / "state" / "llmstream" / "mcp.log"
+    assert str(log) in str(refused.value)
+    assert log.read_text() == "no token was given\n"
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert capfd.readouterr().err == ""
