@@ -1,6 +1,6 @@
 """Asks the user whether a tool call runs: yes, no, always, or with other arguments.
 
-The agent waits in `approve`, while the reader of its events asks in `answer`. So a question never
+The agent waits in `approve`, while the reader of its events asks in `follow`. So a question never
 stands in the middle of an answer, and several calls are asked about one after the other.
 """
 
@@ -16,10 +16,13 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import ToolCall
-from llmstream.cli.editor import edited
+from llmstream.cli.display import Display
+from llmstream.cli.editor import ctrl_c_for_editor, edited
 from llmstream.cli.errors import error_message
 from llmstream.cli.terminal import echo, one_line, print_message, wrapped
 from llmstream.errors import LLMStreamError
+from llmstream.events import Event, StepStart, ToolApprovalRequest
+from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.tools import Approve, Deny, PendingCall, Tool, ToolSet
 
 __all__ = ["Approvals"]
@@ -43,11 +46,13 @@ class Approvals:
         self._always: set[str] = set()
         self._asked: dict[str, asyncio.Future[PendingCall | None]] = {}
         self._decided: dict[str, asyncio.Future[Approve | Deny]] = {}
+        self._calls = 0
 
     def begin(self) -> None:
         """Forgets the questions of an earlier turn, which may have been stopped."""
         self._asked.clear()
         self._decided.clear()
+        self._calls = 0
 
     async def approve(self, pending: PendingCall) -> Approve | Deny:
         """Decides about a call; the `approve` of an `Agent`."""
@@ -60,20 +65,32 @@ class Approvals:
         slot.set_result(pending)
         return await decided
 
-    async def answer(self, approval_id: str, *, is_last_line: bool = False) -> None:
-        """Asks about the call of a `tool-approval-request`, unless it needs no question.
+    async def follow(self, event: Event, shown: Display) -> None:
+        """Asks the user when an event of the run requests an approval; the reader of the run waits.
 
-        is_last_line: the call is what the user sees above the question; a long one is shown again
+        shown: has shown the event
         """
+        if isinstance(event, StepStart):
+            self._calls = 0
+        elif isinstance(event, ToolCallEvent):
+            self._calls += 1
+        elif isinstance(event, ToolApprovalRequest):
+            shown.settle()
+            await self._answer(event.approval_id)
+            shown.wait(None)
+
+    async def _answer(self, approval_id: str) -> None:
+        """Asks about a call, unless it needs no question."""
         pending = await self._slot(approval_id)
         if pending is None:
             return
         decision: Approve | Deny = Approve()
         # An earlier answer may have allowed all calls of this tool.
         if not self._is_allowed(pending.name):
-            is_long = len(pending.arguments) > _SHORT_CHARS
+            # A single short call is what stands above the question.
+            is_seen = self._calls == 1 and len(pending.arguments) <= _SHORT_CHARS
             with echo(True):
-                decision = await self._ask(pending, show=is_long or not is_last_line)
+                decision = await self._ask(pending, show=not is_seen)
         self._decided[approval_id].set_result(decision)
 
     def _is_allowed(self, name: str) -> bool:
@@ -114,7 +131,8 @@ class Approvals:
         """Lets the user edit the arguments; None, with a message, if they do not fit the tool."""
         before = _indented(pending.arguments)
         try:
-            text = await asyncio.to_thread(edited, before, suffix=".json")
+            with ctrl_c_for_editor():
+                text = await asyncio.to_thread(edited, before, suffix=".json")
         except LLMStreamError as error:
             print_message(error_message(error))
             return None

@@ -18,7 +18,7 @@ from llmstream.cli.display import Display, Wait, warning_line
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.errors import LLMStreamError, Unsupported
-from llmstream.events import Event, StepStart, StreamStart, ToolApprovalRequest, ToolCall
+from llmstream.events import Event, StepStart, StreamStart
 from llmstream.prices import price as list_price
 from llmstream.providers.registry import find_provider
 from llmstream.streams import Model
@@ -122,16 +122,13 @@ class Asker:
         if self.approvals is not None:
             self.approvals.begin()
         shown = self._show = self._make_show()
-        stopped, error, calls = False, None, 0
+        stopped, error = False, None
         try:
             async with run, aclosing(aiter(run)) as events:
                 async for event in events:
                     shown.feed(self._once(event))
-                    calls = 0 if isinstance(event, StepStart) else calls + isinstance(event, ToolCall)
-                    if isinstance(event, ToolApprovalRequest) and self.approvals is not None:
-                        shown.settle()
-                        await self.approvals.answer(event.approval_id, is_last_line=calls == 1)
-                        shown.wait(None)
+                    if self.approvals is not None:
+                        await self.approvals.follow(event, shown)
         except asyncio.CancelledError:
             stopped = True
             task = asyncio.current_task()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from llmstream.cli.asking import Asker
+from llmstream.chats import Message
+from llmstream.cli.asking import Asker, Outcome
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message
 from llmstream.cli.line_editor import LineEditor
 from llmstream.cli.slash_commands import QUIT, Ask, SlashCommands
@@ -109,16 +110,8 @@ class Conversation:
 
     def _turn(self, runner: asyncio.Runner, ask: Ask) -> None:
         before, prompt = ask
-        try:
-            agent = self._talk.setup.agent(self._asker)
-            with echo(False):
-                outcome = runner.run(self._asker.ask(agent, [*before, prompt]))
-        except KeyboardInterrupt:
-            outcome = self._asker.interrupted()
-        except LLMStreamError as error:
-            self._talk.keep(prompt)
-            print_message(error_message(error))
-            return
+        is_new = len(before) == len(self._talk.chat)
+        outcome = self._outcome(runner, [*before, prompt])
         answered = len(outcome.messages) > len(before) + 1
         if outcome.stopped:
             print_message("stopped; the partial answer is stored" if answered else "stopped")
@@ -128,9 +121,22 @@ class Conversation:
             self._talk.chat.replace(*outcome.messages)
             self._answered = True
             self._save()
-        else:
+        elif is_new:
             self._talk.keep(prompt)
             print_message("no answer came, so the prompt was not stored; send it again, or /edit it")
+        else:
+            print_message("no answer came; the earlier one stays")
+
+    def _outcome(self, runner: asyncio.Runner, messages: list[Message]) -> Outcome:
+        try:
+            agent = self._talk.setup.agent(self._asker)
+            with echo(False):
+                return runner.run(self._asker.ask(agent, messages))
+        except KeyboardInterrupt:
+            return self._asker.interrupted()
+        # Options that do not fit are noticed before anything is sent.
+        except LLMStreamError as error:
+            return Outcome(messages, error=error)
 
     def _save(self) -> None:
         try:

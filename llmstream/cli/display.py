@@ -258,8 +258,7 @@ class PlainDisplay:
             self._note(f"llmstream: {wait_line(wait)}\n")
 
     def settle(self) -> None:
-        """Ends the last line."""
-        self.close()
+        """Does nothing: what stands in a pipe is no question's neighbour."""
 
     def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
         """Ends the last line."""

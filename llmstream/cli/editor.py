@@ -16,7 +16,7 @@ from typing import Final
 
 from llmstream.errors import InvalidRequest
 
-__all__ = ["edited"]
+__all__ = ["ctrl_c_for_editor", "edited"]
 
 _USUAL: Final = ("editor", "nano", "vi", "notepad.exe")
 """Tried without $VISUAL and $EDITOR, in this order."""
@@ -32,7 +32,7 @@ def edited(text: str, *, suffix: str = ".md") -> str:
         file = Path(folder) / f"text{suffix}"
         file.write_text(text, encoding="utf-8")
         try:
-            with _ctrl_c_is_for_the_editor():
+            with ctrl_c_for_editor():
                 # The user's own command.
                 done = subprocess.run([*command, str(file)], check=False)  # noqa: S603
         except OSError as error:
@@ -55,8 +55,11 @@ def _command() -> list[str]:
 
 
 @contextmanager
-def _ctrl_c_is_for_the_editor() -> Iterator[None]:
-    """Ignores Ctrl-C here; the editor gets it all the same, with its default meaning."""
+def ctrl_c_for_editor() -> Iterator[None]:
+    """Ignores Ctrl-C here; the editor gets it all the same, with its default meaning.
+
+    `edited` does so on the main thread; elsewhere, signal handlers cannot be set.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
 import copy
+import functools
 import importlib.util
 import inspect
 import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any, Final, TextIO
+from typing import Any, Final, ParamSpec, TextIO
 
 from llmstream.cli.storage import state_file
 from llmstream.cli.terminal import print_message
@@ -22,6 +27,8 @@ from llmstream.exchange import shown_address
 from llmstream.tools import Tool, ToolSet, tool_from_function
 
 __all__ = ["ToolSources", "mcp_command", "tools_of_file"]
+
+P = ParamSpec("P")
 
 _DEMO: Final = "demo"
 _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
@@ -53,7 +60,7 @@ class ToolSources:
         raises: InvalidRequest; nothing changes then
         """
         found = [tool for file in files for tool in self._tools_of(file)]
-        _check_names(found)
+        _check_names([*found, *self._there])
         self._here = found
 
     def _tools_of(self, name: str) -> Sequence[Tool]:
@@ -61,7 +68,8 @@ class ToolSources:
             from llmstream.cli.demo_tools import DEMO_TOOLS
 
             return DEMO_TOOLS
-        return [_asking(tool) if self._ask else tool for tool in tools_of_file(name)]
+        tools = map(_abandonable, tools_of_file(name))
+        return [_asking(tool) if self._ask else tool for tool in tools]
 
     async def connect(self) -> None:
         """Connects to the servers; from then on their tools are offered.
@@ -102,7 +110,11 @@ class ToolSources:
     @property
     def tools(self) -> list[Tool]:
         """The current tools."""
-        return [*self._here, *(tool for tools in self._remote for tool in tools)]
+        return [*self._here, *self._there]
+
+    @property
+    def _there(self) -> list[Tool]:
+        return [tool for tools in self._remote for tool in tools]
 
 
 def _place(server: str) -> dict[str, Any]:
@@ -129,6 +141,48 @@ def _asking(tool: Tool) -> Tool:
     tool = copy.copy(tool)
     tool.needs_approval = True
     return tool
+
+
+def _abandonable(tool: Tool) -> Tool:
+    """The tool with a sync function in a daemon thread.
+
+    A function whose turn was stopped cannot be stopped itself. The program would wait for the end of
+    another thread when the user quits.
+    """
+    function = tool.function
+    if not isinstance(function, FunctionType) or _is_async(function):
+        return tool
+    tool = copy.copy(tool)
+    tool.function = _in_daemon_thread(function)
+    return tool
+
+
+def _is_async(function: FunctionType) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _in_daemon_thread(function: Callable[P, Any]) -> Callable[P, Coroutine[Any, Any, Any]]:
+    @functools.wraps(function)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> Any:
+        future: Future[Any] = Future()
+        # From here on it cannot be cancelled, so the thread may set its result at any time.
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                future.set_result(function(*args, **kwargs))
+            # asyncio's futures take none in Python 3.11, and nobody would hear of it.
+            except StopIteration as error:
+                future.set_exception(RuntimeError(f"StopIteration: {error}"))
+            except BaseException as error:
+                future.set_exception(error)
+
+        context = contextvars.copy_context()
+        threading.Thread(target=context.run, args=(work,), daemon=True).start()
+        value = await asyncio.wrap_future(future)
+        return await value if inspect.isawaitable(value) else value
+
+    return run
 
 
 def _check_names(tools: Sequence[Tool]) -> None:

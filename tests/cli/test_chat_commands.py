@@ -97,6 +97,19 @@ def test_arguments_can_be_edited(talk, tools, editor):
     assert results(requests[1])[0].content == "Rome is cold"
 
 
+def test_ctrl_c_in_the_editor_stays_there(talk, tools, editor):
+    """It reaches every process of the terminal; in vi, for example, it leaves insert mode."""
+    edit = editor(
+        "import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN); os.killpg(0, signal.SIGINT)\n"
+        "text = open(file).read(); open(file, 'w').write(text.replace('Oslo', 'Rome'))"
+    )
+    session, requests = talk(Script((LOOKS, Turn(text="So."))), "--tools", tools, EDITOR=edit)
+    step(session, "How is Oslo?", ASKED)
+    session.send("e\r")
+    session.expect("So.")
+    assert results(requests[1])[0].content == "Rome is cold"
+
+
 def test_arguments_that_do_not_fit_ask_again(talk, tools, editor):
     edit = editor("open(file, 'w').write('{\"city\": 7}')")
     session, _ = talk(Script((LOOKS, Turn(text="So."))), "--tools", tools, EDITOR=edit)
@@ -136,7 +149,7 @@ def test_a_prompt_can_be_asked_again(talk, tmp_path):
     session, requests = talk(Script((Turn(text="Blue."), Turn(fault=Refuse(status=400)), Turn(text="Red."))))
     step(session, "/retry", "there is no earlier prompt")
     step(session, "Why?", "Blue.")
-    step(session, "/retry", "no answer came")
+    step(session, "/retry", "no answer came; the earlier one stays")
     last = tmp_path / "state" / "llmstream" / "last.json"
     assert [m.text for m in Chat.load(last)] == ["Why?", "Blue."]
     step(session, "/retry", "Red.")
@@ -260,3 +273,22 @@ def test_what_is_typed_ahead_is_not_drawn(talk):
     session.send("\r")
     session.expect("to first token")
     assert texts_of(requests[1])[-1] == "And?"
+
+
+def test_quitting_waits_for_no_tool(talk, tmp_path):
+    """It was stopped with its turn, but its thread cannot be stopped."""
+    file = tmp_path / "slow.py"
+    file.write_text(
+        "import time\n"
+        "def look(city: str) -> str:\n"
+        "    print('working', flush=True)\n"
+        "    time.sleep(600)\n"
+        "    return city\n"
+    )
+    session, _ = talk(Script((LOOKS,)), "--tools", file, "--yes")
+    step(session, "How is Oslo?", "working")
+    session.send(INTERRUPT)
+    session.expect("stopped")
+    session.expect("> ")
+    session.send(EOF)
+    assert session.end() == 0

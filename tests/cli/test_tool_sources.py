@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmstream.cli.tool_sources import ToolSources, mcp_command, tools_of_file
-from llmstream.errors import ConnectionFailed, InvalidRequest
+from llmstream.errors import ConnectionFailed, InvalidRequest, InvalidToolInput
 
 MCP_SERVER = Path(__file__).parents[2] / "examples" / "_mcp_server.py"
 
@@ -77,6 +77,22 @@ def test_calls_of_own_tools_need_approval(written):
     assert callable(b.needs_approval)
     assert [tool.needs_approval for tool in ToolSources(["demo"]).tools] == [False, False]
     assert ToolSources([file], ask=False).tools[0].needs_approval is False
+
+
+async def test_a_sync_tool_runs_in_a_daemon(written):
+    """So that the program can end before it does. Its arguments, result and errors are as ever."""
+    file = written(
+        "import threading\n"
+        "def count(upto: int = 3) -> str: return f'{upto} {threading.current_thread().daemon}'\n"
+        "def fail(why: str): raise ValueError(why)\n"
+        "def stop(): next(iter(()))\n"
+    )
+    count, fail, stop = ToolSources([file], ask=False).tools
+    assert count.named_arguments('{"upto": 4}') == {"upto": 4}
+    assert (await count.run('{"upto": 4}')).content == "4 True"
+    assert isinstance((await count.run('{"upto": "x"}')).exception, InvalidToolInput)
+    assert "no shelf" in str((await fail.run('{"why": "no shelf"}')).exception)
+    assert "StopIteration" in str((await stop.run("")).exception)
 
 
 def test_tools_of_one_name_are_refused(written):
