@@ -8,6 +8,7 @@ Markdown has entities for control characters.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
@@ -245,7 +246,7 @@ class Region:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._drawn = 0
+        self._drawn: list[int] = []  # widths of the growing rows
 
     @property
     def room(self) -> int:
@@ -257,12 +258,20 @@ class Region:
         # The console buffers inside the block, so all of it is one write.
         with self._console as console:
             if self._drawn:
-                up = ((ControlType.CURSOR_UP, 1), _ERASE_ROW) * (self._drawn - 1)
+                up = ((ControlType.CURSOR_UP, 1), _ERASE_ROW) * (self._height() - 1)
                 console.control(Control(ControlType.CARRIAGE_RETURN, _ERASE_ROW, *up))
             console.print(_Rows(finished, last_open=False), end="")
             console.print(_Rows(growing, last_open=True), end="")
-        self._drawn = len(growing)
+        self._drawn = [Segment.get_line_length(row) for row in growing]
         self._console.file.flush()
+
+    def _height(self) -> int:
+        """Rows of the terminal that the growing rows take.
+
+        Terminals wrap the rows that no longer fit when their window becomes narrower; xterm, which
+        cuts them, is an exception.
+        """
+        return sum(max(1, math.ceil(width / self._console.width)) for width in self._drawn)
 
 
 class _Rows:
