@@ -24,7 +24,7 @@ class Conversation:
         self._talk = talk
         self._asker = asker
         self._editor = editor
-        self._commands = SlashCommands(talk, asker.spent, self._save)
+        self._commands = SlashCommands(talk, asker.spent, self._save, editor.keys)
         self._answered = False
         self._warned = False
         editor.complete_with(self._commands.complete)
@@ -113,19 +113,20 @@ class Conversation:
         is_new = len(before) == len(self._talk.chat)
         outcome = self._outcome(runner, [*before, prompt])
         answered = len(outcome.messages) > len(before) + 1
-        if outcome.stopped:
-            print_message("stopped; the partial answer is stored" if answered else "stopped")
         if outcome.error is not None:
             print_message(error_message(outcome.error))
+        end = "stopped" if outcome.stopped else "no answer"
         if answered:
             self._talk.chat.replace(*outcome.messages)
             self._answered = True
+            if outcome.stopped:
+                print_message("stopped; the partial answer is stored")
             self._save()
         elif is_new:
             self._talk.keep(prompt)
-            print_message("no answer came, so the prompt was not stored; send it again, or /edit it")
+            print_message(f"{end}; /retry sends the prompt again, /edit opens it in the editor")
         else:
-            print_message("no answer came; the earlier one stays")
+            print_message(f"{end}; the earlier answer stays")
 
     def _outcome(self, runner: asyncio.Runner, messages: list[Message]) -> Outcome:
         try:

@@ -178,11 +178,11 @@ class Stopwatch:
 def status_line(watch: Stopwatch, *, stopped: bool = False, usd: float | None = None) -> str:
     """Formats the closing line: "0.42 s to first token · 63 tokens/s · 17 in · 63 out · $0.0004 · stop".
 
-    "" if the run failed before its first content: the error message is enough.
+    "" if the run failed or was stopped before its first content: the message about that is enough.
     """
     finish = watch.finish
     failed = finish is None or finish.finish_reason == "error"
-    if watch.first_token_s is None and failed and not stopped:
+    if watch.first_token_s is None and failed:
         return ""
     usage = finish.usage if finish is not None else Usage()
     facts = []

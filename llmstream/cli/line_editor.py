@@ -39,6 +39,11 @@ class LineEditor(Protocol):
         ...
 
     @property
+    def keys(self) -> str:
+        """Its keys, for `/help`."""
+        ...
+
+    @property
     def unfinished(self) -> str:
         """Text in the line at Ctrl-C; "" if unknown."""
         ...
@@ -94,6 +99,13 @@ class _PromptToolkit:
             tempfile_suffix=".md",
             history=Stored(),
             output=_output(),
+        )
+
+    @property
+    def keys(self) -> str:
+        return (
+            "Alt-Enter, or a backslash at the end of a line, starts a new line; pasted text is one prompt. "
+            "Ctrl-X Ctrl-E opens $EDITOR. Ctrl-R searches earlier prompts."
         )
 
     @property
@@ -172,6 +184,7 @@ class _Readline:
 
     def __init__(self, history: PromptHistory) -> None:
         self._history = history
+        self._paste = ""
         try:
             import readline
         except ImportError:
@@ -180,6 +193,7 @@ class _Readline:
         if os.environ.get("TERM") != "dumb":
             # CPython switches it off.
             readline.parse_and_bind("set enable-bracketed-paste on")
+            self._paste = "; pasted text is one prompt"
         readline.set_auto_history(False)
         for entry in history.entries:
             readline.add_history(entry)
@@ -201,6 +215,10 @@ class _Readline:
         readline.set_completer(candidate)
         libedit = "libedit" in (readline.__doc__ or "")
         readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
+
+    @property
+    def keys(self) -> str:
+        return f"A backslash at the end of a line starts a new line{self._paste}."
 
     @property
     def unfinished(self) -> str:

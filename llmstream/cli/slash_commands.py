@@ -24,10 +24,8 @@ __all__ = ["QUIT", "Ask", "SlashCommands"]
 QUIT: Final = ("/quit", "/exit")
 
 _KEYS: Final = (
-    "Alt-Enter, or a backslash at the end of a line, starts a new line; pasted text is one prompt. "
-    "Tab completes commands, models and file names. Ctrl-X Ctrl-E opens $EDITOR. Ctrl-C stops an answer "
-    "and stores the partial one, or clears the line. To send a line that starts with a slash, begin it "
-    "with a space."
+    "Tab completes commands, models and file names. Ctrl-C stops an answer and stores the partial one, or "
+    "clears the line. To send a line that starts with a slash, begin it with a space."
 )
 _SHOWN_CHARS: Final = 60
 _MAX_CANDIDATES: Final = 200
@@ -47,12 +45,14 @@ class SlashCommands:
     """Runs commands such as "/undo".
 
     changed: called after a command that changes the stored conversation
+    keys:    what `/help` says about the keys of the line editor
     """
 
-    def __init__(self, talk: Talk, spent: Spent, changed: Callable[[], None]) -> None:
+    def __init__(self, talk: Talk, spent: Spent, changed: Callable[[], None], keys: str = "") -> None:
         self._talk = talk
         self._spent = spent
         self._changed = changed
+        self._keys = f"{keys} {_KEYS}".lstrip()
         self._commands: dict[str, tuple[str, str, _Run]] = {
             "/model": ("[PROVIDER:MODEL]", "show the model, or switch to another", self._model),
             "/system": ("[TEXT | off]", "show, replace or remove the system prompt", self._system),
@@ -136,8 +136,11 @@ class SlashCommands:
         return Ask(self._talk.chat.messages(), self._talk.prompt(written))
 
     def _retry(self, _: str) -> Ask:
+        if self._talk.is_unanswered:
+            before, prompt = self._talk.chat.messages(), self._talk.unanswered_prompt()
         # The earlier answer stays until there is another.
-        before, prompt = self._talk.last_prompt()
+        else:
+            before, prompt = self._talk.last_prompt()
         print(f"> {one_line(prompt.text, _SHOWN_CHARS)}")
         return Ask(before, prompt)
 
@@ -145,6 +148,7 @@ class SlashCommands:
         before, prompt = self._talk.last_prompt()
         self._talk.chat.replace(*before)
         self._talk.draft = prompt.text
+        self._talk.is_unanswered = False
         self._changed()
         print(f"Removed: {one_line(prompt.text, _SHOWN_CHARS)}")
 
@@ -186,7 +190,7 @@ class SlashCommands:
     def _help(self, _: str) -> None:
         rows = [(f"{name} {form}".rstrip(), text) for name, (form, text, _) in self._commands.items()]
         rows.append((QUIT[0], "quit; also Ctrl-D, or Ctrl-C twice"))
-        print("\n".join([*listed(rows), "", wrapped(_KEYS)]))
+        print("\n".join([*listed(rows), "", wrapped(self._keys)]))
 
 
 def _models(begun: str) -> list[str]:

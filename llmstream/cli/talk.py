@@ -19,8 +19,9 @@ __all__ = ["Talk"]
 class Talk:
     """One conversation.
 
-    waiting: parts to send with the next prompt
-    draft:   text of the last prompt that was taken back or not answered; `/edit` begins with it
+    waiting:       parts to send with the next prompt
+    draft:         text of the last prompt that was taken back or not answered; `/edit` begins with it
+    is_unanswered: whether the last prompt has no answer; `/retry` sends it, not the one before
     """
 
     setup: Setup
@@ -28,6 +29,7 @@ class Talk:
     saving: Saving
     waiting: list[Part] = field(default_factory=list)
     draft: str = ""
+    is_unanswered: bool = False
 
     @property
     def system(self) -> str:
@@ -53,7 +55,13 @@ class Talk:
     def prompt(self, text: str) -> Message:
         """The next prompt with the waiting parts, which wait no longer."""
         parts, self.waiting = self.waiting, []
+        self.is_unanswered = False
         return Message.user(*parts, *([text] if text else []))
+
+    def unanswered_prompt(self) -> Message:
+        """The prompt that `keep` kept, and the parts that were attached since."""
+        text, self.draft = self.draft, ""
+        return self.prompt(text)
 
     def last_prompt(self) -> tuple[list[Message], Message]:
         """The last prompt, and the messages before it.
@@ -67,7 +75,9 @@ class Talk:
         return messages[: prompts[-1]], messages[prompts[-1]]
 
     def keep(self, prompt: Message) -> None:
-        """Keeps an unanswered prompt: its files wait for the next one, its text for `/edit`."""
+        """Keeps an unanswered prompt: its files wait for the next one, its text for `/edit` and `/retry`."""
+        self.is_unanswered = True
+        self.draft = ""
         parts = list(prompt.parts)
         # The last part is what was typed; a prompt may also be files alone.
         last = parts[-1] if parts else None
@@ -93,4 +103,5 @@ class Talk:
         self.saving = dataclasses.replace(self.saving, path=None, is_stored=True)
         self.waiting.clear()
         self.draft = ""
+        self.is_unanswered = False
         return place

@@ -149,13 +149,30 @@ def test_a_prompt_can_be_asked_again(talk, tmp_path):
     session, requests = talk(Script((Turn(text="Blue."), Turn(fault=Refuse(status=400)), Turn(text="Red."))))
     step(session, "/retry", "there is no earlier prompt")
     step(session, "Why?", "Blue.")
-    step(session, "/retry", "no answer came; the earlier one stays")
+    step(session, "/retry", "no answer; the earlier answer stays")
     last = tmp_path / "state" / "llmstream" / "last.json"
     assert [m.text for m in Chat.load(last)] == ["Why?", "Blue."]
     step(session, "/retry", "Red.")
     session.expect("> ")
     assert list(map(texts_of, requests)) == [["Why?"]] * 3
     assert [m.text for m in Chat.load(last)] == ["Why?", "Red."]
+
+
+def test_retry_sends_an_unanswered_prompt(talk, tmp_path):
+    """With its attachment, and not the prompt before it."""
+    file = tmp_path / "notes.txt"
+    file.write_text("Cold.")
+    session, requests = talk(Script((Turn(text="Blue."), Turn(fault=Refuse(status=400)), Turn(text="Red."))))
+    step(session, "Why?", "Blue.")
+    step(session, f"/attach {file}", "will be sent")
+    step(session, "And?", "no answer; /retry sends the prompt again")
+    step(session, "/retry", "Red.")
+    assert texts_of(requests[2]) == texts_of(requests[1])
+    assert texts_of(requests[2])[:2] == ["Why?", "Blue."]
+    assert "Cold." in texts_of(requests[2])[2]
+    assert "And?" in texts_of(requests[2])[2]
+    step(session, "/retry", "Red.")
+    assert texts_of(requests[3]) == texts_of(requests[2])
 
 
 def test_the_system_prompt_can_be_changed(talk):

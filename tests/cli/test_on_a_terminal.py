@@ -195,7 +195,7 @@ def test_failed_turn_is_shown_and_repeatable(talk):
     session.expect("> ")
     session.send("Why?\r")
     session.expect("not today")
-    session.expect("send it again")
+    session.expect("/retry sends the prompt again")
     session.expect("> ")
     session.send("Why?\r")
     session.expect("Fine.")
