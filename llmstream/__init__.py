@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from llmstream.accumulate import Accumulator
     from llmstream.agent import Agent, AgentRun, Approve, Deny, Hooks, Journal, StepPlan, Suspension
-    from llmstream.chats import Chat, Message, Role
+    from llmstream.chats import Audio, Chat, Document, Image, Message, Role
     from llmstream.dialects.base import StreamLimits
     from llmstream.errors import (
         AuthenticationError,
@@ -202,7 +202,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Settings",
         "ToolSpec",
     ),
-    "llmstream.chats": ("Chat", "Message", "Role"),
+    "llmstream.chats": ("Audio", "Chat", "Document", "Image", "Message", "Role"),
     "llmstream.dialects.base": ("StreamLimits",),
     "llmstream.transport.deadlines": ("Deadlines",),
     "llmstream.transport.public_addresses": ("DownloadLimits",),
@@ -235,11 +235,13 @@ _SUBMODULES = (
     "middleware",
     "partial_json",
     "prices",
+    "serve",
     "telemetry",
     "testing",
 )
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
+# Our names for those of other SDKs; an AttributeError suggests them.
 _FOREIGN = {
     'await ls.Model("provider:model").ask(prompt)': (
         *(
@@ -277,7 +279,6 @@ _FOREIGN = {
     "ls.RateLimited": ("RateLimitError",),
     "ls.ConnectionFailed": ("APIConnectionError",),
 }
-"""What we have for names of other SDKs; an AttributeError says so."""
 
 __all__ = [
     "Accumulator",
@@ -286,6 +287,7 @@ __all__ = [
     "Approve",
     "AttemptFailed",
     "AttemptStarted",
+    "Audio",
     "AuthenticationError",
     "BadRequest",
     "CallFinished",
@@ -301,6 +303,7 @@ __all__ = [
     "Deadlines",
     "DecodeError",
     "Deny",
+    "Document",
     "DownloadLimits",
     "ErrorEvent",
     "ErrorInfo",
@@ -311,6 +314,7 @@ __all__ = [
     "FinishReason",
     "FirstContent",
     "Hooks",
+    "Image",
     "IncompleteStream",
     "InvalidOutput",
     "InvalidRequest",
@@ -392,6 +396,7 @@ __all__ = [
     "middleware",
     "partial_json",
     "prices",
+    "serve",
     "stream",
     "telemetry",
     "testing",
