@@ -128,7 +128,10 @@ class Approvals:
                     print(wrapped(_HELP.format(name)))
 
     async def _edited(self, pending: PendingCall) -> Approve | None:
-        """Lets the user edit the arguments; None, with a message, if they do not fit the tool."""
+        """Lets the user edit the arguments; None, with a message, if that changes nothing or they do not fit.
+
+        Leaving the editor without saving is no decision to run the call.
+        """
         before = _indented(pending.arguments)
         try:
             with ctrl_c_for_editor():
@@ -136,12 +139,17 @@ class Approvals:
         except LLMStreamError as error:
             print_message(error_message(error))
             return None
+        if text.strip() == before.strip():
+            print("The arguments are unchanged.")
+            return None
+        text = text.strip() or "{}"
         call = ToolCall(pending.call_id, pending.name, text)
         refusal = ToolSet.of(self._tools()).error_of(call)
         if refusal is not None:
             print_message(error_message(refusal))
             return None
-        arguments: dict[str, Any] = msgspec.json.decode(text) if text.strip() else {}
+        arguments: dict[str, Any] = msgspec.json.decode(text)
+        print(_shown(msgspec.structs.replace(pending, arguments=_compact(text))))
         return Approve(arguments)
 
 
@@ -155,6 +163,10 @@ def _shown(pending: PendingCall) -> str:
         return str(pending)
     rows = [one_line(row) for row in _indented(pending.arguments).splitlines()]
     return "\n".join([f"{one_line(pending.name)}(", *(f"  {row}" for row in rows), ")"])
+
+
+def _compact(arguments: str) -> str:
+    return msgspec.json.format(arguments.encode(), indent=-1).decode()
 
 
 def _indented(arguments: str) -> str:

@@ -113,7 +113,7 @@ class SlashCommands:
         if not file:
             raise InvalidRequest("/attach needs a file name or a URL")
         self._talk.waiting.append(attached(os.path.expanduser(file)))
-        print(f"{one_line(file)} will be sent with the next prompt.")
+        print(wrapped(f"{one_line(file)} will be sent with the next prompt."))
 
     def _tools(self, name: str) -> None:
         sources = self._talk.setup.tools
@@ -121,7 +121,7 @@ class SlashCommands:
             sources.use([] if name == "off" else [name])
         tools = sources.tools
         if not tools:
-            print("No tools are offered. To offer some: /tools FILE.py or /tools demo")
+            print(wrapped("No tools are offered. To offer some: /tools FILE.py or /tools demo"))
         for tool in tools:
             summary = tool.spec.description.strip().partition("\n")[0]
             print(wrapped(f"{one_line(tool.name)}: {one_line(summary)}"))
@@ -141,7 +141,7 @@ class SlashCommands:
         # The earlier answer stays until there is another.
         else:
             before, prompt = self._talk.last_prompt()
-        print(f"> {one_line(prompt.text, _SHOWN_CHARS)}")
+        print(f"> {_preview(prompt)}")
         return Ask(before, prompt)
 
     def _undo(self, _: str) -> None:
@@ -150,7 +150,7 @@ class SlashCommands:
         self._talk.draft = prompt.text
         self._talk.is_unanswered = False
         self._changed()
-        print(f"Removed: {one_line(prompt.text, _SHOWN_CHARS)}")
+        print(f"Removed: {_preview(prompt)}")
 
     def _cost(self, _: str) -> None:
         spent = self._spent
@@ -185,12 +185,16 @@ class SlashCommands:
         except InvalidRequest:
             saving.path = before
             raise
-        print(f"Saved to {one_line(path)}, now and after each turn.")
+        print(wrapped(f"Saved to {one_line(path)}, now and after each turn."))
 
     def _help(self, _: str) -> None:
         rows = [(f"{name} {form}".rstrip(), text) for name, (form, text, _) in self._commands.items()]
         rows.append((QUIT[0], "quit; also Ctrl-D, or Ctrl-C twice"))
         print("\n".join([*listed(rows), "", wrapped(self._keys)]))
+
+
+def _preview(prompt: Message) -> str:
+    return one_line(" ".join(prompt.text.split()), _SHOWN_CHARS)
 
 
 def _models(begun: str) -> list[str]:

@@ -93,8 +93,20 @@ def test_arguments_can_be_edited(talk, tools, editor):
     session, requests = talk(Script((LOOKS, Turn(text="So."))), "--tools", tools, EDITOR=edit)
     step(session, "How is Oslo?", ASKED)
     session.send("e\r")
+    session.expect('look({"city":"Rome"})')
     session.expect("So.")
     assert results(requests[1])[0].content == "Rome is cold"
+
+
+def test_an_unsaved_edit_runs_nothing(talk, tools, editor):
+    session, requests = talk(Script((LOOKS, Turn(text="So."))), "--tools", tools, EDITOR=editor(""))
+    step(session, "How is Oslo?", ASKED)
+    session.send("e\r")
+    session.expect("unchanged")
+    session.expect(ASKED)
+    session.send("n\r")
+    session.expect("So.")
+    assert "denied" in results(requests[1])[0].content
 
 
 def test_ctrl_c_in_the_editor_stays_there(talk, tools, editor):
