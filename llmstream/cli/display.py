@@ -31,7 +31,7 @@ from llmstream.events import (
     Usage,
     Warning,
 )
-from llmstream.streams.attempts import warning_text
+from llmstream.streams.reporting import warning_text
 
 __all__ = [
     "Display",
