@@ -64,6 +64,23 @@ def test_providers_of_a_vendor_share_a_key(stored):
     assert api_key_for("groq:m") is None
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["chat", "Why?"],
+        ["bench", "-n", "1", "--warmup", "0"],
+        ["check", "--only", "text", "--yes"],
+        ["models", "openai"],
+    ],
+)
+def test_every_command_uses_stored_keys(argv, stored, simulate, capsys):
+    """The simulator refuses other keys."""
+    server = simulate(Script((Turn(text="Blue."),)), api_keys={SECRET}, models=("m",))
+    model = [] if argv[0] == "models" else ["-m", "openai:m"]
+    assert main([*argv, *model, "--base-url", f"{server.url}/v1"]) == 0
+    assert SECRET not in "".join(capsys.readouterr())
+
+
 def test_the_library_reads_no_stored_key(stored, monkeypatch):
     import llmstream as ls
 
