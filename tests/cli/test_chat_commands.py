@@ -133,7 +133,7 @@ def test_arguments_that_do_not_fit_ask_again(talk, tools, editor):
     session.expect("So.")
 
 
-def test_ctrl_c_at_an_approval_stops_the_turn(talk, tools):
+def test_ctrl_c_at_approval_stops_the_turn(talk, tools):
     session, requests = talk(Script((LOOKS, Turn(text="Blue."))), "--tools", tools)
     step(session, "How is Oslo?", ASKED)
     session.send(INTERRUPT)
@@ -176,7 +176,7 @@ def test_retry_sends_an_unanswered_prompt(talk, tmp_path):
     file.write_text("Cold.")
     session, requests = talk(Script((Turn(text="Blue."), Turn(fault=Refuse(status=400)), Turn(text="Red."))))
     step(session, "Why?", "Blue.")
-    step(session, f"/attach {file}", "will be sent")
+    step(session, f"/attach {file}", "sent")
     step(session, "And?", "no answer; /retry sends the prompt again")
     step(session, "/retry", "Red.")
     assert texts_of(requests[2]) == texts_of(requests[1])

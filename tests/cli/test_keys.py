@@ -115,7 +115,7 @@ def test_a_removed_key_is_gone(stored, capsys):
         (["keys", "set", "sim"], "takes no API key"),
     ],
 )
-def test_mistakes_name_the_remedy_not_the_key(argv, words, capsys, typed_in):
+def test_mistakes_name_remedy_not_the_key(argv, words, capsys, typed_in):
     typed_in("")
     assert main(argv) == 2
     out, err = capsys.readouterr()

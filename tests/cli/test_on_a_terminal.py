@@ -296,7 +296,7 @@ def test_a_file_goes_with_the_next_prompt(talk, tmp_path):
     image = tmp_path / "a.png"
     image.write_bytes(b"\x89PNG\r\n\x1a\n...")
     session, requests = talk(Script((Turn(text="Blue."),)))
-    for keys, answer in (("/attach /no/such", "No such file"), (f"/attach {image}", "with the next prompt")):
+    for keys, answer in (("/attach /no/such", "No such file"), (f"/attach {image}", "sent")):
         session.expect("> ")
         session.send(f"{keys}\r")
         session.expect(answer)
