@@ -1,0 +1,312 @@
+"""The output file of a map, which is its checkpoint: one line a result, and beside it what the run asks.
+
+A line is written in one step when its answer is there, so that a killed process loses no answer it
+has paid for and read. `answers.jsonl.run` holds model and settings: another run into the same file
+is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from array import array
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.agent.file_lock import lock
+from llmstream.chats.content import write_whole
+from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
+from llmstream.mapping.lines import Line, Lines, records
+from llmstream.mapping.result import MapProgress
+from llmstream.usage import Usage
+
+__all__ = ["Identity", "Keep", "KeepFailed"]
+
+_FORMAT: Final = "llmstream.map"
+_VERSION: Final = 1
+
+
+class KeepFailed(LLMStreamError, OSError, code="keep-failed"):
+    """A result cannot be written: the disk is full, or a limit is reached. An OSError too."""
+
+
+class Identity(msgspec.Struct):
+    """What makes two runs the same: who is asked, how, and with which template.
+
+    asked: the request's settings, without the prompt
+    """
+
+    model: str
+    prompt: str
+    asked: dict[str, Any]
+    format: str = _FORMAT
+    version: int = _VERSION
+
+    def differences(self, other: Identity) -> list[str]:
+        """The names of what differs."""
+        found = [name for name in ("model", "prompt") if getattr(self, name) != getattr(other, name)]
+        names = sorted({*self.asked, *other.asked})
+        return found + [name for name in names if self.asked.get(name) != other.asked.get(name)]
+
+
+class Keep:
+    """An open output file, locked against other processes.
+
+    path:     of the file; the identity is in `path + ".run"`
+    lines:    its format
+    raises:   InvalidRequest for a file of another run, or of anything else; OSError
+    """
+
+    def __init__(self, path: str | os.PathLike[str], lines: Lines, identity: Identity) -> None:
+        self.path = os.fspath(path)
+        self.lines = lines
+        self.earlier = MapProgress()
+        self.left_over = 0  # lines of items that this run has not met
+        self._stored: dict[int, int | list[int]] = {}  # key to the places of its lines
+        self._order = array("Q")  # places of lines, in the order of the items
+        self._file = _opened(self.path)
+        try:
+            self._end = self._begin(identity)
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def _begin(self, identity: Identity) -> int:
+        """Checks the identity, reads what is there, and cuts off a line that was not completed."""
+        if os.fstat(self._file).st_size == 0:
+            write_whole(self.path + ".run", msgspec.json.format(msgspec.json.encode(identity)))
+            head = self.lines.head()
+            _write(self._file, head, 0)
+            return len(head)
+        self._check(identity)
+        end = self._read_all()
+        os.ftruncate(self._file, end)
+        return end
+
+    def _check(self, identity: Identity) -> None:
+        """raises: InvalidRequest if the file belongs to another run"""
+        try:
+            with open(self.path + ".run", "rb") as file:
+                found = msgspec.json.decode(file.read(), type=Identity)
+        except FileNotFoundError:
+            raise InvalidRequest(
+                f"{self.path} exists and {self.path}.run does not, so it is not known what was asked. "
+                f"Choose another output, or remove {self.path}."
+            ) from None
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise InvalidRequest(f"{self.path}.run is damaged: {error}. Choose another output.") from None
+        if (found.format, found.version) != (_FORMAT, _VERSION):
+            raise InvalidRequest(
+                f"{self.path}.run has the version {found.version}, which this llmstream does not know. "
+                "Upgrade llmstream, or choose another output."
+            )
+        if different := found.differences(identity):
+            raise InvalidRequest(
+                f"{self.path} is the output of a run with another {_listed(different)}. Choose another "
+                f"output, ask as before, or remove {self.path} to begin anew."
+            )
+
+    def _read_all(self) -> int:
+        """Reads the lines; returns the end of the last complete one."""
+        at = 0
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            file.seek(0)
+            head = self.lines.head()
+            for number, (record, complete) in enumerate(records(file, quoted=self.lines.quoted), 1):
+                if not complete:
+                    break
+                if at == 0 and head:
+                    self._check_head(record, head)
+                else:
+                    self._count(self._line(record, number), at)
+                at += len(record)
+        if at == 0:  # even the head was not completed
+            _write(self._file, head, 0)
+            at = len(head)
+        self.left_over = self.earlier.done
+        return at
+
+    def _check_head(self, record: bytes, head: bytes) -> None:
+        if record != head:
+            raise InvalidRequest(
+                f"{self.path} has other columns than this run would write. Choose another output, or "
+                f"remove {self.path} to begin anew."
+            )
+
+    def _line(self, record: bytes, number: int) -> Line:
+        try:
+            return self.lines.read(record)
+        except DecodeError as error:
+            raise InvalidRequest(
+                f"{self.path}: record {number} is not of llmstream map: {error.message}. Remove that record, "
+                "and its item is asked again."
+            ) from None
+
+    def _count(self, line: Line, at: int) -> None:
+        key, earlier = int(line.key, 16), self.earlier
+        found = self._stored.get(key)
+        # The same item twice is rare, so that a list for each would waste memory.
+        if found is None:
+            self._stored[key] = at
+        else:
+            self._stored[key] = [*(found if isinstance(found, list) else [found]), at]
+        earlier.done += 1
+        earlier.stored += 1
+        earlier.usage += line.usage or Usage()
+        if line.cost is not None:
+            earlier.cost = (earlier.cost or 0.0) + line.cost
+        if line.error is not None:
+            earlier.failed[line.error.code] += 1
+
+    def take(self, key: int) -> int | None:
+        """The place of the stored line of an item, once for each line; None if it has to be asked."""
+        found = self._stored.pop(key, None)
+        if isinstance(found, list):
+            if found[1:]:
+                self._stored[key] = found[1:]
+            found = found[0]
+        if found is not None:
+            self.left_over -= 1
+        return found
+
+    def append(self, line: bytes) -> int:
+        """Writes a line; returns its place.
+
+        raises: KeepFailed; then nothing of the line is in the file
+        """
+        at = self._end
+        try:
+            _write(self._file, line, at)
+        except OSError as error:
+            os.ftruncate(self._file, at)
+            raise _failed(self.path, error) from error
+        self._end += len(line)
+        return at
+
+    def put(self, index: int, at: int) -> None:
+        """Notes that the item of an index has its line at a place, for `sort`."""
+        missing = index + 1 - len(self._order)
+        if missing > 0:
+            self._order.extend([_NOWHERE] * missing)
+        self._order[index] = at
+
+    def read(self, at: int) -> bytes:
+        """The line at a place."""
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            file.seek(at)
+            return next(records(file, quoted=self.lines.quoted))[0]
+
+    def drop_failed(self) -> int:
+        """Removes the lines of failed items, so that they are asked again; returns how many.
+
+        raises: OSError; then the file is as it was
+        """
+        if not self.earlier.failed:
+            return 0
+        dropped = self.earlier.failed.total()
+        kept = (record for record, line in self._lines_from(len(self.lines.head())) if line.error is None)
+        self._replace(kept)
+        self.earlier, self._stored = MapProgress(), {}
+        self._read_all()
+        return dropped
+
+    def _lines_from(self, at: int) -> Iterator[tuple[bytes, Line]]:
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            file.seek(at)
+            for number, (record, _) in enumerate(records(file, quoted=self.lines.quoted)):
+                yield record, self._line(record, number)
+
+    def sort(self) -> None:
+        """Puts the lines in the order of the items; those of other items come last.
+
+        raises: OSError; then the file is as it was
+        """
+        met = [at for at in self._order if at != _NOWHERE]
+        if all(map(int.__le__, met, met[1:])):
+            return
+        rest = sorted(
+            at for found in self._stored.values() for at in (found if isinstance(found, list) else [found])
+        )
+
+        def ordered() -> Iterator[bytes]:
+            with os.fdopen(os.dup(self._file), "rb") as file:
+                for at in (*met, *rest):
+                    file.seek(at)
+                    yield next(records(file, quoted=self.lines.quoted))[0]
+
+        self._replace(ordered())
+
+    def _replace(self, lines: Iterator[bytes]) -> None:
+        """Replaces the file in one step by one with the head and these lines."""
+        temporary = f"{self.path}.{os.urandom(4).hex()}.tmp"
+        mode = stat.S_IMODE(os.fstat(self._file).st_mode)
+        new = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+        try:
+            lock(new)
+            with os.fdopen(os.dup(new), "wb") as file:
+                file.write(self.lines.head())
+                file.writelines(lines)
+                file.flush()
+                os.fsync(file.fileno())
+                end = file.tell()
+            os.replace(temporary, self.path)
+        except BaseException:
+            os.close(new)
+            os.unlink(temporary)
+            raise
+        os.close(self._file)
+        self._file, self._end = new, end
+
+    def close(self) -> None:
+        """Closes and unlocks the file. Idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+_NOWHERE: Final = 2**64 - 1
+
+
+def _opened(path: str) -> int:
+    """Opens and locks the file.
+
+    raises: InvalidRequest for a file that cannot be a checkpoint, or is in use
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise InvalidRequest(f"{path} is not a regular file, so it cannot record what is done.")
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        file = os.open(path, flags, 0o666)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {path}: {error.strerror or error}. Check the path.") from None
+    try:
+        lock(file)
+    except BlockingIOError:
+        os.close(file)
+        raise InvalidRequest(
+            f"another process is writing {path}. Wait for it, or choose another output."
+        ) from None
+    return file
+
+
+def _write(file: int, data: bytes, at: int) -> None:
+    os.lseek(file, at, os.SEEK_SET)
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _failed(path: str, error: OSError) -> KeepFailed:
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    remedy = (
+        "Make room and run it again: it goes on where it stopped"
+        if full
+        else "Run it again when that is repaired"
+    )
+    return KeepFailed(f"cannot write {path}: {error.strerror or error}. {remedy}.")
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:-1]) + (" and " if names[:-1] else "") + names[-1]
