@@ -12,11 +12,12 @@ import os
 import stat
 from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from llmstream.agent.file_lock import lock
+from llmstream.agent.file_lock import is_at, lock
 from llmstream.chats.content import write_whole
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
 from llmstream.mapping.lines import Line, Lines, records
@@ -261,8 +262,12 @@ class Keep:
         self._file, self._end = new, end
 
     def close(self) -> None:
-        """Closes and unlocks the file. Idempotent."""
+        """Closes and unlocks the file; a new one without any result is removed. Idempotent."""
         if self._file >= 0:
+            if self._end == len(self.lines.head()) and is_at(self._file, self.path):
+                with suppress(OSError):
+                    os.unlink(self.path)
+                    os.unlink(self.path + ".run")
             os.close(self._file)
             self._file = -1
 

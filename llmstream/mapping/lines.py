@@ -33,10 +33,10 @@ _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 class Line(msgspec.Struct, rename="camel", omit_defaults=True):
     """What a line says about its result, apart from item and answer.
 
-    key: of the item and its prompt, 16 hexadecimal digits; see `key_of`
+    key: of the item and its prompt, 16 hexadecimal digits; see `key_of`. "" outside of files
     """
 
-    key: str
+    key: str = ""
     model: str = ""
     attempts: int = 0
     finish_reason: str | None = None
@@ -56,7 +56,7 @@ class Lines(Protocol):
     def head(self) -> bytes:
         """What the file begins with."""
 
-    def encode(self, fields: Mapping[str, Any], result: MapResult[Any, Any], key: int) -> bytes:
+    def encode(self, fields: Mapping[str, Any], result: MapResult[Any, Any], key: int | None) -> bytes:
         """The line of a result."""
 
     def read(self, record: bytes) -> Line:
@@ -144,10 +144,10 @@ class JSONLines:
         """Nothing: every line is a result."""
         return b""
 
-    def encode(self, fields: Mapping[str, Any], result: MapResult[Any, Any], key: int) -> bytes:
+    def encode(self, fields: Mapping[str, Any], result: MapResult[Any, Any], key: int | None) -> bytes:
         """The line of a result; its answer is null if it failed."""
         own = Line(
-            key=f"{key:016x}",
+            key="" if key is None else f"{key:016x}",
             model=result.model,
             attempts=result.attempts,
             finish_reason=result.finish_reason,
@@ -204,7 +204,7 @@ class CSVLines:
         """The names of the columns."""
         return _csv_row(self._names)
 
-    def encode(self, fields: Mapping[str, Any], result: MapResult[Any, Any], key: int) -> bytes:
+    def encode(self, fields: Mapping[str, Any], result: MapResult[Any, Any], key: int | None) -> bytes:
         """The row of a result; its answer is empty if it failed."""
         error = "" if result.error is None else f"{result.error.code}: {result.error.message}"
         usage, answer = result.usage, plain_answer(result)
@@ -212,7 +212,9 @@ class CSVLines:
         answers = [answer]
         if self._properties:
             answers = [answer.get(name) if isinstance(answer, dict) else None for name in self._properties]
-        return _csv_row([*map(fields.get, self._columns), *answers, *own, f"{key:016x}"])
+        return _csv_row(
+            [*map(fields.get, self._columns), *answers, *own, "" if key is None else f"{key:016x}"]
+        )
 
     def read(self, record: bytes) -> Line:
         """Reads what the row of an earlier run says.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llmstream.chats.message import Message
     from llmstream.structured import Output
 
-__all__ = ["map", "prompt_function"]
+__all__ = ["list_prices", "make", "map", "prompt_function"]
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -185,18 +185,22 @@ def make(
     dedupe: bool = True,
     patience_s: float = _PATIENCE_S,
     show_stored: bool = True,
+    sort: bool | None = None,
+    prompt_id: str | None = None,
 ) -> MapRun[Any, Any]:
     """Makes a run, for `map` and for the command.
 
     lines:       the format of the file
     show_stored: whether results of earlier runs are yielded
+    sort:        whether the file is put in the order of the items at the end; by default if `ordered`
+    prompt_id:   what tells this form of the prompt from others, for a file
     """
     asked = model if isinstance(model, Model) else Model(model)
     others = [other if isinstance(other, Model) else Model(other) for other in fallback]
     given = with_defaults(asked.options, options)
     output = _output(given)
     request = asked.request("?", **options)  # invalid options fail at once
-    price = price or _list_prices()
+    price = price or list_prices()
     _check_cost(max_cost, price, [asked, *others])
     gate = AdaptiveConcurrency(concurrency)
     retry = given.get("retry") or asked.retry
@@ -208,7 +212,9 @@ def make(
         price=price,
         patience_s=patience_s,
     )
-    identity = Identity(_name(asked), _prompt_name(prompt), _asked(asked, request))
+    identity = Identity(
+        _name(asked), _prompt_name(prompt) if prompt_id is None else prompt_id, _asked(asked, request)
+    )
     plan = Plan(
         items=items,
         prompt_of=prompt_function(prompt),
@@ -221,7 +227,7 @@ def make(
         max_cost=max_cost,
         dedupe=dedupe,
         show_stored=show_stored,
-        sort=ordered,
+        sort=ordered if sort is None else sort,
     )
     return MapRun(plan)
 
@@ -255,7 +261,7 @@ def _output(options: Options) -> Output | None:
     return as_output(options["output"])
 
 
-def _list_prices() -> Price | None:
+def list_prices() -> Price | None:
     """The list prices; None where they are not installed."""
     if importlib.util.find_spec("genai_prices") is None:
         return None
