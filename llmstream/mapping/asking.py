@@ -131,6 +131,7 @@ class Asker:
                 load = self._observe(error, turn)
                 step = self._step(error, failures + 1, last=place + 1 == len(self._models))
                 if step == "stop":
+                    self._gate.close()  # before the turn is given back, so that nobody takes it
                     raise RunStopped(error)
                 if step == "fail":
                     answer.error = error

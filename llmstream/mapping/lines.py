@@ -250,8 +250,9 @@ def _number(text: str) -> int | None:
 
 def _csv_row(values: Iterable[Any]) -> bytes:
     out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerow([_cell(value) for value in values])
-    return out.getvalue().encode("utf-8", "replace")
+    # With this end of a line, a lone CR is quoted as well. It is replaced by the one that Unix tools expect.
+    csv.writer(out, lineterminator="\r\n").writerow([_cell(value) for value in values])
+    return out.getvalue()[:-2].encode("utf-8", "replace") + b"\n"
 
 
 def _cell(value: Any) -> Any:

@@ -121,7 +121,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         return replace(
             found,
             failed=found.failed.copy(),
-            under_way=gate.under_way,
+            under_way=0 if self._over else gate.under_way,
             concurrency=gate.limit,
             refused=self._plan.asker.refused,
             paused_s=0.0 if self._feeder is None else gate.paused_s,

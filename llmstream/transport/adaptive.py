@@ -60,6 +60,9 @@ class AdaptiveConcurrency:
         self._threshold = math.inf  # beyond it, the limit grows by one a round
         self._halved_at = -math.inf
         self._not_before = -math.inf
+        # Answers that may raise the limit: as many as were under way when it was reached. A limit that
+        # nobody reaches says nothing about what the vendor takes.
+        self._growth = 0
         self._rounds = 0  # halvings since the last answer
         self._scarce = False  # the vendor reports fewer requests left than are under way
         self._closed = False
@@ -99,8 +102,13 @@ class AdaptiveConcurrency:
                     self._line.remove(turn)
                 raise
         else:
-            self.under_way += 1
+            self._take()
         return self._clock()
+
+    def _take(self) -> None:
+        self.under_way += 1
+        if self.under_way >= self.limit:
+            self._growth = self.under_way
 
     def release(self) -> None:
         """Gives a turn back."""
@@ -120,8 +128,8 @@ class AdaptiveConcurrency:
         for state in states.values():
             if state.remaining == 0 and state.reset_s:
                 self.pause(state.reset_s)
-        # A limit that nobody reaches says nothing about what the vendor takes.
-        if not self._scarce and self.under_way >= self.limit - 1:
+        if not self._scarce and self._growth:
+            self._growth -= 1
             step = 1.0 if self._limit < self._threshold else 1.0 / self._limit
             self._limit = min(self._most, self._limit + step)
         self._wake()
@@ -136,6 +144,7 @@ class AdaptiveConcurrency:
             self._halved_at = self._clock()
             self._limit = max(1.0, min(self._limit, float(self.under_way)) / 2.0)
             self._threshold = self._limit
+            self._growth = 0
             if self._rounds and not wait_s:
                 self.pause(
                     min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0**self._rounds) * (0.5 + self._random() / 2)
@@ -167,7 +176,7 @@ class AdaptiveConcurrency:
         while self._line and self._free():
             turn = self._line.popleft()
             if not turn.done():
-                self.under_way += 1
+                self._take()
                 turn.set_result(None)
         wait_s = self._not_before - self._clock()
         if self._line and wait_s > 0 and self._timer is None:
