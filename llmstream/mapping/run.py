@@ -113,6 +113,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         self._spent = asyncio.Event()  # a request is over, so its cost is known
         self._failure: BaseException | None = None
         self._reading = self._over = self._stopped = False
+        self._owned = False  # by an `async with` block
 
     @property
     def progress(self) -> MapProgress:
@@ -133,6 +134,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         return 0 if self._keep is None else self._keep.left_over
 
     async def __aenter__(self) -> Self:
+        self._owned = True
         return self
 
     async def __aexit__(
@@ -157,7 +159,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
             if self._keep is not None and self._plan.sort and not self._stopped:
                 await anyio.to_thread.run_sync(self._keep.sort)
         except GeneratorExit:
-            if not self._over and asyncio.current_task() is not reader:
+            if not (self._over or self._owned) and asyncio.current_task() is not reader:
                 warnings.warn(
                     "a map was dropped while it was read; use `async with` to end its requests at once",
                     ResourceWarning,

@@ -21,6 +21,7 @@ from llmstream.cli.model_names import checked_model
 from llmstream.cli.schema_option import read_schema
 from llmstream.cli.terminal import print_message, typed
 from llmstream.errors import InvalidRequest
+from llmstream.mapping.template import Template
 from llmstream.streams.model import Model
 
 __all__ = ["configure", "run"]
@@ -131,6 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_survey(survey, arguments.input)
     elif arguments.dry_run:
         raise InvalidRequest("--dry-run reads the input to its end; name a file instead of standard input.")
+    _check_template(job.template)
     if survey is not None and (arguments.dry_run or not arguments.yes) and not _agreed(job, survey):
         return SUCCESS
     Model(job.spec).provider.key(None)  # a missing key is reported before the output is touched
@@ -207,6 +209,14 @@ def _check_output(arguments: argparse.Namespace) -> None:
         and os.path.samefile(output, source)
     ):
         raise InvalidRequest(f"{output} is the input. Name another output.")
+
+
+def _check_template(template: str | None) -> None:
+    """raises: InvalidRequest if each row would ask the same"""
+    if template is not None and not Template(template).columns:
+        raise InvalidRequest(
+            "the prompt has no {{column}}, so each row would ask the same. Write {{text}} for a line of text."
+        )
 
 
 def _check_survey(survey: Survey, name: str) -> None:

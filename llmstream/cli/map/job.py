@@ -197,12 +197,10 @@ async def _execute(job: Job, survey: Survey | None) -> Outcome:
     arguments, total = job.arguments, None if survey is None else survey.rows
     with _output(job) as out, _signals(run, quiet=arguments.quiet) as signals:
         try:
-            async with (
-                run,
-                Display(
-                    total, lambda: run.progress, sys.stderr, quiet=arguments.quiet, color=arguments.color
-                ),
-            ):
+            display = Display(
+                total, lambda: run.progress, sys.stderr, quiet=arguments.quiet, color=arguments.color
+            )
+            async with display, run:
                 async for done in run:
                     if out is not None:
                         out(lines.encode(fields_of(done.item)[0], done, None))
@@ -223,10 +221,20 @@ def _output(job: Job) -> Iterator[Callable[[bytes], object] | None]:
     if job.path is not None:
         yield None
     elif path in (None, "-"):
-        yield write_bytes
+        yield functools.partial(_written, "standard output", write_bytes)
     else:
         with _device(path) as file:
-            yield file.write
+            yield functools.partial(_written, path, file.write)
+
+
+def _written(name: str, write: Callable[[bytes], object], line: bytes) -> None:
+    """raises: KeepFailed; BrokenPipeError if nobody reads"""
+    try:
+        write(line)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise KeepFailed(f"cannot write to {name}: {error.strerror or error}.") from error
 
 
 def _device(path: str) -> BinaryIO:
