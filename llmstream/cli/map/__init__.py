@@ -154,7 +154,12 @@ def _agreed(job: Job, survey: Survey) -> bool:
         return True
     print("\n".join(lines), file=sys.stderr)
     print(f"This costs about {amount(cost)}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    try:
+        typed_line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # ends the line of the question
+        raise
+    if typed_line.strip().lower() in ("y", "yes"):
         return True
     print_message("nothing was sent")
     return False

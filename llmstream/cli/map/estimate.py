@@ -74,6 +74,11 @@ def surveyed(rows: Iterator[Row], prompt_of: Callable[[Any], Prompt]) -> Survey:
     return found
 
 
+def _about(number: int) -> str:
+    """A number with three digits that count."""
+    return f"{float(f'{number:.3g}'):,.0f}"
+
+
 def _text(prompt: Prompt) -> str:
     return prompt if isinstance(prompt, str) else "\n".join(m.text for m in as_messages(prompt))
 
@@ -95,7 +100,9 @@ def estimate_lines(
     lines = [counted(survey.rows, "row") + (f", {stored:,} of them already in the output" if stored else "")]
     if survey.bad:
         lines.append(f"{counted(survey.bad, 'row')} will fail: {one_line(survey.problem, 200)}")
-    lines.append(f"about {tokens:,} tokens of input, and {left * answer:,} of output at {answer} an answer")
+    lines.append(
+        f"about {_about(tokens)} tokens of input, and {_about(left * answer)} of output at {answer} an answer"
+    )
     if cost is None:
         lines.append(f"no price of {model} is known")
     else:

@@ -195,11 +195,9 @@ async def _execute(job: Job, survey: Survey | None) -> Outcome:
     run, lines = job.run(survey), job.lines(survey)
     began, error, interrupted = time.monotonic(), None, False
     arguments, total = job.arguments, None if survey is None else survey.rows
-    with _output(job) as out, _signals(run, quiet=arguments.quiet) as signals:
+    display = Display(total, lambda: run.progress, sys.stderr, quiet=arguments.quiet, color=arguments.color)
+    with _output(job) as out, _signals(run, display) as signals:
         try:
-            display = Display(
-                total, lambda: run.progress, sys.stderr, quiet=arguments.quiet, color=arguments.color
-            )
             async with display, run:
                 async for done in run:
                     if out is not None:
@@ -247,10 +245,10 @@ def _device(path: str) -> BinaryIO:
 class _Signals:
     """Ctrl-C and SIGTERM: the first one starts no more requests, the second one ends those under way."""
 
-    def __init__(self, run: MapRun[Any, Any], *, quiet: bool) -> None:
+    def __init__(self, run: MapRun[Any, Any], display: Display) -> None:
         self.count = 0
         self._run = run
-        self._quiet = quiet
+        self._display = display
         self._task = asyncio.current_task()
 
     def __call__(self) -> None:
@@ -260,14 +258,14 @@ class _Signals:
             return
         self._run.stop()
         under_way = self._run.progress.under_way
-        if under_way and not self._quiet:
+        if under_way:
             requests = counted(under_way, "request")
-            print_message(f"waiting for {requests} under way; Ctrl-C again drops them")
+            self._display.note(f"waiting for {requests} under way; Ctrl-C again drops them")
 
 
 @contextmanager
-def _signals(run: MapRun[Any, Any], *, quiet: bool) -> Iterator[_Signals]:
-    loop, handler, handled = asyncio.get_running_loop(), _Signals(run, quiet=quiet), []
+def _signals(run: MapRun[Any, Any], display: Display) -> Iterator[_Signals]:
+    loop, handler, handled = asyncio.get_running_loop(), _Signals(run, display), []
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         # Windows has no SIGHUP, and its loops have no signal handlers. nohup ignores SIGHUP.
         number = getattr(signal, name, None)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
-from llmstream.cli.terminal import one_line
+from llmstream.cli.terminal import one_line, print_message
 from llmstream.mapping import MapProgress
 
 __all__ = ["Display", "amount", "counted", "duration", "failures", "figures", "fitted"]
@@ -20,6 +20,8 @@ _RATE_OVER_S: Final = 30.0
 """The rate of the last half minute: long enough for slow answers, short enough to follow the limits."""
 
 _NARROWEST: Final = 20
+_ECHO: Final = 3
+"""Columns left free: the terminal shows ^C behind the last row, which must not move to a new one."""
 
 
 class Display:
@@ -61,6 +63,15 @@ class Display:
             self._out.write("\r\x1b[K")
             self._out.flush()
 
+    def note(self, message: str) -> None:
+        """Prints a message, above the bar if there is one."""
+        if self._quiet:
+            return
+        if self._live is None:
+            print_message(message, self._out)
+        else:
+            self._live.console.print(f"llmstream: {message}", markup=False, highlight=False)
+
     async def _tick(self) -> None:
         every_s = _DRAWN_EVERY_S if self._terminal else _PRINTED_EVERY_S
         while True:
@@ -95,18 +106,17 @@ class Display:
             self._out.write(f"\r\x1b[K{one_line(', '.join(self._facts()), 78)}")
             self._out.flush()
             return
-        from rich.console import Group
         from rich.progress_bar import ProgressBar
+        from rich.table import Table
         from rich.text import Text
 
-        progress, width = self._now(), max(_NARROWEST, self._live.console.width - 1)
-        rows: list[Any] = (
-            []
-            if self._total is None
-            else [ProgressBar(total=max(1, self._total), completed=progress.done, width=width)]
-        )
-        rows += [Text(row, no_wrap=True) for row in fitted(self._facts(), width)]
-        self._live.update(Group(*rows), refresh=True)
+        progress, width = self._now(), max(_NARROWEST, self._live.console.width - _ECHO)
+        rows = Table.grid()
+        if self._total is not None:
+            rows.add_row(ProgressBar(total=max(1, self._total), completed=progress.done, width=width))
+        for row in fitted(self._facts(), width):
+            rows.add_row(Text(row, no_wrap=True))
+        self._live.update(rows, refresh=True)
 
     def _print(self, line: str) -> None:
         print(line, file=self._out, flush=True)
