@@ -108,6 +108,7 @@ class Asker:
         self._gate = gate
         self._price = price
         self._patience_s = patience_s
+        self._unpriced: set[str] = set()  # models: to look for a price costs more than to find one
         self._answered = False  # whether anything has been
         self._since: float | None = None  # when the refusals since the last answer began
 
@@ -168,14 +169,22 @@ class Asker:
         answer.finish_reason = stream.finish_reason if stream.error is None else None
         if stream.error is None:
             self._gate.answered(response.headers)
-        if self._price is None:
+        if self._price is None or answer.model in self._unpriced:
             return
         cost = stream.cost(self._price)
-        if cost is None and stream.text:  # the vendor counts nothing
-            tokens = Usage(_tokens_in(prompt), len(stream.text) // _CHARS_PER_TOKEN)
-            cost = self._price(answer.model, tokens)
+        if cost is None and stream.text:
+            cost = self._estimated_cost(prompt, stream.text, answer)
         if cost is not None:
             answer.cost = (answer.cost or 0.0) + cost
+
+    def _estimated_cost(self, prompt: Prompt, text: str, answer: Answer) -> float | None:
+        """The cost where the vendor counts no tokens; None, which is remembered, of a model without price."""
+        assert self._price is not None
+        tokens = Usage(max(1, _tokens_in(prompt)), max(1, len(text) // _CHARS_PER_TOKEN))
+        cost = self._price(answer.model, tokens)
+        if cost is None:
+            self._unpriced.add(answer.model)
+        return cost
 
     def _observe(self, error: LLMStreamError, began: float) -> bool:
         """Takes a refusal into account; returns whether it was one, so that the gate decides who waits."""
