@@ -17,6 +17,7 @@ from benchmarks.installed import footprint
 from benchmarks.latency import between_ms
 from benchmarks.long_runs import RUNS, step_ms
 from benchmarks.loops import loops, us_per_event
+from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
 
 Figure = dict[str, object]
@@ -96,6 +97,15 @@ def long_runs(args: argparse.Namespace, base: str) -> Iterator[Figure]:
         yield {"run": name, "ms_per_step": found, "ratio": {"late": found["step 300"] / found["step 30"]}}
 
 
+def maps(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Microseconds of CPU a row of `ls.map`, and its memory."""
+    for rows in (1_000,) if args.quick else (10_000, 100_000):
+        found = map_figures(base, rows)
+        us = {name: value["us_per_row"] for name, value in found.items()}
+        peak = {name: value["peak_mb"] for name, value in found.items()}
+        yield {"rows": rows, "us_per_row": us, "peak_mb": peak, "ratio": ratios(us)}
+
+
 def imports(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds of the import."""
     found = import_ms(3 if args.quick else 15)
@@ -125,6 +135,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "blocking": blocking,
     "curves": curves,
     "long_runs": long_runs,
+    "map": maps,
     "imports": imports,
     "installed": installed,
     "loops": event_loops,
