@@ -8,6 +8,7 @@ is refused.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
 from array import array
@@ -21,6 +22,7 @@ from llmstream.agent.file_lock import is_at, lock
 from llmstream.chats.content import write_whole
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
 from llmstream.mapping.lines import Line, Lines, records
+from llmstream.mapping.places import NOWHERE, Places
 from llmstream.mapping.result import MapProgress
 from llmstream.usage import Usage
 
@@ -28,6 +30,8 @@ __all__ = ["Identity", "Keep", "KeepFailed"]
 
 _FORMAT: Final = "llmstream.map"
 _VERSION: Final = 1
+_REPLACEMENT: Final = ".run.tmp"
+"""Of the file that replaces the output. One name, since only who holds the lock of the output makes it."""
 
 
 class KeepFailed(LLMStreamError, OSError, code="keep-failed"):
@@ -66,10 +70,14 @@ class Keep:
         self.lines = lines
         self.earlier = MapProgress()
         self.left_over = 0  # lines of items that this run has not met
-        self._stored: dict[int, int | list[int]] = {}  # key to the places of its lines
+        self._stored = Places()  # of lines by key, until their items are met
+        self._repeated: dict[int, list[int]] = {}  # further lines of a key, the last first
+        self._failed: set[int] = set()  # places of stored lines with an error
         self._order = array("Q")  # places of lines, in the order of the items
         self._file = _opened(self.path)
         try:
+            with suppress(FileNotFoundError):  # of a process that was killed while it put lines in order
+                os.unlink(os.path.realpath(self.path) + _REPLACEMENT)
             self._end = self._begin(identity)
         except BaseException:
             os.close(self._file)
@@ -127,6 +135,8 @@ class Keep:
         if at == 0:  # even the head was not completed
             _write(self._file, head, 0)
             at = len(head)
+        for places in self._repeated.values():
+            places.reverse()
         self.left_over = self.earlier.done
         return at
 
@@ -147,13 +157,11 @@ class Keep:
             ) from None
 
     def _count(self, line: Line, at: int) -> None:
-        key, earlier = int(line.key, 16), self.earlier
-        found = self._stored.get(key)
-        # The same item twice is rare, so that a list for each would waste memory.
-        if found is None:
-            self._stored[key] = at
+        earlier, key = self.earlier, int(line.key, 16)
+        if self._stored.get(key) is None:
+            self._stored.add(key, at)
         else:
-            self._stored[key] = [*(found if isinstance(found, list) else [found]), at]
+            self._repeated.setdefault(key, []).append(at)
         earlier.done += 1
         earlier.stored += 1
         earlier.usage += line.usage or Usage()
@@ -161,17 +169,20 @@ class Keep:
             earlier.cost = (earlier.cost or 0.0) + line.cost
         if line.error is not None:
             earlier.failed[line.error.code] += 1
+            self._failed.add(at)
 
     def take(self, key: int) -> int | None:
         """The place of the stored line of an item, once for each line; None if it has to be asked."""
-        found = self._stored.pop(key, None)
-        if isinstance(found, list):
-            if found[1:]:
-                self._stored[key] = found[1:]
-            found = found[0]
+        found = self._stored.take(key)
+        if found is None and self._repeated.get(key):
+            found = self._repeated[key].pop()
         if found is not None:
             self.left_over -= 1
         return found
+
+    def failed_at(self, at: int) -> bool:
+        """Whether the stored line at a place has an error."""
+        return at in self._failed
 
     def append(self, line: bytes) -> int:
         """Writes a line; returns its place.
@@ -191,7 +202,7 @@ class Keep:
         """Notes that the item of an index has its line at a place, for `sort`."""
         missing = index + 1 - len(self._order)
         if missing > 0:
-            self._order.extend([_NOWHERE] * missing)
+            self._order.extend([NOWHERE] * missing)
         self._order[index] = at
 
     def read(self, at: int) -> bytes:
@@ -210,7 +221,7 @@ class Keep:
         dropped = self.earlier.failed.total()
         kept = (record for record, line in self._lines_from(len(self.lines.head())) if line.error is None)
         self._replace(kept)
-        self.earlier, self._stored = MapProgress(), {}
+        self.earlier, self._stored, self._repeated, self._failed = MapProgress(), Places(), {}, set()
         self._read_all()
         return dropped
 
@@ -225,24 +236,26 @@ class Keep:
 
         raises: OSError; then the file is as it was
         """
-        met = [at for at in self._order if at != _NOWHERE]
-        if all(map(int.__le__, met, met[1:])):
+        if all(first <= second for first, second in itertools.pairwise(self._met())):
             return
-        rest = sorted(
-            at for found in self._stored.values() for at in (found if isinstance(found, list) else [found])
-        )
+        rest = sorted(itertools.chain(self._stored, *self._repeated.values()))
 
         def ordered() -> Iterator[bytes]:
             with os.fdopen(os.dup(self._file), "rb") as file:
-                for at in (*met, *rest):
+                for at in itertools.chain(self._met(), rest):
                     file.seek(at)
                     yield next(records(file, quoted=self.lines.quoted))[0]
 
         self._replace(ordered())
 
+    def _met(self) -> Iterator[int]:
+        """The places of the lines of the items, in the order of the items."""
+        return (at for at in self._order if at != NOWHERE)
+
     def _replace(self, lines: Iterator[bytes]) -> None:
         """Replaces the file in one step by one with the head and these lines."""
-        temporary = f"{self.path}.{os.urandom(4).hex()}.tmp"
+        path = os.path.realpath(self.path)  # not the link to it
+        temporary = path + _REPLACEMENT
         mode = stat.S_IMODE(os.fstat(self._file).st_mode)
         new = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
         try:
@@ -253,7 +266,7 @@ class Keep:
                 file.flush()
                 os.fsync(file.fileno())
                 end = file.tell()
-            os.replace(temporary, self.path)
+            os.replace(temporary, path)
         except BaseException:
             os.close(new)
             os.unlink(temporary)
@@ -272,9 +285,6 @@ class Keep:
             self._file = -1
 
 
-_NOWHERE: Final = 2**64 - 1
-
-
 def _opened(path: str) -> int:
     """Opens and locks the file.
 
@@ -289,7 +299,11 @@ def _opened(path: str) -> int:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}. Check the path.") from None
     try:
         lock(file)
+        # Its last writer may have replaced it between these two calls.
+        busy = not is_at(file, os.path.realpath(path))
     except BlockingIOError:
+        busy = True
+    if busy:
         os.close(file)
         raise InvalidRequest(
             f"another process is writing {path}. Wait for it, or choose another output."

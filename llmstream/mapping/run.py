@@ -20,6 +20,7 @@ from llmstream.json_types import convert, encode
 from llmstream.mapping.asking import Answer, Asker, RunStopped
 from llmstream.mapping.keep import Keep
 from llmstream.mapping.lines import JSONLines, fields_of, key_of
+from llmstream.mapping.places import Places
 from llmstream.mapping.result import MapProgress, MapResult
 from llmstream.mapping.results import Results
 from llmstream.streams.options import Prompt, as_messages
@@ -45,8 +46,7 @@ __all__ = ["MapRun", "Plan", "PromptOf"]
 PromptOf: TypeAlias = Callable[[Any], Prompt]
 
 _REMEMBERED: Final = 10_000
-"""Answers in memory for items with the same request; of a file, only their places are."""
-_REMEMBERED_PLACES: Final = 1_000_000
+"""Answers in memory for items with the same request; of those in a file of JSON lines, the places are."""
 
 _WITHOUT_PAUSE: Final = 64
 """Items that are passed over before other tasks get a turn: well under a millisecond."""
@@ -109,7 +109,8 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         self._feeder: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._asking: dict[int, list[_Row[Item]]] = {}  # by request: the items that wait for its answer
-        self._remembered: OrderedDict[int, int | Answer] = OrderedDict()
+        self._places = Places()  # of answers in the file, by request
+        self._remembered: OrderedDict[int, Answer] = OrderedDict()  # where there is no such file
         self._spent = asyncio.Event()  # a request is over, so its cost is known
         self._failure: BaseException | None = None
         self._reading = self._over = self._stopped = False
@@ -227,8 +228,8 @@ class MapRun(AsyncOnly, Generic[Item, T]):
             return False
         elif row.request in self._asking:
             self._asking[row.request].append(row)
-        elif (known := self._remembered.get(row.request)) is not None:
-            self._deliver_again(row, known)
+        elif (known := self._known(row.request)) is not None:
+            self._deliver(row, _shared(known), reused=True)
         else:
             return False
         return True
@@ -260,15 +261,26 @@ class MapRun(AsyncOnly, Generic[Item, T]):
 
     def _remember(self, request: int, answer: Answer, at: int | None) -> None:
         """Notes an answer for items with the same request: where its line is, else the answer itself."""
-        by_place = at is not None and self._keep is not None and isinstance(self._keep.lines, JSONLines)
-        self._remembered[request] = at if by_place and at is not None else answer
-        while len(self._remembered) > (_REMEMBERED_PLACES if by_place else _REMEMBERED):
+        if at is not None and self._reads_answers:
+            self._remember_place(request, at)
+            return
+        self._remembered[request] = answer
+        if len(self._remembered) > _REMEMBERED:
             self._remembered.popitem(last=False)
 
-    def _deliver_again(self, row: _Row[Item], known: int | Answer) -> None:
-        """Gives the answer to a request that was answered before."""
-        answer = known if isinstance(known, Answer) else self._answer_at(known)
-        self._deliver(row, _shared(answer), reused=True)
+    def _remember_place(self, request: int, at: int) -> None:
+        if self._places.get(request) is None:
+            self._places.add(request, at)
+
+    def _known(self, request: int) -> Answer | None:
+        """The answer that a request got before."""
+        at = self._places.get(request)
+        return self._remembered.get(request) if at is None else self._answer_at(at)
+
+    @property
+    def _reads_answers(self) -> bool:
+        """Whether answers can be read back from the file. Those in CSV have lost their types."""
+        return self._keep is not None and isinstance(self._keep.lines, JSONLines)
 
     def _answer_at(self, at: int) -> Answer:
         """The answer in a line of the file."""
@@ -299,12 +311,9 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         self._keep.put(row.index, at)
         self._progress.done += 1
         self._progress.stored += 1
-        result = None
-        if self._plan.show_stored:
-            answer = self._answer_at(at)
-            result = _result(row, answer, stored=True)
-            if answer.error is None and self._plan.dedupe:
-                self._remember(row.request, answer, at)
+        if self._plan.dedupe and self._reads_answers and not self._keep.failed_at(at):
+            self._remember_place(row.request, at)
+        result = _result(row, self._answer_at(at), stored=True) if self._plan.show_stored else None
         self._results.put(row.index, result)
 
     def _deliver(self, row: _Row[Item], answer: Answer, *, reused: bool = False) -> int | None:

@@ -152,6 +152,45 @@ async def test_same_item_twice_is_two_lines(vendor, tmp_path):
     assert vendor.asked == {"a": 1, "b": 2}  # the answer of a was in the file
 
 
+async def test_many_equal_lines_stay_in_order(vendor, tmp_path):
+    """Identical rows cannot be told apart, so nothing is moved."""
+    path = tmp_path / "a.jsonl"
+    await all_of(ls.map(vendor.model(), ["a", "b"] * 50, keep=path, ordered=True))
+    before = path.read_bytes(), path.stat().st_ino
+    run = ls.map(vendor.model(), ["a", "b"] * 50, keep=path, ordered=True)
+    await all_of(run)
+    assert (path.read_bytes(), path.stat().st_ino) == before
+    assert (run.progress.stored, run.left_over, vendor.paid) == (100, 0, 2)
+
+
+async def test_stored_answers_serve_new_rows(vendor, tmp_path):
+    """A new row with the prompt of a stored one is not asked, unless that one failed."""
+    path, prompt = tmp_path / "a.jsonl", "{{q}}"
+    vendor.answer = lambda prompt, time: vendor.refusal(400) if prompt == "bad" else prompt
+    rows = [{"id": 1, "q": "good"}, {"id": 2, "q": "bad"}]
+    await all_of(ls.map(vendor.model(), rows, prompt=prompt, keep=path))
+    more = [*rows, {"id": 3, "q": "good"}, {"id": 4, "q": "bad"}]
+    run = ls.map(vendor.model(), more, prompt=prompt, keep=path, ordered=True)
+    found = await all_of(run)
+    assert [done.error is None for done in found] == [True, False, True, False]
+    assert found[2].value.text == "good"
+    assert vendor.asked == {"good": 1, "bad": 2}
+    assert (run.progress.stored, run.progress.reused) == (2, 1)
+
+
+async def test_sorting_follows_a_symbolic_link(vendor, tmp_path):
+    """The file that the link names is put in order; what a killed process left of it goes."""
+    real, path = tmp_path / "real.jsonl", tmp_path / "a.jsonl"
+    path.symlink_to(real)
+    await all_of(ls.map(vendor.model(), WORDS[::-1], keep=path, concurrency=1))
+    real.with_name("real.jsonl.run.tmp").write_text("half")
+    await all_of(ls.map(vendor.model(), WORDS, keep=path, ordered=True))
+    assert path.is_symlink()
+    assert [row["text"] for row in rows_in(real)] == WORDS
+    assert vendor.paid == len(WORDS)
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "a.jsonl.run", "real.jsonl"]
+
+
 async def test_input_may_grow_and_move(vendor, tmp_path):
     path = tmp_path / "a.jsonl"
     await all_of(ls.map(vendor.model(), WORDS[3:9], keep=path))
