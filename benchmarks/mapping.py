@@ -13,21 +13,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import llmstream as ls
 
-READERS = ("ask", "map", "again")
 AT_ONCE = 8
 
 
-def map_figures(base: str, rows: int) -> dict[str, dict[str, float]]:
-    """For each reader us_per_row, CPU of the process; and peak_mb, of resident memory."""
+def map_figures(base: str, rows: int, readers: Sequence[str]) -> dict[str, dict[str, float]]:
+    """For each reader us_per_row, CPU of the process; and peak_mb, of resident memory.
+
+    readers: "again" comes behind "map", whose file it reads
+    """
     with tempfile.TemporaryDirectory() as folder:
         found = {}
-        for name in READERS:
+        for name in readers:
             command = [sys.executable, "-m", "benchmarks.mapping", name, base, str(rows), folder]
             told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             found[name] = json.loads(told)
