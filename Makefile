@@ -5,7 +5,7 @@ BIN = $(VENV)/bin
 # Set in some containers; each program that a test starts would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint check bench clean
+.PHONY: demo test lint check docs docs-serve bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/llmstream demo
@@ -20,6 +20,12 @@ lint: $(VENV)/.dev
 check: $(VENV)/.dev
 	PATH="$(abspath $(BIN)):$$PATH" scripts/check
 
+docs: $(VENV)/.docs
+	PYTHON=$(BIN)/python scripts/docs
+
+docs-serve: $(VENV)/.docs
+	PYTHON=$(BIN)/python scripts/docs serve
+
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
 
@@ -33,6 +39,10 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python

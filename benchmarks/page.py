@@ -2,7 +2,7 @@
 
 The file is what `scripts/bench` wrote. In a page, what stands between `<!-- figures: SECTION -->` and
 `<!-- end -->` becomes a table of that section; sections without figures stay as they are. The section
-`summary` is other clients in a few words: chat completions in blocks, the slowest first.
+`summary` is three other clients: chat completions in blocks, the slowest first.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ _UNITS: Final = {
 _NO_RATIO: Final = frozenset({"curves", "concurrency", "blocking", "long_runs"})
 """Sections whose other columns say it."""
 
+_SUMMARY: Final = ("litellm ", "pydantic-ai", "openai ")
+"""How the packages of the README's table begin."""
+
 
 def page(text: str, figures: list[dict[str, Any]]) -> str:
     """The page with tables of these figures."""
@@ -54,11 +57,12 @@ def section_of(figure: dict[str, Any]) -> str:
 
 
 def summary(figures: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The other clients of Python, which are those with a size, on the bytes that each of them reads."""
+    """Python clients that most readers know; those of Python have a size. All figures: docs/benchmarks.md."""
     rows = []
     for figure in figures:
         read = (figure.get("dialect"), figure.get("writes"))
-        if section_of(figure) == "peers" and "mb" in figure and read == ("openai-chat", "blocks"):
+        named = str(figure.get("package")).startswith(_SUMMARY)
+        if named and section_of(figure) == "peers" and "mb" in figure and read == ("openai-chat", "blocks"):
             us = figure["us_per_event"]
             rows.append(
                 {

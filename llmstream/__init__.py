@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     )
     from llmstream.accumulate import Accumulator
     from llmstream.agent import Agent, AgentRun, Approve, Deny, Hooks, Journal, StepPlan, Suspension
-    from llmstream.chats import Chat, Message, Role
+    from llmstream.chats import Audio, Chat, Document, Image, Message, Role
     from llmstream.dialects.base import StreamLimits
     from llmstream.errors import (
         AuthenticationError,
@@ -203,7 +203,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "Settings",
         "ToolSpec",
     ),
-    "llmstream.chats": ("Chat", "Message", "Role"),
+    "llmstream.chats": ("Audio", "Chat", "Document", "Image", "Message", "Role"),
     "llmstream.dialects.base": ("StreamLimits",),
     "llmstream.transport.deadlines": ("Deadlines",),
     "llmstream.transport.public_addresses": ("DownloadLimits",),
@@ -242,6 +242,7 @@ _SUBMODULES = (
 )
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
+# Our names for those of other SDKs; an AttributeError suggests them.
 _FOREIGN = {
     'await ls.Model("provider:model").ask(prompt)': (
         *(
@@ -279,7 +280,6 @@ _FOREIGN = {
     "ls.RateLimited": ("RateLimitError",),
     "ls.ConnectionFailed": ("APIConnectionError",),
 }
-"""What we have for names of other SDKs; an AttributeError says so."""
 
 __all__ = [
     "Accumulator",
@@ -288,6 +288,7 @@ __all__ = [
     "Approve",
     "AttemptFailed",
     "AttemptStarted",
+    "Audio",
     "AuthenticationError",
     "BadRequest",
     "CallFinished",
@@ -303,6 +304,7 @@ __all__ = [
     "Deadlines",
     "DecodeError",
     "Deny",
+    "Document",
     "DownloadLimits",
     "ErrorEvent",
     "ErrorInfo",
@@ -313,6 +315,7 @@ __all__ = [
     "FinishReason",
     "FirstContent",
     "Hooks",
+    "Image",
     "IncompleteStream",
     "InvalidOutput",
     "InvalidRequest",

@@ -89,10 +89,10 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     """An error as a value: what an `error` event carries.
 
     code:     stable and ours, one for each class of the tree, such as "rate-limited"
-    message:  keeps the vendor's words
+    message:  includes the vendor's message
     status:   HTTP status, also where it arrived inside a 200
     reason:   the finer cause: the vendor's own code, or the name of the deadline
-    param:    the field of the request that the vendor blames, in its words
+    param:    the field of the request that the vendor blames, by its name for it
     details:  other fields of the vendor's error, verbatim (OpenAI: `misalignment`)
     """
 

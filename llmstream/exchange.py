@@ -1,4 +1,4 @@
-"""What dialects make and transports carry: an HTTP exchange as values, and the talk over a WebSocket."""
+"""Values between dialects and transports: an HTTP request, its response, and the talk over a WebSocket."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ __all__ = [
 ]
 
 
+# Azure's signatures and keys of functions; other secrets have the names of headers.
 _SECRET_PARAMETERS = frozenset({"sig", "code"})
-"""Azure's signatures and keys of functions; others are called by the names that headers have."""
+
 _SECRET_WORDS = ("auth", "key", "token", "secret", "cookie", "password", "credential", "signature")
 
 
@@ -41,12 +42,12 @@ def carries_secret_parameter(name: str) -> bool:
 
 
 def redact_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The same headers with the values of those that carry credentials masked."""
+    """Masks the values of headers that carry credentials."""
     return {k: "***" if carries_secret(k) else v for k, v in headers.items()}
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """A request. Dialects give `url` relative to the provider's address ("/chat/completions")."""
+    """A request. The `url` of a dialect is relative to the provider's base URL ("/chat/completions")."""
 
     url: str
     body: bytes = b""
@@ -61,7 +62,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
         )
 
     def json(self) -> Any:
-        """The body, parsed."""
+        """Returns the parsed body."""
         return msgspec.json.decode(self.body)
 
 
@@ -80,7 +81,7 @@ Heard: TypeAlias = Literal["beside", "answer", "moved"]
 class Steering(Protocol):
     """User input that is sent into a response.
 
-    message: as it is sent
+    message: as sent
     settled: the server has accepted or refused it
     """
 
@@ -89,44 +90,44 @@ class Steering(Protocol):
 
     @property
     def error(self) -> Exception | None:
-        """Why the server refused it; None otherwise."""
+        """Why the server refused it, or None."""
         ...
 
 
 class Talk(Protocol):
-    """The messages over one WebSocket: requests one after the other, each with its answer. No I/O."""
+    """The messages over one WebSocket: requests one after the other, each with its response. No I/O."""
 
     @property
     def at_rest(self) -> bool:
-        """Whether no answer is under way, and nothing more will come of the last one."""
+        """Whether no response is in progress, and nothing more follows the last one."""
         ...
 
     @property
     def named(self) -> bool:
-        """Whether the answer under way has a name, by which it can be steered."""
+        """Whether the current response has an id, by which it can be steered."""
         ...
 
     def continues(self, request: Any) -> bool:
-        """Whether a request goes on from the last answer, so that only what is new needs to be sent."""
+        """Whether a request continues the last response, so that only new items need to be sent."""
         ...
 
     def ask(self, request: Any) -> bytes:
-        """The message that asks for an answer."""
+        """Returns the message of a request."""
         ...
 
     def hear(self, message: bytes) -> Heard:
-        """Takes note of a message from the server."""
+        """Handles a message from the server."""
         ...
 
     def steer(self, content: Any) -> Steering:
-        """User input for the answer under way.
+        """Returns user input for the current response.
 
-        raises: Unsupported, where this server takes none
+        raises: Unsupported if this server accepts none
         """
         ...
 
 
-# Addresses for messages: enough to see which one is meant, and nothing that may be a credential.
+# URLs for messages: enough to recognize them, and nothing that may be a credential.
 #
 # Passwords stand before an "@", signatures and keys behind a "?", and where an address is malformed
 # nobody can say where one begins. So a message shows scheme, host and port, and less where these
@@ -139,7 +140,7 @@ _HOST_CHARS: Final = 100
 
 
 def shown_address(address: str) -> str:
-    """An address as a message shows it: `'https://api.example/…'`, or `'https://…'` of a doubtful host."""
+    """Returns a URL for messages: `'https://api.example/…'`, or `'https://…'` if the host is in doubt."""
     match = _SCHEME.match(address.strip())
     scheme = match[0] if match else ""
     rest = address.strip()[len(scheme) :]
@@ -155,8 +156,9 @@ def shown_address(address: str) -> str:
 
 
 def without_user(rest: str) -> str:
-    """What follows user and password behind the scheme; "" where it is not certain where they end."""
+    """Returns the part behind user and password; "" if it is unclear where they end."""
     authority = _END.split(rest, maxsplit=1)[0]
     if authority.count("@") != rest.count("@") or authority.count("@") > 1:
-        return ""  # a password with a "/" ends the host early; what is shown would be a part of it
+        # A password with a "/" would end the host early, and the message would show a part of it.
+        return ""
     return rest.partition("@")[2] if authority.count("@") else rest

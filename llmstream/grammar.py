@@ -1,8 +1,8 @@
 """The grammar of a stream: one table, a checker that reads it and a guard that enforces it.
 
-A stream is a sentence: `stream-start`, then blocks (open, deltas, close) and single parts,
-`error` where it must be, and always one `finish` last. `_TABLE` states for each event what
-family of block it belongs to and what it does there; everything below reads that table.
+A valid stream is: `stream-start`, then blocks (open, deltas, close) and single parts,
+`error` where one is required, and always one `finish` at the end. `_TABLE` states for each event which
+family of blocks it belongs to and what it does there; everything below reads that table.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _close(family: Family, block_id: str, *, incomplete: bool) -> Event:
 
 
 def check(events: Iterable[Event]) -> list[str]:
-    """Every law that the events break, in words; an empty list means that they are a sentence.
+    """Returns a description of every rule that the events break; [] if the stream is valid.
 
     events: one complete stream, or a complete run of several steps
     """
@@ -104,7 +104,7 @@ def check(events: Iterable[Event]) -> list[str]:
 
 
 class _Checker:
-    """Reads a sentence event by event and notes what is wrong with it."""
+    """Reads a stream event by event and collects its violations."""
 
     def __init__(self) -> None:
         self.broken: list[str] = []
@@ -194,7 +194,8 @@ class _Checker:
             self.note(position, f"{family} {block_id!r} is still open at finish")
         for block_id, family in self.incomplete.items():
             if block_id in self.discarded:
-                continue  # a retry gives the reason
+                # The retry explains it.
+                continue
             if family == "tool-input" and event.finish_reason in TRUNCATING:
                 continue
             if not self.errors:
@@ -214,11 +215,11 @@ class _Checker:
 
 
 class Guard:
-    """Holds a provider's events to the grammar, and completes the sentence where they stop early.
+    """Enforces the grammar on a provider's events, and completes a stream that stops early.
 
-    Events that fit pass as they are; a batch of deltas passes as the same list. What does not
-    fit is repaired: a delta without a block opens one, a block reopened gets an id of its own,
-    text closes before a tool input opens, and after finish nothing passes. A retry closes what is
+    Valid events pass unchanged; a batch of deltas passes as the same list. An event that does not
+    fit is repaired: a delta without a block opens one, a block that is opened again gets another id,
+    text closes before a tool input opens, and nothing passes after finish. A retry closes what is
     open as incomplete, and the errors before it are void.
     """
 
@@ -234,11 +235,11 @@ class Guard:
         self._called: set[str] = set()
 
     def start(self, warnings: Iterable[Warning] = ()) -> list[Event]:
-        """The first event."""
+        """Returns the first event."""
         return [StreamStart(list(warnings))]
 
     def feed(self, events: list[Event]) -> list[Event]:
-        """The same events, repaired where they break a law."""
+        """Returns the events, repaired where they break a rule."""
         opened = self._open
         if self.finished:
             return []
@@ -247,7 +248,8 @@ class Guard:
         for event in events:
             # Deltas have an id, which the type checker cannot see in a look-up by type.
             if type(event) is kind and event.id is block_id:  # type: ignore[union-attr]
-                continue  # it goes on with the same block as the one before
+                # It continues the same block as the one before.
+                continue
             kind, block_id = type(event), getattr(event, "id", "")
             family = _DELTAS.get(kind)
             if family is None or opened.get(block_id) is not family:
@@ -262,7 +264,7 @@ class Guard:
     def close(
         self, usage: Usage, error: ErrorInfo | None = None, metadata: Metadata | None = None
     ) -> list[Event]:
-        """Ends a sentence that has no finish yet: open blocks, the error, finish(error) with its metadata."""
+        """Ends a stream without a finish: closes open blocks, emits the error and finish(error)."""
         if self.finished:
             return []
         out: list[Event] = []
@@ -328,7 +330,7 @@ class Guard:
             out.append(self._renamed(event, block_id))
 
     def _justified(self, finish: Finish, out: list[Event]) -> Finish:
-        """The finish, as an error where a block broke off and the finish reason does not say why."""
+        """Returns the finish; an error if a block broke off and the finish reason does not explain it."""
         broken = self._broken - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
         if broken and not self.errors:
             words = f"the answer ended though its {min(broken)} was not complete"
@@ -337,7 +339,7 @@ class Guard:
         return msgspec.structs.replace(finish, finish_reason="error") if broken else finish
 
     def _open_as(self, block_id: str, family: Family) -> str:
-        """Opens a block, under another id where this one has been used."""
+        """Opens a block, with another id if this one is in use."""
         name = self._used.fresh(block_id)
         if name != block_id:
             self._alias[family, block_id] = name
@@ -347,7 +349,7 @@ class Guard:
         return name
 
     def _forget(self, block_id: str) -> Family:
-        """The block is open no longer; which kind it was."""
+        """Removes an open block; returns its kind."""
         self._open_texts.pop(block_id, None)
         return self._open.pop(block_id)
 

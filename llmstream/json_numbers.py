@@ -1,4 +1,4 @@
-"""The numbers of JSON while they are still arriving: what may still become one, and what to show of it."""
+"""JSON numbers that are still streaming: what may become one, and what to show of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = [
     "MAX_NUMBER_CHARS",
     "check_length",
     "end_of_run",
-    "is_whole",
+    "is_number",
     "number",
     "only_grows",
     "overflows",
@@ -35,53 +35,54 @@ _GROWING_EXPONENT = re.compile(r"[eE]\+?[0-9]")
 
 
 def end_of_run(text: str, at: int) -> int:
-    """Where the characters that occur in numbers end."""
+    """Returns where the characters that occur in numbers end."""
     found = _NOT_NUMBER.search(text, at)
     return found.start() if found else len(text)
 
 
 def valid_chars(token: str) -> int:
-    """How many leading characters can begin a number."""
+    """Returns how many leading characters can begin a number."""
     found = _PREFIX.match(token)
     return found.end() if found else 0
 
 
-def is_whole(token: str) -> bool:
-    """Whether the token is a number as it stands."""
+def is_number(token: str) -> bool:
+    """Whether the token is a complete number."""
     return _WHOLE.fullmatch(token) is not None
 
 
 def only_grows(token: str) -> bool:
-    """Whether further digits can only make it larger: past the range of a double there is no way back."""
+    """Whether further digits can only make it larger: a number past the range of a double stays invalid."""
     return _GROWING_EXPONENT.search(token) is not None
 
 
 def number(token: str) -> int | float:
-    """The value of a number: an int if it has neither fraction nor exponent; may be infinite."""
+    """Returns the value of a number: an int if it has neither fraction nor exponent; may be infinite."""
     return int(token) if token.lstrip("-").isdigit() else float(token)
 
 
 def overflows(value: int | float) -> bool:
-    """Whether a double cannot hold the value; integers are not bound to that."""
+    """Whether a double cannot hold the value; integers have no such limit."""
     return isinstance(value, float) and math.isinf(value)
 
 
 def shown(token: str) -> int | float | None:
-    """The value of the longest prefix that is a finite number, or None."""
+    """Returns the value of the longest prefix that is a finite number, or None."""
     found = _WHOLE.match(token)
     if found is None:
         return None
     value = number(found[0])
-    if overflows(value):  # more digits than a double has, and maybe a negative exponent to come
+    # More digits than a double has, and maybe a negative exponent to come.
+    if overflows(value):
         integer = _INTEGER.match(token)
         return int(integer[0]) if integer else None
     return value
 
 
 def check_length(token: str) -> None:
-    """Refuse what takes too long to read.
+    """Rejects a number that takes too long to read.
 
-    raises: LimitExceeded past 4300 characters, or fewer if sys.set_int_max_str_digits says so
+    raises: LimitExceeded past 4300 characters, or fewer by sys.set_int_max_str_digits
     """
     if len(token) <= _SAFE_NUMBER_CHARS:
         return
@@ -94,7 +95,7 @@ def check_length(token: str) -> None:
 
 
 def with_whole_numbers(value: Any) -> Any:
-    """The value with 3.0 as 3: to JSON it is an integer, and some vendors send every number so."""
+    """Converts 3.0 to 3: it is an integer in JSON, and some vendors send every number like this."""
     if isinstance(value, list):
         return [with_whole_numbers(item) for item in value]
     if isinstance(value, dict):

@@ -34,18 +34,20 @@ __all__ = [
 
 _MODEL_METHODS: Final = ("model_json_schema", "model_validate", "model_dump")
 _CONSTRAINTS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern")
+
+# How many of a model's errors are listed: enough to repair an answer, not a page of them.
 _MAX_ERRORS: Final = 8
-"""How many of a model's errors are listed: enough to repair an answer, not a page of them."""
 
 _REF: Final = "#/$defs/"
+
+# The prefix of a name in a reference.
 _FINAL: Final = "\0"
-"""Before a name in a reference: it stays as it is."""
 
+# Keywords of a schema that hold values and no schemas.
 _VALUES: Final = frozenset({"enum", "const", "default", "examples", "required"})
-"""Keywords of a schema that hold values and no schemas."""
 
+# Keywords that hold schemas by names, which may be those of keywords.
 _NAMED: Final = frozenset({"properties", "$defs", "patternProperties"})
-"""Keywords that hold schemas by names, which may be those of keywords."""
 
 
 def is_model(kind: Any) -> bool:
@@ -54,24 +56,24 @@ def is_model(kind: Any) -> bool:
 
 
 def is_field(value: Any) -> bool:
-    """Whether a value is what pydantic's `Field(...)` gives."""
+    """Whether a value is the result of pydantic's `Field(...)`."""
     return all(hasattr(value, name) for name in ("is_required", "get_default", "metadata", "description"))
 
 
 def field_default(field: Any, absent: Any) -> Any:
-    """The default that pydantic's `Field(...)` names, or `absent`."""
+    """Returns the default of a pydantic `Field(...)`, or `absent`."""
     return absent if field.is_required() else field.get_default(call_default_factory=True)
 
 
 class _OfAnything(type):
-    """Of a type whose hook gives values of other types, which msgspec would refuse."""
+    """Metaclass of a type whose hook returns values of other types, which msgspec would refuse."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return True
 
 
 class Choice(metaclass=_OfAnything):
-    """Stands for a union with models in it, which msgspec does not take: the first option that fits.
+    """Represents a union with models, which msgspec does not support: the first option that fits.
 
     options: the types, readable
     """
@@ -80,23 +82,23 @@ class Choice(metaclass=_OfAnything):
 
     @classmethod
     def read(cls, raw: Any) -> Any:
-        """The value of a parsed JSON value.
+        """Converts a parsed JSON value.
 
-        raises: ValueError with the errors of the option that came closest
+        raises: ValueError with the errors of the closest option
         """
         errors: list[tuple[bool, int, str]] = []
         for option in cls.options:
             try:
                 return _validated(option, raw) if is_model(option) else convert(raw, option)
             except ValueError as error:
-                # Where the tag of an option does not fit, its other errors mean nothing.
+                # If the tag of an option does not fit, its other errors mean nothing.
                 text = str(error)
                 errors.append(("Input should be '" in text, text.count("; "), text))
         raise ValueError(min(errors)[2])
 
 
 def readable(annotation: Any) -> Any:
-    """The annotation as msgspec can take it.
+    """Converts an annotation to one that msgspec supports.
 
     A union of models becomes a `Choice`; in `Annotated`, pydantic's `Field` and a plain text, which
     describes, become `msgspec.Meta`.
@@ -118,12 +120,12 @@ def readable(annotation: Any) -> Any:
 
 
 def decoder(annotation: Any) -> msgspec.json.Decoder[Any]:
-    """A decoder of JSON text into values of a type."""
+    """Creates a decoder of JSON text to values of a type."""
     return msgspec.json.Decoder(readable(annotation), dec_hook=_read)
 
 
 def convert(raw: Any, annotation: Any) -> Any:
-    """The value of a type that a parsed JSON value stands for.
+    """Converts a parsed JSON value to a type.
 
     raises: msgspec.ValidationError, with the messages of pydantic where a model does not fit
     """
@@ -143,9 +145,9 @@ encode: Final = msgspec.json.Encoder(enc_hook=_write).encode
 
 
 def schemas(annotations: Iterable[Any]) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The JSON schema of each type, and the components that they refer to as `#/$defs/name`.
+    """Returns the JSON schema of each type, and the components that they refer to as `#/$defs/name`.
 
-    raises: TypeError, ValueError, NameError or RecursionError where a type has none
+    raises: TypeError, ValueError, NameError or RecursionError if a type has none
     """
     components = _Components()
     found = components.schemas([readable(each) for each in annotations])
@@ -170,23 +172,25 @@ class _Components:
         return self._adopt(list(found), components)
 
     def _hook(self, kind: Any) -> Any:
-        """The schema of a type that msgspec does not know, as a part of one that it makes.
+        """Returns the schema of a type that msgspec does not support, for a schema that it creates.
 
-        Its references are final, so they are marked: what the rest is renamed to is not for them.
+        Its references are final, so they are marked, and are not renamed with the others.
         """
         if isinstance(kind, type) and issubclass(kind, Choice):
             return {"anyOf": _with_refs(self.schemas(list(kind.options)), lambda name: _FINAL + name)}
         if not is_model(kind):
-            raise NotImplementedError  # msgspec names the type
+            # The error of msgspec names the type.
+            raise NotImplementedError
         schema = dict(_model_schema(kind))
         components = schema.pop("$defs", {})
-        if "$ref" not in schema:  # a model that is in itself is among its components already
+        # A recursive model is among its components already.
+        if "$ref" not in schema:
             name = re.sub(r"[^A-Za-z0-9_.-]+", "_", kind.__name__).strip("_")
             components, schema = {**components, name: schema}, {"$ref": _REF + name}
         return _with_refs(self._adopt(schema, components), lambda name: _FINAL + name)
 
     def _adopt(self, schema: Any, components: dict[str, Any]) -> Any:
-        """Takes components; the schema with references to the names that they have here."""
+        """Adds components; returns the schema with references to their names here."""
         names = {name: self._named(name, each) for name, each in components.items()}
 
         def final(name: str) -> str:
@@ -208,7 +212,7 @@ _model_schemas: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKey
 
 
 def _model_schema(kind: Any) -> dict[str, Any]:
-    """The schema of a model; made once, since pydantic takes a millisecond or more for it."""
+    """Returns the schema of a model; cached, because pydantic takes a millisecond or more for it."""
     found = _model_schemas.get(kind)
     if found is None:
         found = _model_schemas[kind] = _tidy(kind.model_json_schema())
@@ -245,7 +249,7 @@ def _is_shape(value: Any) -> bool:
 
 
 def _with_refs(schema: Any, renamed: Callable[[str], str]) -> Any:
-    """The schema with other names in its references."""
+    """Replaces the names in the references of a schema."""
     if isinstance(schema, list):
         return [_with_refs(each, renamed) for each in schema]
     if isinstance(schema, str):
@@ -254,7 +258,7 @@ def _with_refs(schema: Any, renamed: Callable[[str], str]) -> Any:
 
 
 def _mapped(schema: Any, function: Callable[[Any], Any]) -> Any:
-    """The schema with the function applied to each schema that is directly in it."""
+    """Applies a function to each schema that is directly in a schema."""
     if not isinstance(schema, dict):
         return schema
     out: dict[str, Any] = {}
@@ -267,7 +271,7 @@ def _mapped(schema: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def _tidy(schema: Any) -> Any:
-    """A schema of pydantic in msgspec's manner: `anyOf` for unions, no titles that repeat a name."""
+    """Converts a schema of pydantic to msgspec's form: `anyOf` for unions, no titles that repeat a name."""
     if isinstance(schema, list):
         return [_tidy(each) for each in schema]
     if not isinstance(schema, dict):
@@ -287,10 +291,10 @@ def _untitled(name: str, schema: Any) -> Any:
 
 
 def _plain(schema: Any) -> Any:
-    """The schema as all vendors take it.
+    """Converts a schema to the form that all vendors accept.
 
-    An enum of one type has that type beside it, which some want; and nothing stands beside a `$ref`, which
-    strict modes refuse. A union in a union is one.
+    An enum of one type has that type beside it, which some require. A `$ref` has nothing beside it, which
+    strict modes refuse. A union in a union becomes one.
     """
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
@@ -310,10 +314,11 @@ def _plain(schema: Any) -> Any:
 
 
 def _read(kind: Any, raw: Any) -> Any:
-    """The value of a type that msgspec does not know itself."""
+    """Reads a value of a type that msgspec does not support itself."""
     if issubclass(kind, Choice):
         return kind.read(raw)
-    return _validated(kind, raw) if is_model(kind) else raw  # which msgspec then refuses
+    # msgspec refuses any other type.
+    return _validated(kind, raw) if is_model(kind) else raw
 
 
 def _validated(kind: Any, raw: Any) -> Any:
@@ -327,11 +332,11 @@ def _validated(kind: Any, raw: Any) -> Any:
 
 
 def _explained(error: Exception) -> str:
-    """pydantic's messages, each behind the place that it is about."""
+    """Returns pydantic's messages, each with its place before it."""
     listed = getattr(error, "errors", None)
     if not callable(listed):
         return f"{type(error).__name__}: {error}"
-    found = listed()
+    found: Any = listed()
     texts = []
     for each in found[:_MAX_ERRORS]:
         place = ".".join(map(str, each["loc"]))
@@ -342,7 +347,7 @@ def _explained(error: Exception) -> str:
 
 
 def _union(options: tuple[Any, ...]) -> Any:
-    """A union; with models and others than None in it a `Choice`."""
+    """Returns a union; a `Choice` if it has models and anything but None beside them."""
     some = tuple([option for option in options if option is not type(None)])
     if len(some) > 1 and any(is_model(_bare(option)) for option in some):
         choice = _OfAnything("Choice", (Choice,), {"options": tuple(map(_bare, some))})
@@ -355,7 +360,7 @@ def _bare(annotation: Any) -> Any:
 
 
 def _as_meta(field: Any) -> Any:
-    """pydantic's `Field(...)`, or a plain text, as msgspec's `Meta`; anything else as it is."""
+    """Converts pydantic's `Field(...)`, or a plain text, to msgspec's `Meta`; anything else is unchanged."""
     if isinstance(field, str):
         return msgspec.Meta(description=field)
     if not is_field(field):
@@ -377,7 +382,7 @@ def _as_meta(field: Any) -> Any:
 
 
 def resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
-    """The schema, or the component that it refers to."""
+    """Returns the schema, or the component that it refers to."""
     if not isinstance(schema, dict):
         return {}
     ref = schema.get("$ref")
@@ -385,10 +390,10 @@ def resolved(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_empty_nulls(value: Any, schema: dict[str, Any]) -> Any:
-    """The value without the nulls that stand for "not there".
+    """Removes the nulls that mean "absent" from a value.
 
-    Strict modes know no optional property, only one that may be null. A null goes where the
-    property may be missing and cannot be null.
+    Strict modes have no optional properties, only nullable ones. A null is removed if the property may be
+    missing and cannot be null.
     """
     return _without(value, schema, schema)
 
@@ -411,7 +416,7 @@ def _without(value: Any, schema: Any, root: dict[str, Any]) -> Any:
 
 
 def _variant(value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """Of several schemas the one that knows all the value's names and agrees with its tag."""
+    """Returns the schema that has all names of the value and agrees with its tag."""
     for option in schema.get("anyOf", ()):
         found = resolved(option, root)
         properties = found.get("properties", {})
@@ -423,7 +428,7 @@ def _variant(value: dict[str, Any], schema: dict[str, Any], root: dict[str, Any]
 
 
 def _constants(schema: dict[str, Any]) -> list[Any] | None:
-    """The values that a property may have, where they are listed; pydantic lists one as `const`."""
+    """Returns the values that a property may have, if they are listed; pydantic lists one as `const`."""
     found: list[Any] | None = schema.get("enum")
     return [schema["const"]] if found is None and "const" in schema else found
 

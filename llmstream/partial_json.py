@@ -1,4 +1,4 @@
-"""JSON that is still arriving: a push parser whose value can be looked at after every fragment.
+"""JSON that is still streaming: a push parser whose value can be read after every fragment.
 
 It follows RFC 8259 strictly and reads no character twice. Of an unfinished text it shows: strings as far as
 received, without a cut escape or half a surrogate pair; a key once its value has started; of a cut number
@@ -17,7 +17,7 @@ from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 __all__ = ["MAX_DEPTH", "PartialJSON", "State"]
 
 MAX_DEPTH = 128
-# Fragments of an open string are joined when so many lie about, whether or not anyone looks.
+# Fragments of an open string are joined when there are so many, so that memory follows the text.
 _MAX_PARTS = 4096
 
 # What the next character belongs to. The order matters: up to _END between tokens, from _STRING on in one.
@@ -46,6 +46,8 @@ _VALUE_BEGINNINGS: Final = {
     **dict.fromkeys("-0123456789", _NUMBER),
     **dict.fromkeys("tfn", _LITERAL),
 }
+
+# What a character between tokens leads to, by the mode it is met in.
 _STEPS: Final[tuple[dict[str, int], ...]] = tuple(
     dict.fromkeys(" \t\n\r", mode) | steps
     for mode, steps in (
@@ -59,7 +61,6 @@ _STEPS: Final[tuple[dict[str, int], ...]] = tuple(
         (_END, {}),
     )
 )
-"""What a character between tokens leads to, by the mode it is met in."""
 
 _EXPECTED = {
     _VALUE: "a value",
@@ -85,9 +86,11 @@ _LITERALS: dict[str, tuple[str, bool | None]] = {
 }
 _SIMPLE_ESCAPES = dict(zip('"\\/bfnrt', '"\\/\b\f\n\r\t', strict=True))
 _HEX = "0123456789abcdefABCDEF"
-# What may stand at each place of an escape after its backslash; from the sixth on, the low half of a pair.
+# The characters allowed at each place of an escape after its backslash; from the sixth on, the low half.
 _ESCAPE_PLACES = ('"\\/bfnrtu', _HEX, _HEX, _HEX, _HEX, "\\", "u", "dD", "cdefCDEF", _HEX, _HEX)
-_AFTER_D = "0123456789abAB"  # \uDC00 to \uDFFF are low halves, which cannot come first
+
+# \uDC00 to \uDFFF are low halves, which cannot come first.
+_AFTER_D = "0123456789abAB"
 
 State = Literal["complete", "partial", "none", "invalid"]
 
@@ -127,9 +130,9 @@ class PartialJSON:
 
     @property
     def value(self) -> Any:
-        """The best value so far; None also while there is nothing to show (see `state`).
+        """The value so far; None also while there is nothing to show (see `state`).
 
-        Arrays and objects are the parser's own and go on growing: copy what is to be kept, change nothing.
+        Arrays and objects are the parser's own and continue to grow: copy what you store, change nothing.
         """
         if self._mode >= _STRING:
             self._show_token()
@@ -140,7 +143,7 @@ class PartialJSON:
         """Whether the text is one complete JSON value. A number at the root is, though it may still grow."""
         if self._mode != _NUMBER or self._box is not None:
             return self._mode == _END
-        return json_numbers.is_whole(self._token) and not json_numbers.overflows(
+        return json_numbers.is_number(self._token) and not json_numbers.overflows(
             json_numbers.number(self._token)
         )
 
@@ -169,7 +172,7 @@ class PartialJSON:
         return "partial" if self._mode == _NUMBER and json_numbers.shown(self._token) is not None else "none"
 
     def feed(self, fragment: str) -> None:
-        """Take the next fragment, cut anywhere, also inside an escape or a number.
+        """Reads the next fragment, cut anywhere, also inside an escape or a number.
 
         raises: LimitExceeded for text nested deeper than max_depth or a number that is too long
         """
@@ -210,7 +213,7 @@ class PartialJSON:
                 at = self._read_literal(fragment, at)
 
     def _read_structure(self, fragment: str, at: int) -> int:
-        """Reads separators and complete strings; returns where any other token continues."""
+        """Reads separators and complete strings; returns the position of any other token."""
         mode = self._mode
         while at < len(fragment):
             step = _STEPS[mode].get(fragment[at])
@@ -278,7 +281,7 @@ class PartialJSON:
         return len(fragment)
 
     def _end_string(self, rest: str) -> None:
-        """The closing quote is here, and `rest` before it."""
+        """Ends a string: `rest` is its text before the closing quote."""
         if self._in_key:
             self._parts.append(rest)
             self._key = "".join(self._parts)
@@ -320,7 +323,7 @@ class PartialJSON:
         if valid < len(token):
             raise self._unexpected(fragment, end - (len(token) - valid))
         ended = end < len(fragment)
-        if ended and not json_numbers.is_whole(token):
+        if ended and not json_numbers.is_number(token):
             raise self._unexpected(fragment, end)
         if ended or json_numbers.only_grows(token):
             number = json_numbers.number(token)
@@ -368,7 +371,7 @@ class PartialJSON:
         self._mode = self._after
 
     def _put(self, value: Any) -> None:
-        """Give the current value its place, or replace what stands there of it."""
+        """Stores the current value at its place, or replaces what is there of it."""
         box = self._box
         if box is None:
             self._root = value
@@ -383,7 +386,7 @@ class PartialJSON:
         self._placed = True
 
     def _show_token(self) -> None:
-        """Bring the value up to what has come of the open token."""
+        """Updates the value with the open token so far."""
         if self._mode == _NUMBER:
             number = json_numbers.shown(self._token)
             if number is not None:
@@ -410,7 +413,7 @@ class PartialJSON:
 
 
 def _unescaped(escape: str) -> str | None:
-    """The character of an escape (without its backslash), or None while it is incomplete."""
+    """Returns the character of an escape (without its backslash), or None while it is incomplete."""
     if len(escape) == 1:
         return _SIMPLE_ESCAPES.get(escape)
     if len(escape) == 5:

@@ -9,6 +9,7 @@ from llmstream.usage import Usage
 
 __all__ = ["price"]
 
+# Our providers by their names in the price list. Others have no public price per token.
 _SELLERS: Final = {
     "anthropic": "anthropic",
     "azure": "azure",
@@ -41,7 +42,6 @@ _SELLERS: Final = {
     "xai-responses": "x-ai",
     "zai": "zai",
 }
-"""Our providers, and what the price list calls them. Others have no public price by the token."""
 
 
 def price(model: str, usage: Usage) -> float | None:

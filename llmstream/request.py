@@ -1,4 +1,4 @@
-"""What is asked of a model, in no vendor's words."""
+"""A request to a model, independent of any vendor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids that are given once: a repeated one gets a number, without a search from the beginning."""
+"""Unique ids: a repeated one gets a number, without a search from the beginning."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 
 __all__ = ["UniqueIds"]
 
+# What a set takes for one.
 _ENTRY_BYTES: Final = 64
-"""What a set takes for one."""
 
 
 class UniqueIds:
-    """The ids that are taken, and the next number of each that was wanted again.
+    """The ids in use, and the next number of each that was requested again.
 
-    A server that repeats one id n times costs n steps: the number goes on from the last one, and a
-    name that somebody has taken himself is passed over once.
+    A server that repeats one id n times costs n steps: the number continues from the last one, and a
+    name with a number that is in use is skipped once.
 
-    separator: stands between the id and its number, which counts from 2
-    hold:      is given the bytes of memory that a fresh id takes; see `PayloadDecoder.hold`
+    separator: text between the id and its number, which counts from 2
+    hold:      called with the memory that a new id takes, in bytes; see `PayloadDecoder.hold`
     """
 
     def __init__(self, separator: str = ".", hold: Callable[[int], object] = lambda size: None) -> None:
@@ -35,11 +35,11 @@ class UniqueIds:
         return len(self._taken)
 
     def add(self, name: str) -> None:
-        """Takes a name as it is."""
+        """Adds an id."""
         self._taken.add(name)
 
     def take(self, name: str) -> bool:
-        """Takes a name as it is; False where it is taken already."""
+        """Adds an id; returns False if it is in use."""
         if name in self._taken:
             return False
         self._taken.add(name)
@@ -47,11 +47,11 @@ class UniqueIds:
         return True
 
     def names(self) -> frozenset[str]:
-        """Those that are taken by now."""
+        """Returns the ids in use."""
         return frozenset(self._taken)
 
     def fresh(self, wanted: str) -> str:
-        """Takes the requested name, or the next free one with a number."""
+        """Adds and returns the requested id, or the next free one with a number."""
         name = wanted
         while name in self._taken:
             number = self._numbers.get(wanted, 1) + 1

@@ -22,7 +22,7 @@ _COUNTS: Final = (
 
 
 class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, repr_omit_defaults=True):
-    """Tokens of one response or the sum of several; None means that the vendor did not say.
+    """Tokens of one response or the sum of several; None means that the vendor did not report it.
 
     input_tokens:       the prompt, cached tokens included
     output_tokens:      the response, reasoning included
@@ -43,7 +43,7 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
     raw: Any = None
 
     def __post_init__(self) -> None:
-        # One expression first: vendors that count as they go make one of these for each chunk.
+        # One expression first: some vendors report counts in each chunk, and each becomes a Usage.
         if not (
             0 <= (self.input_tokens or 0) <= MOST_TOKENS
             and 0 <= (self.output_tokens or 0) <= MOST_TOKENS
@@ -57,7 +57,7 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
                     msgspec.structs.force_setattr(self, name, None)
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum, count by count; a count that neither has stays None, and raw is dropped."""
+        """Returns the sum of each count; a count that neither has stays None, and raw is dropped."""
         return Usage(
             input_tokens=_sum(self.input_tokens, other.input_tokens),
             output_tokens=_sum(self.output_tokens, other.output_tokens),
@@ -71,5 +71,5 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
 def _sum(a: int | None, b: int | None) -> int | None:
     if a is None:
         return b
-    # A sum stays at the largest count, so that a budget which is passed stays passed.
+    # A sum stays at the largest count, so that a budget that was passed stays passed.
     return a if b is None else min(a + b, MOST_TOKENS)

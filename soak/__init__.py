@@ -1,1 +1,1 @@
-"""Many streams through one process, most of them in trouble; see docs/testing.md."""
+"""Many streams through one process, most of them in trouble; see docs/how-it-is-tested.md."""

@@ -2,17 +2,26 @@
 
 The rules, by the word after a fence:
 
-python      begins with an import: a whole program, which is run; else a fragment that has to compile
+python      begins with an import: a whole program, which is run; else a fragment that has to compile.
+            Both pass mypy's strict checks (a slow test)
 output      what the program above prints; `...` stands for anything, on a line of its own for any lines
-transcript  of a dialect: `wire` lines are fed, `events` lines are what has to come; `end` closes the body
+transcript-DIALECT  `wire` lines are fed, `events` lines are what has to come; `end` closes the body
 sh          lines that begin with `llmstream` have to be valid commands
+
+Blocks with a title are one of several: tests/test_migrating.py and tests/test_recipes.py run them.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
+import logging
+import os
 import re
 import shlex
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -25,12 +34,13 @@ from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
+from website.plan import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(path for path in (ROOT / "docs").rglob("*.md")),
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "reference"),
     *sorted((ROOT / "llmstream").rglob("*.md")),
 ]
 DIALECTS = {
@@ -38,6 +48,9 @@ DIALECTS = {
     "anthropic": (Anthropic(), "anthropic", "\n\n"),
     "ollama": (Ollama(), "ollama", "\n"),
 }
+SOURCE = "https://github.com/llmstream-sdk/llmstream/"
+"""Pages of the site link so to files that are not pages."""
+
 COLUMN = 8
 """Where the second column of a transcript begins."""
 
@@ -55,23 +68,23 @@ def blocks_of(document: Path) -> Iterator[Block]:
     name = document.relative_to(ROOT).as_posix()
     kind, argument, first, lines = None, "", 0, list[str]()
     for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.startswith("```"):
+        if not line.lstrip().startswith("```"):
             lines.append(line)
         elif kind is None:
-            kind, _, argument = line.removeprefix("```").partition(" ")
+            kind, _, argument = line.lstrip().removeprefix("```").partition(" ")
             first, lines = number, []
-        else:
-            yield Block(f"{name}:{first}", kind, argument, "\n".join(lines) + "\n")
+        else:  # in a tab the lines are indented
+            yield Block(f"{name}:{first}", kind, argument, textwrap.dedent("\n".join(lines) + "\n"))
             kind = None
     assert kind is None, f"{name}:{first}: the fence is never closed"
 
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks_of(document)]
-PYTHON = [block for block in BLOCKS if block.kind == "python"]
+PYTHON = [block for block in BLOCKS if block.kind == "python" and not block.argument]
 PROGRAMS = [
     (block, after.text if after is not None and after.kind == "output" else None)
     for block, after in zip(BLOCKS, [*BLOCKS[1:], None], strict=True)
-    if block.kind == "python" and block.text.startswith(("import ", "from "))
+    if block in PYTHON and block.text.startswith(("import ", "from "))
 ]
 
 
@@ -90,6 +103,9 @@ def test_programs_run_and_print_what_is_said(
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.delenv(name, raising=False)
+    logger = logging.getLogger("llmstream")
+    monkeypatch.setattr(logger, "handlers", logger.handlers[:])
+    monkeypatch.setattr(logger, "level", logger.level)
     code = compile(program.text, program.where, "exec")
     exec(code, {"__name__": "__main__"})
     if output is not None:
@@ -116,9 +132,29 @@ def test_python_compiles_with_existing_names(block: Block) -> None:
             assert hasattr(ls, node.attr), f"{block.where}: there is no llmstream.{node.attr}"
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind == "transcript"], ids=by_place)
+@pytest.mark.slow
+def test_python_passes_strict_types(tmp_path: Path) -> None:
+    """Of README and docs, in one run of mypy; CONTRIBUTING's modules of made-up vendors import each other."""
+    pytest.importorskip("mypy")
+    for block in PYTHON:
+        if not block.where.startswith("CONTRIBUTING"):
+            name = re.sub(r"\W", "_", block.where) + ".py"
+            (tmp_path / name).write_text(block.text, encoding="utf-8")
+    options = (
+        "--strict",
+        "--python-version=3.11",
+        "--config-file=",
+        f"--cache-dir={ROOT / '.mypy_cache' / 'docs'}",
+    )
+    command = (sys.executable, "-m", "mypy", *options, *map(str, sorted(tmp_path.iterdir())))
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.kind.startswith("transcript-")], ids=by_place)
 def test_transcripts_match_dialect_output(block: Block) -> None:
-    dialect, provider, end = DIALECTS[block.argument]
+    dialect, provider, end = DIALECTS[block.kind.removeprefix("transcript-")]
     sentence = GuardedDecoder(dialect.decoder(provider=provider), provider=provider)
     events = sentence.start()
     shown = [f"events  {event!r}" for event in events]
@@ -148,11 +184,18 @@ def test_commands_are_valid(block: Block) -> None:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(document: Path) -> None:
+    """Those into the reference lead to a page of its plan; scripts/docs checks their anchors."""
     for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
-        if re.match(r"[a-z]+:", target):
+        ours = re.match(re.escape(SOURCE) + "(?:blob|tree)/main/", target)
+        if re.match(r"[a-z]+:", target) and not ours:
             continue
         path, _, anchor = target.partition("#")
         place = (document.parent / path).resolve() if path else document
+        if ours:
+            place = ROOT / path.removeprefix(ours[0])
+        if place.parent == ROOT / "docs" / "reference":
+            assert place.name in {"index.md", *(page.file for page in PAGES)}, f"{document.name}: {target}"
+            continue
         assert place.exists(), f"{document.name}: {target} is not there"
         if anchor:
             assert anchor in anchors_of(place), f"{document.name}: {target} has no such heading"
@@ -171,9 +214,21 @@ def rows_of(name: str) -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("|").split(" | ")]
 
 
-def test_public_name_has_one_reference_row() -> None:
-    described = [cells[0].strip("`") for cells in rows_of("api.md") if cells[0].startswith("`")]
-    assert sorted(described) == sorted(ls.__all__)
+def test_public_name_is_in_the_reference() -> None:
+    """A module of `__all__` has its own names there, "agent.*"."""
+    named = [name for page in PAGES for name in page.names.split()]
+    modules = {name.split(".")[0] for name in named if "." in name}
+    covered = {*named, *modules, *ls.events.__all__, *ls.errors.__all__}
+    assert {"events.*", "errors.*"} <= set(named)
+    assert sorted(set(ls.__all__) - covered) == []
+    assert [name for name in named if not hasattr_path(name)] == []
+
+
+def hasattr_path(name: str) -> bool:
+    """Whether a dotted name is in the package; of "agent.*", whether the module has an `__all__`."""
+    *modules, last = name.split(".")
+    home = importlib.import_module(".".join(["llmstream", *modules]))
+    return hasattr(home, "__all__" if last == "*" else last)
 
 
 def test_public_names_found_where_they_live() -> None:
@@ -205,7 +260,9 @@ def test_paths_named_for_contributors_exist(name: str) -> None:
     assert [path for path in real if not any((home / path).exists() for home in homes)] == []
 
 
-def test_program_and_events_are_shown_first() -> None:
-    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:35])
-    assert "```python" in top
-    assert re.search(r"```output\n.*Finish\(.*?\n```", top, re.DOTALL)
+def test_picture_and_program_come_first() -> None:
+    top = "\n".join((ROOT / "README.md").read_text(encoding="utf-8").splitlines()[:40])
+    pictures = re.findall(r'(?:src|srcset)="([^"]+)"', top)
+    assert len(pictures) == 2, "one for dark pages, one for light ones"
+    assert all((ROOT / picture).stat().st_size for picture in pictures)
+    assert re.search(r"```python\n.*?```\n\n```output\n", top, re.DOTALL)

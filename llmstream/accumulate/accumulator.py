@@ -1,4 +1,4 @@
-"""The message that a stream of events makes, at any time; and the running of its tool calls."""
+"""Folds a stream of events into a message, at any time, and runs its tool calls."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _DELTAS: Final = frozenset({ev.TextDelta, ev.ReasoningDelta, ev.ToolInputDelta})
 class Accumulator:
     """The message that a stream of events makes. A pure fold: no I/O until `call_tools`.
 
-    One accumulator is one response. A second `stream-start` begins anew; steps of a run fold
+    One accumulator is one response. A second `stream-start` starts again; steps of a run fold
     into one message, so a loop over several responses uses one accumulator for each. Events
-    are expected to be a sentence (`llmstream.grammar`); what does not concern the message,
-    such as `raw` or `step-finish`, is passed over, and so is everything after `finish`.
+    are expected to follow the grammar (`llmstream.grammar`); those that do not concern the message,
+    such as `raw` or `step-finish`, are ignored, and so is everything after `finish`.
 
-    Parts stand in the order in which their blocks opened. A block without text leaves a part
+    Parts are in the order in which their blocks opened. A block without text becomes a part
     only if it has metadata to send back. The input of a call that never became complete is
     left out: see `tool_input`.
 
@@ -53,13 +53,13 @@ class Accumulator:
 
     usage:             as in `finish`; all None before
     finish_reason:     None before `finish`
-    raw_finish_reason: the vendor's own word
+    raw_finish_reason: the vendor's own value
     error:             the first one, or None
     warnings:          of `stream-start`
-    response_id:       what the vendor calls the response, and the model in `model_id`
-    timestamp:         when the vendor made it
+    response_id:       the vendor's id of the response; `model_id` is that of the model
+    timestamp:         when the vendor created it
 
-    Open blocks have a writer in `_sinks`, so a delta costs a lookup and a write.
+
 
     For the view of a stream as OpenAI-like chunks see `llmstream.chunks.CollectingStream.from_events`.
     """
@@ -93,7 +93,8 @@ class Accumulator:
 
     def _forget_content(self) -> None:
         self._order: list[Block | Input | Part] = []
-        self._sinks: dict[str, Callable[[str], object]] = {}  # writers of the open blocks
+        # Writers of the open blocks, so that a delta costs a lookup and a write.
+        self._sinks: dict[str, Callable[[str], object]] = {}
         self._blocks: dict[str, Block] = {}
         self._inputs: dict[str, Input] = {}
         self._vendor_results: dict[str, int] = {}  # call id -> place in _order
@@ -120,9 +121,9 @@ class Accumulator:
         """Folds events in order; for a batch, much cheaper than `feed` for each."""
         deltas = _DELTAS
         untyped: Iterable[Any] = events  # a set lookup narrows no type
-        last: type | None = None  # the kind of the delta before, its block, and where it went
+        last: type | None = None  # the kind of the delta before, its block, and its writer
         block_id = ""
-        write: Any = None
+        write: Callable[[str], object] = str  # a placeholder: `last` is None until there is a writer
         try:
             for event in untyped:
                 kind = type(event)
@@ -131,10 +132,10 @@ class Accumulator:
                     continue
                 last = None
                 if kind in deltas and event.provider_metadata is None:
-                    write = self._sinks.get(event.id)
-                    if write is not None:
-                        write(event.delta)
-                        last, block_id = kind, event.id
+                    found = self._sinks.get(event.id)
+                    if found is not None:
+                        found(event.delta)
+                        last, block_id, write = kind, event.id, found
                         continue
                 fold = _FOLDS.get(kind)
                 if fold is not None and (self.finish_reason is None or kind is ev.StreamStart):
@@ -152,7 +153,8 @@ class Accumulator:
 
     def _on_delta(self, event: ev.TextDelta | ev.ReasoningDelta) -> None:
         block = self._blocks.get(event.id)
-        if block is None or block.closed:  # never opened, or closed too early
+        # A stream that breaks the grammar: the block was never opened, or closed too early. No text is lost.
+        if block is None or block.closed:
             block = self._open(event.id, Text if type(event) is ev.TextDelta else Reasoning)
         block.write(event.delta)
         block.merge(event.provider_metadata)
@@ -174,7 +176,8 @@ class Accumulator:
     def _on_input_start(self, event: ev.ToolInputStart) -> None:
         found = self._inputs.get(event.id)
         if found is not None and found.part() is not None:
-            return  # an id stands for one call
+            # An id stands for one call.
+            return
         opened = self._inputs[event.id] = Input(event.provider_metadata)
         if found is None:
             self._order.append(opened)
@@ -235,7 +238,7 @@ class Accumulator:
         self._step_error = self.error
 
     def _on_retry(self, event: ev.RetryNotice) -> None:
-        """The current step is asked again: what it has given so far is void."""
+        """Drops what the current step has emitted: it is requested again."""
         if event.discard_step == self._step:
             kept = self._order[: self._step_begin]
             slots = {id(slot) for slot in kept}
@@ -260,14 +263,14 @@ class Accumulator:
 
     @property
     def partial(self) -> Message:
-        """Everything so far, at any time; equal to `message` once that is there."""
+        """The message so far, at any time; equal to `message` once that is there."""
         if self._message is not None:
             return self._message
         return Message(self.sender, Role.ASSISTANT, self._all_parts(), self._metadata)
 
     @property
     def message(self) -> Message | None:
-        """The message once `finish` has come, whatever its reason; None before."""
+        """The message after `finish`, whatever its reason; None before."""
         return self._message
 
     @property
@@ -287,7 +290,7 @@ class Accumulator:
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The complete calls so far that are ours to run, in order."""
+        """The complete calls so far for the caller to run, in order."""
         return [p for p in self._all_parts() if isinstance(p, ToolCall) and not p.provider_executed]
 
     @property
@@ -297,20 +300,20 @@ class Accumulator:
 
     @property
     def tool_message(self) -> Message | None:
-        """The results so far of our own calls, in call order; None where there are none."""
+        """The results so far of the caller's calls, in call order; None if there are none."""
         results = [self._results[call.id] for call in self.tool_calls if call.id in self._results]
         return Message.tool(results) if results else None
 
     def tool_input(self, call_id: str) -> str:
-        """The raw input of a call so far, open, cut off or complete; "" of an unknown call."""
+        """Returns the raw input of a call so far, open, cut off or complete; "" for an unknown call."""
         found = self._inputs.get(call_id)
         return "" if found is None else found.text
 
     def tool_value(self, call_id: str) -> Any:
-        """The input of a call so far as a JSON value, the best that can be made of it; None of nothing.
+        """Returns the input of a call so far as a JSON value, as far as it is valid; None if there is none.
 
         Reading it at every event costs no more than parsing the text once. Objects and arrays are
-        the parser's own and go on growing: copy what is to be kept, change nothing.
+        the parser's own and continue to grow: copy what you store, change nothing.
         """
         found = self._inputs.get(call_id)
         if found is None:
@@ -322,14 +325,14 @@ class Accumulator:
         return found.value
 
     def add_results(self, results: Iterable[ToolResult]) -> None:
-        """Takes results of calls that ran elsewhere; they are pending no longer."""
+        """Adds results of calls that ran elsewhere; they are no longer pending."""
         for result in results:
             self._results[result.tool_call_id] = result
 
     def runner(self, *, context: ContextOf | None = None, limit: int = 8) -> CallRunner:
-        """What runs the calls, for a caller that starts some of them while the response still comes.
+        """Returns the runner of the calls, for a caller that starts some of them while the response streams.
 
-        raises: InvalidRequest where there are no tools
+        raises: InvalidRequest without tools
         """
         from llmstream.tools import ApprovalGate, CallRunner
 
@@ -339,7 +342,7 @@ class Accumulator:
         return CallRunner(self._tools, gate=gate, context=context, limit=limit)
 
     def _edit(self, call: ToolCall) -> None:
-        """The message has the arguments that were approved in place of the model's."""
+        """Puts the approved arguments into the message, in place of the model's."""
         message = self.partial
         parts = tuple(
             [
@@ -366,7 +369,7 @@ class Accumulator:
         `approve`; until then it stays in `pending_calls`, and this may be called again. Nothing runs
         of a response that is unfinished or failed, or in an accumulator without tools.
         Results are in `tool_message`. If the caller is cancelled, the calls that were not
-        done get results that say so, and the cancellation goes on.
+        done get results that report it, and the cancellation continues.
 
         decisions: by the id of the call; True and False for `Approve()` and `Deny()`
         begun:     a `runner`, whose calls were started while the response still came
@@ -398,7 +401,8 @@ class Accumulator:
         runner = begun or self.runner(context=context, limit=limit)
         runner.gate = ApprovalGate(self._tools, decided, approve, context)
         runner.emit = keep
-        self.add_results([status.result for status in runner.statuses.values()])  # of eager calls
+        # Results of calls that ran while the response streamed.
+        self.add_results([status.result for status in runner.statuses.values()])
         self._under_way |= ids
         try:
             return await runner.run(pending)
@@ -413,6 +417,7 @@ class Accumulator:
             self._under_way -= ids
 
 
+# How each event is folded; all others do not concern the message.
 _FOLDS: Final[dict[type, Callable[[Accumulator, Any], None]]] = {
     ev.StreamStart: Accumulator._on_start,
     ev.TextStart: Accumulator._on_open,
@@ -436,11 +441,10 @@ _FOLDS: Final[dict[type, Callable[[Accumulator, Any], None]]] = {
     ev.RetryNotice: Accumulator._on_retry,
     ev.Finish: Accumulator._on_finish,
 }
-"""How each event is folded; others do not concern the message."""
 
 
 def accumulate(events: Iterable[Event]) -> Accumulator:
-    """An accumulator that has folded the events."""
+    """Returns an accumulator that has folded the events."""
     accumulator = Accumulator()
     accumulator.feed_many(events)
     return accumulator
@@ -450,7 +454,7 @@ async def collect(events: AsyncIterable[Event], *, require_terminal: bool = True
     """Reads a stream to its end and folds it.
 
     raises: what the stream raises, with `.partial` and `.usage` filled in;
-            IncompleteStream where no `finish` came and `require_terminal` is set
+            IncompleteStream without a `finish`, if `require_terminal` is set
     """
     accumulator = Accumulator()
     try:

@@ -1,4 +1,4 @@
-"""What a response is folded into: blocks that still grow, and the parts they become."""
+"""Blocks of a response that is folded, and the parts that they become."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Block", "Input", "file_part", "merge_metadata", "result_part", "source_part"]
 
+# The metadata key for data of our own, not a vendor's, on a part or message.
 OWN_KEY = "llmstream"
-"""The metadata key for what we, not a vendor, keep on a part or message."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Block:
-    """One block of text or reasoning. Its fragments are joined when somebody reads them.
+    """One block of text or reasoning."""
 
-    A `StringIO` takes fragments at the price of `list.append`, holds no fragment itself, so
-    that memory follows the text, and gives the joined text without ending the writing.
-    """
+    # A StringIO takes a fragment at the price of `list.append`, and stores no fragments, so memory follows
+    # the text. The joined text can be read at any time.
 
     __slots__ = ("_buffer", "_part", "_type", "closed", "metadata", "write")
 
@@ -42,11 +41,11 @@ class Block:
         self.closed = False
 
     def part(self) -> Part | None:
-        """The part so far; None where there is neither text nor metadata (signatures) to keep."""
+        """Returns the part so far; None if there is neither text nor metadata (signatures)."""
         if self._part is not None:
             return self._part
         text = self._buffer.getvalue()
-        if not text and not self._says_anything():
+        if not text and not self._has_content():
             return None
         part = self._type(text, self.metadata)
         if self.closed:
@@ -58,8 +57,8 @@ class Block:
         self.metadata = merge_metadata(self.metadata, metadata)
         self._part = None
 
-    def _says_anything(self) -> bool:
-        """Whether a block without text has something to send back: whose reasoning it is alone is nothing."""
+    def _has_content(self) -> bool:
+        """Whether a block without text has metadata to send back; the mark of its vendor alone is nothing."""
         if self._type is Reasoning:
             return any(key != OWN_KEY for key in self.metadata or ())
         return bool(self.metadata)
@@ -86,7 +85,7 @@ class Input:
         return self._parser is not None
 
     def watch(self) -> None:
-        """Parses what has come, and from now on each fragment as it comes."""
+        """Parses the input so far, and from now on each fragment."""
         from llmstream.partial_json import PartialJSON  # loaded by those who look at growing inputs
 
         self._parser = PartialJSON()
@@ -95,7 +94,7 @@ class Input:
 
     @property
     def value(self) -> Any:
-        """The best value so far, of an input that is watched."""
+        """Returns the value so far of an input that is watched."""
         return None if self._parser is None else self._parser.value
 
     def _write_watched(self, fragment: str) -> None:
@@ -111,12 +110,12 @@ class Input:
 
     @property
     def text(self) -> str:
-        """The raw input so far; that of the call itself where none was streamed."""
+        """Returns the raw input so far; that of the call itself if none was streamed."""
         text = self._buffer.getvalue()
         return self._call.arguments if self._call is not None and not text else text
 
     def part(self) -> ToolCall | None:
-        """The call; None until it is complete."""
+        """Returns the call; None until it is complete."""
         return self._call
 
     def merge(self, metadata: Metadata | None) -> None:
@@ -124,7 +123,7 @@ class Input:
         self.metadata = merge_metadata(self.metadata, metadata)
 
     def complete(self, event: events.ToolCall) -> None:
-        """The call is complete. Its own fields win over the deltas; a second call changes nothing."""
+        """Completes the call. Its own fields win over the deltas; a second call changes nothing."""
         if self._call is not None:
             return
         self.merge(event.provider_metadata)
@@ -138,7 +137,7 @@ class Input:
 
 
 def result_part(event: events.ToolResult) -> ToolResult:
-    """A tool result as a part; a structured result is kept as JSON text and as the value."""
+    """Converts a tool result to a part; a structured result is stored as JSON text and as the value."""
     content = event.result if isinstance(event.result, str) else _json_text(event.result)
     return ToolResult(
         event.tool_call_id,
@@ -152,7 +151,7 @@ def result_part(event: events.ToolResult) -> ToolResult:
 
 
 def file_part(event: events.File | events.ReasoningFile) -> File:
-    """A file as a part; one made while reasoning is marked so under our own metadata key."""
+    """Converts a file to a part; one that belongs to reasoning is marked under our own metadata key."""
     metadata = event.provider_metadata
     if isinstance(event, events.ReasoningFile):
         metadata = merge_metadata(metadata, {OWN_KEY: {"reasoning": True}})
@@ -162,7 +161,7 @@ def file_part(event: events.File | events.ReasoningFile) -> File:
 
 
 def source_part(event: events.Source) -> Source:
-    """A source as a part."""
+    """Converts a source to a part."""
     return Source(
         event.source_type,
         event.id,

@@ -14,7 +14,9 @@ from llmstream.chats.content import write_whole
 from llmstream.errors import InvalidRequest
 
 _ID_CHARACTERS = frozenset(string.ascii_letters + string.digits + "._-")
-_MAX_ID_CHARACTERS = 128  # with the suffix well below the 255 bytes that file systems allow
+
+# With the suffix well below the 255 bytes that file systems allow.
+_MAX_ID_CHARACTERS = 128
 
 __all__ = ["ChatCache"]
 

@@ -181,7 +181,8 @@ class Chat:
     def fork(self) -> Chat:
         """A chat of its own with the same messages so far."""
         forked = Chat()
-        forked._history.extend(self._history.snapshot())  # never altered, so safe to share
+        # Never altered, so safe to share.
+        forked._history.extend(self._history.snapshot())
         return forked
 
     def to_json(self) -> bytes:

@@ -325,7 +325,8 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
 def _open_regular(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # or a pipe waits for its writer
     mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # for a folder, open() raises the right error
+    # For a folder, open() raises the right error.
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return descriptor
     os.close(descriptor)
     raise OSError(errno.EINVAL, "not a regular file", path)

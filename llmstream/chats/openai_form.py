@@ -111,7 +111,8 @@ def _call(call: object, where: str, names: dict[str, str]) -> ToolCall:
             f'{where} is no {{"id": ..., "type": "function", "function": {{"name": ..., "arguments": ...}}}}'
         )
     call_id, name, arguments = call.get("id"), function.get("name"), function.get("arguments", "")
-    if isinstance(arguments, Mapping):  # as Ollama has them
+    # Ollama has the arguments as an object.
+    if isinstance(arguments, Mapping):
         arguments = msgspec.json.encode(arguments).decode()
     if not (isinstance(call_id, str) and call_id and isinstance(name, str) and isinstance(arguments, str)):
         raise InvalidRequest(f'{where}: "id", "name" and "arguments" are texts')

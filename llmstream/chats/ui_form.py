@@ -34,8 +34,8 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["from_ui", "to_ui"]
 
+# The metadata key for the id of such a message.
 _ID: Final = "id"
-"""Where the id of such a message stands in the metadata of ours."""
 
 _DENIED: Final = "The user has denied the call."
 _TOOL: Final = "tool-"
@@ -180,8 +180,10 @@ def to_ui(messages: Iterable[Message]) -> list[dict[str, Any]]:
             for result in message.tool_results:
                 _add_result(result, open_calls)
             continue
-        goes_on = bool(found) and message.role == Role.ASSISTANT and found[-1]["role"] == Role.ASSISTANT.value
-        if not goes_on:
+        continues = (
+            bool(found) and message.role == Role.ASSISTANT and found[-1]["role"] == Role.ASSISTANT.value
+        )
+        if not continues:
             open_calls = {}
             found.append(_begun(message, f"message-{len(found)}"))
         if message.role == Role.ASSISTANT:

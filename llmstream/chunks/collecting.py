@@ -16,8 +16,8 @@ from llmstream.usage import Usage
 
 __all__ = ["CollectingStream", "CompletionResponse"]
 
+# More calls than any response holds; keeps a hostile stream from filling the memory.
 MAX_CALLS: Final = 10_000
-"""More calls than any response holds; keeps a hostile stream from filling the memory."""
 
 
 class CompletionResponse(msgspec.Struct, frozen=True):

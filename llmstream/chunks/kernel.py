@@ -194,8 +194,8 @@ def _rest(value: Mapping[str, Any], wire: type[msgspec.Struct]) -> dict[str, Any
 
 # Any provider's events as OpenAI-like streaming chunks.
 
+# Finish reasons whose name in OpenAI's chunks differs from that of the events.
 _FINISH_REASONS: Final[dict[str, str]] = {"tool-calls": "tool_calls", "content-filter": "content_filter"}
-"""Where the word of OpenAI's chunks differs from that of the events."""
 
 
 async def streaming_chunks(events: AsyncIterable[ev.Event]) -> AsyncIterator[StreamingChunk]:

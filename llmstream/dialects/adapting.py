@@ -20,6 +20,7 @@ __all__ = ["Refused", "refused_hint", "without_hints"]
 
 Path: TypeAlias = tuple[str, ...]
 
+# Each hint and its paths in the bodies of all dialects. More specific names come first.
 _FIELDS: Final[dict[str, str]] = {
     "reasoning.display": (
         "reasoning.summary thinking.display generationConfig.thinkingConfig.includeThoughts "
@@ -47,21 +48,21 @@ _FIELDS: Final[dict[str, str]] = {
     "parallel_tool_calls": "parallel_tool_calls tool_choice.disable_parallel_tool_use",
     "strict": "tools.*.function.strict tools.*.strict toolConfig.tools.*.toolSpec.strict",
 }
-"""Each hint and its paths in the bodies of all dialects. More specific names come first."""
 
 _HINTS: Final[tuple[tuple[str, Path], ...]] = tuple(
     (hint, tuple(path.split("."))) for hint, paths in _FIELDS.items() for path in paths.split()
 )
-_SHORTEST_NAME: Final = 3
-"""Cohere's `p` and `k` match an error's `param` only: in a message they could mean anything."""
 
+# Cohere's `p` and `k` match an error's `param` only: in a message they could mean anything.
+_SHORTEST_NAME: Final = 3
+
+# Matches messages about a field that is not supported, but not about a value out of range.
 _REFUSES: Final = re.compile(
     r"unsupported|unrecogni[sz]ed|unknown|unexpected|deprecated|incompatible|no longer|cannot|can't|"
     r"extra (?:inputs|fields)|must be unset|may only be|only the|(?:does|do|is|are)(?:n't| not)|"
     r"not (?:currently |yet )?(?:be )?(?:supported|allowed|permitted|enabled|available|accepted|both)",
     re.IGNORECASE,
 )
-"""Matches messages about a field that is not supported, but not about a value out of range."""
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 

@@ -24,13 +24,14 @@ __all__ = [
 ]
 
 
+# Longest exception message that an error holds; a frame may have megabytes of it.
 _MESSAGE_CHARS: Final = 4096
-"""Longest exception message that an error holds; a frame may have megabytes of it."""
 
 _NAME_CHARS: Final = 128
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
+# HTTP status by the exception's name in lower case, without "exception".
 _STATUS: Final = {
     "accessdenied": 403,
     "conflict": 400,
@@ -51,9 +52,9 @@ _STATUS: Final = {
     "unrecognizedclient": 403,
     "validation": 400,
 }
-"""HTTP status by the exception's name in lower case, without "exception"."""
 
 
+# Sent with status 403, although the cause is a wrong key.
 _CREDENTIALS: Final = frozenset(
     {
         "expiredtoken",
@@ -65,7 +66,6 @@ _CREDENTIALS: Final = frozenset(
         "unrecognizedclient",
     }
 )
-"""Sent with status 403, although the cause is a wrong key."""
 
 _RETRYABLE_ORIGINALS: Final = frozenset({408, 409, 424, 425, 429})
 

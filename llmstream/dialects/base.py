@@ -25,14 +25,14 @@ __all__ = [
     "Decoder",
     "Dialect",
     "Encoded",
-    "FollowingDecoder",
     "OutputAbility",
     "Place",
     "Position",
+    "ResumableDecoder",
     "Sockets",
     "StreamLimits",
-    "goes_on",
-    "takes_more",
+    "can_continue",
+    "can_resume",
 ]
 
 
@@ -197,7 +197,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class FollowingDecoder(Decoder, Protocol):
+class ResumableDecoder(Decoder, Protocol):
     """Decodes a response that the vendor stores; it can continue with another body of the same response.
 
     `feed` returns the events of one wire event and holds the rest back, so that the emitted events and
@@ -230,14 +230,14 @@ class FollowingDecoder(Decoder, Protocol):
 class Background(Protocol):
     """Responses that a vendor stores while it makes them, so that reading can be resumed."""
 
-    def keep(self, request: Request, *, provider: str) -> Request | None:
+    def store(self, request: Request, *, provider: str) -> Request | None:
         """Returns the request that has the response stored; None if this vendor cannot store it.
 
         raises: InvalidRequest if the request forbids storing
         """
         ...
 
-    def is_kept(self, request: Request, *, provider: str) -> bool:
+    def is_stored(self, request: Request, *, provider: str) -> bool:
         """Whether a request asks for the response to be stored."""
         ...
 
@@ -264,7 +264,7 @@ class Background(Protocol):
         include_raw: bool = False,
         limits: StreamLimits = StreamLimits(),
         after: Position | None = None,
-    ) -> FollowingDecoder:
+    ) -> ResumableDecoder:
         """Creates a decoder of a stored response.
 
         after: events up to there are decoded but not emitted. The response is read again from its
@@ -273,7 +273,7 @@ class Background(Protocol):
         ...
 
 
-def goes_on(decoder: Decoder) -> TypeGuard[FollowingDecoder]:
+def can_resume(decoder: Decoder) -> TypeGuard[ResumableDecoder]:
     """Whether a decoder can continue with another body. It is called often, so it checks one attribute."""
     return hasattr(decoder, "reconnect")
 
@@ -311,7 +311,7 @@ class ContinuingDecoder(Decoder, Protocol):
         """Metadata for the finish of an interrupted response: where it can be continued."""
         ...
 
-    def go_on(self) -> None:
+    def next_body(self) -> None:
         """Prepares for another body: the response to a request with `next_place`."""
         ...
 
@@ -336,9 +336,9 @@ class Continuation(Protocol):
         ...
 
 
-def takes_more(decoder: Decoder) -> TypeGuard[ContinuingDecoder]:
+def can_continue(decoder: Decoder) -> TypeGuard[ContinuingDecoder]:
     """Whether a decoder can read a response in several parts."""
-    return hasattr(decoder, "go_on")
+    return hasattr(decoder, "next_body")
 
 
 class Sockets(Protocol):

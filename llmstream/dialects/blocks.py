@@ -12,8 +12,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import is_json
+from llmstream.dialects.logprobs import Logprobs
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     Finish,
@@ -35,7 +36,7 @@ from llmstream.events.types import merge_metadata
 from llmstream.grammar import TRUNCATING
 from llmstream.unique_ids import UniqueIds
 
-__all__ = ["LOGPROBS", "Block", "Blocks", "Logprobs", "logprobs_of"]
+__all__ = ["Block", "Blocks"]
 
 # Memory of an entry in a CPython list, and in a set with its spare room.
 _SLOT_BYTES: Final = 8
@@ -157,6 +158,7 @@ class Blocks(Generic[B]):
         """
         if not self._admit():
             return False
+        # A block without an end of its own: the next one at its index ends it.
         if index in self.opened:
             self.close(index)
         self.opened[index] = block
@@ -178,7 +180,8 @@ class Blocks(Generic[B]):
     def _admit(self) -> bool:
         """Whether another block or call is allowed. Calls that were held back are complete."""
         reader = self._reader
-        if reader.done:  # one event of the wire may hold more than one block
+        # One event of the wire may hold more than one block.
+        if reader.done:
             return False
         if self._held_back:
             self.release()
@@ -282,6 +285,7 @@ class Blocks(Generic[B]):
         if self._reader.done:
             self._reader.out.append(ToolInputEnd(block.id, incomplete=True))
             return
+        # Several wires send no input for a tool without parameters; ours is always JSON.
         text = block.input or "{}"
         self.client_called = self.client_called or not block.provider_executed
         self._reader.out.append(ToolInputEnd(block.id))
@@ -380,7 +384,8 @@ class Blocks(Generic[B]):
     def orphan(self, index: Hashable, message: str) -> None:
         """Reports, once per index, a fragment for a block that is not open."""
         if index not in self._orphans:
-            self._orphans.add(index)  # a few: a stream of too many defects ends
+            # Never many: a stream with too many defects ends.
+            self._orphans.add(index)
             self._reader.defect(message)
 
     # End of the response.
@@ -405,6 +410,8 @@ class Blocks(Generic[B]):
         raw: the vendor's own name of the reason
         """
         self.end(reason)
+        # vLLM, LiteLLM and Ollama end calls in "stop", and so does OpenAI with a forced tool
+        # (BerriAI/litellm#35663, ollama/ollama#7963).
         if self.client_called and reason in ("stop", "other", "unknown"):
             reason = "tool-calls"
         if self._logprobs is not None:
@@ -412,75 +419,3 @@ class Blocks(Generic[B]):
         reader = self._reader
         reader.complete = reader.done = True
         reader.out.append(Finish(reason, reader.usage, raw, metadata))
-
-
-# Log probabilities of the tokens, as metadata of the same name for every dialect.
-#
-# A delta has those of its own tokens. The end of its block has all of them again, so that they become
-# metadata of the part: `{PROVIDER: {"logprobs": [...]}}`. The entries are the vendor's. Those of OpenAI,
-# Mistral and Ollama have the same shape, `{token, logprob, bytes, top_logprobs}`, and are written back.
-
-LOGPROBS: Final = "logprobs"
-
-
-class Logprobs:
-    """Log probabilities of one response: held for their delta, then for the end of its block.
-
-    Those without text, such as the tokens of a call, are held for the next delta or the finish.
-
-    key:  of the metadata
-    held: memory they take since the last block, in bytes
-    """
-
-    def __init__(self, key: str) -> None:
-        self._key = key
-        self._waiting: list[Any] = []
-        self._of_block: list[Any] = []
-        self.held = 0
-
-    def add(self, found: object) -> int:
-        """Adds those of the next tokens, in any of their forms; returns the memory they take, in bytes."""
-        entries = _entries(found)
-        self._waiting.extend(entries)
-        size = sum(map(held_size, entries))
-        self.held += size
-        return size
-
-    def of_delta(self) -> Metadata | None:
-        """Returns the metadata of the current delta."""
-        found, self._waiting = self._waiting, []
-        self._of_block.extend(found)
-        return self._metadata(found)
-
-    def of_block(self) -> Metadata | None:
-        """Returns the metadata of the end of the open block."""
-        found, self._of_block = self._of_block, []
-        self.held = 0
-        return self._metadata(found)
-
-    def of_rest(self) -> Metadata | None:
-        """Returns the metadata of the finish: log probabilities without text."""
-        found, self._waiting = self._waiting, []
-        return self._metadata(found)
-
-    def _metadata(self, found: list[Any]) -> Metadata | None:
-        return {self._key: {LOGPROBS: found}} if found else None
-
-
-def logprobs_of(metadata: Metadata | None) -> list[Any]:
-    """Returns the entries of any vendor, if they have the common shape."""
-    for own in (metadata or {}).values():
-        found = own.get(LOGPROBS)
-        if isinstance(found, list) and all(isinstance(entry, dict) and "token" in entry for entry in found):
-            return found
-    return []
-
-
-def _entries(found: object) -> list[Any]:
-    """Flattens the lists of tokens: OpenAI and Mistral have one for content and one for a refusal."""
-    if isinstance(found, dict) and (found.keys() & {"content", "refusal"}):
-        lists = [found.get(name) for name in ("content", "refusal")]
-        return [entry for entries in lists if isinstance(entries, list) for entry in entries]
-    if isinstance(found, list):
-        return found
-    return [found] if found else []

@@ -17,8 +17,11 @@ __all__ = ["NO_BARE_JSON", "encode_thinking", "fitting_cap"]
 NO_BARE_JSON: Final = "JSON without a schema is not supported; give a schema, or ask for JSON in the prompt"
 
 
-_MIN_BUDGET: Final = 1024  # from the vendor's reference of `thinking.budget_tokens`
+# From the vendor's reference of `thinking.budget_tokens`.
+_MIN_BUDGET: Final = 1024
 _ROOM_FOR_ANSWER: Final = 4096
+
+# Budgets for models without effort levels; the largest leaves room below 32,000 tokens.
 _BUDGETS: Final = {
     "minimal": 1_024,
     "low": 4_096,
@@ -27,7 +30,6 @@ _BUDGETS: Final = {
     "xhigh": 24_576,
     "max": 27_904,
 }
-"""Budgets for models without effort levels; the largest leaves room below 32,000 tokens."""
 
 
 class Thinking(msgspec.Struct, frozen=True):

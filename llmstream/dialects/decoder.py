@@ -24,13 +24,14 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _EXCERPT_CHARS = 200
 _MOST_DEFECTS = 100
 
+# Events up to this size are not checked: whatever they hold is within all caps.
 _LARGE_BYTES: Final = 1024 * 1024
-"""Events up to this size are not checked: whatever they hold is within all caps."""
-_MOST_VALUES: Final = 500_000
-"""OpenAI sends up to 400,000 in one event: twenty alternatives to each of ten thousand tokens."""
 
+# OpenAI sends up to 400,000 in one event: twenty alternatives to each of ten thousand tokens.
+_MOST_VALUES: Final = 500_000
+
+# Far above real use: pings while a model thinks are some kilobytes an hour.
 _SILENT_BYTES: Final = 1024 * 1024
-"""Far above real use: pings while a model thinks are some kilobytes an hour."""
 
 
 class Framing(Protocol):
@@ -191,7 +192,7 @@ class PayloadDecoder(Generic[T]):
         """How many events could not be read so far."""
         return self._defects
 
-    def whole_payload(self) -> Any:
+    def untyped_payload(self) -> Any:
         """Decodes the current payload again, with the fields that the wire's types do not have.
 
         raises: RecursionError if those fields are nested too deeply
@@ -235,6 +236,7 @@ class PayloadDecoder(Generic[T]):
                 f"an event could not be decoded: {_reason(cause)}. Its text: {text[:_EXCERPT_CHARS]!r}"
             )
             return None
+        # Checked here alone: JSON with a lone surrogate is never valid for the strict decoder.
         if self._joiner is None and "\\u" in text:
             self._joiner = SurrogateJoiner()
             self.has_half_characters = True

@@ -31,14 +31,16 @@ __all__ = [
     "vendor_error",
 ]
 
+# The reason of a request to an unknown path, for which each vendor has its own message.
 UNKNOWN_PATH: Final = "unknown-path"
-"""The reason of a request to an unknown path, for which each vendor has its own message."""
 
 _log: Final = logging.getLogger("llmstream")
 
 _EXCERPT_CHARS: Final = 2048
+
+# Longest message, as of an error response's body; an event of a stream may hold megabytes.
 _MESSAGE_CHARS: Final = 64 * 1024
-"""Longest message, as of an error response's body; an event of a stream may hold megabytes."""
+
 _NAME_CHARS: Final = 8192
 _REQUEST_ID_HEADERS: Final = (
     "x-request-id",
@@ -49,6 +51,7 @@ _REQUEST_ID_HEADERS: Final = (
     "apim-request-id",
 )
 
+# Status by a word of the error, for errors inside a 200; 529 is Anthropic's.
 _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
     # OpenAI's codes first: their messages may contain any of the others (openai-node 7.57).
     ("bio_policy", 400),
@@ -79,8 +82,8 @@ _STATUS_OF_WORD: Final[tuple[tuple[str, int], ...]] = (
     ("invalid", 400),
     ("bad_request", 400),
 )
-"""Status by a word of the error, for errors inside a 200; 529 is Anthropic's."""
 
+# Z.ai's error codes, also inside a 200; source: docs.z.ai/api-reference/api-code, 2026-11.
 _STATUS_OF_ZAI: Final[tuple[tuple[str, int], ...]] = (
     (r"100[0-4]", 401),
     (r"1113", 402),
@@ -89,12 +92,11 @@ _STATUS_OF_ZAI: Final[tuple[tuple[str, int], ...]] = (
     (r"121[02-5]|1261|1301", 400),
     (r"130[2-58]", 429),
 )
-"""Z.ai's error codes, also inside a 200; source: docs.z.ai/api-reference/api-code, 2026-11."""
 
+# Keys that responses have and errors do not.
 _ANSWER_KEYS: Final = frozenset(
     {"choices", "content", "candidates", "output", "delta", "message_id", "steps"}
 )
-"""Keys that responses have and errors do not."""
 
 _CONTEXT_WORDS: Final = re.compile(
     r"context.{0,20}(length|window|size)|prompt is too long|too many (input )?tokens|"
@@ -102,27 +104,33 @@ _CONTEXT_WORDS: Final = re.compile(
     r"reduce the length|context_length|exceed_context|too_many_(prompt_)?tokens|input tokens exceeds",
     re.IGNORECASE | re.DOTALL,
 )
+
+# Codes of OpenAI's policy blocks. A retry is rejected again (openai-node 7.57).
 _FILTER_WORDS: Final = re.compile(
     r"content[_ -]?(filter|policy)|(bio|cyber|misalignment)_policy|responsibleai|moderation", re.IGNORECASE
 )
-"""Codes of OpenAI's policy blocks. A retry is rejected again (openai-node 7.57)."""
+
+# OpenAI's code for an account whose request rate rose too fast, also with status 503.
 _SLOW_DOWN: Final = "slow_down"
-"""OpenAI's code for an account whose request rate rose too fast, also with status 503."""
+
+# Further fields of an error object, stored unchanged.
 _DETAILS: Final = ("misalignment",)
-"""Further fields of an error object, stored unchanged."""
+
+# Error types that add nothing to the status.
 _CLASS_TYPES: Final = re.compile(
     r"(invalid_request|authentication|permission|not_found|rate_limit|overloaded|timeout|server|api"
     r"|service_unavailable)?_?error"
 )
-"""Error types that add nothing to the status."""
+
 _QUOTA_WORDS: Final = ("insufficient_quota", "billing", "credit", "balance", "spend_limit")
 _KEY_WORDS: Final = re.compile(
     r"api[_ ]?key[_ ](in|not )?valid|incorrect api key|invalid api key", re.IGNORECASE
 )
 _PLAIN_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
 _RETRYABLE_STATUS: Final = frozenset({408, 409, 425, 429})
+
+# The longest number that is parsed as a status or a vendor's code.
 _CODE_DIGITS: Final = 9
-"""The longest number that is parsed as a status or a vendor's code."""
 
 
 def vendor_error(
@@ -212,8 +220,10 @@ def error_from_value(
     kind = _class_of(number, fields)
     retryable = kind.default_retryable or number in _RETRYABLE_STATUS or number >= 500
     reason = fields.error_code or fields.reason
+    # A 429 like a rate limit, but waiting does not help: the account has no credit.
     if any(word in (reason or "").lower() for word in _QUOTA_WORDS):
         retryable = False
+    # OpenAI and Anthropic decide for their clients; the header wins over the status.
     should_retry = headers.get("x-should-retry", "").lower()
     if should_retry in ("true", "false"):
         retryable = should_retry == "true"
@@ -258,7 +268,7 @@ class _ErrorFields(msgspec.Struct):
     message: str = ""
     reason: str | None = None
     error_code: str | None = None
-    words: str = ""
+    text: str = ""
     status: int | None = None
     request_id: str | None = None
     retry_after_s: float | None = None
@@ -274,7 +284,7 @@ class _ErrorFields(msgspec.Struct):
     def bound(self) -> None:
         """Cuts texts of excessive length, because an error is shown, logged and pickled."""
         self.message = _cut(self.message, _MESSAGE_CHARS)
-        self.words = self.words[:_MESSAGE_CHARS]
+        self.text = self.text[:_MESSAGE_CHARS]
         self.reason = self.reason and _cut(self.reason, _NAME_CHARS)
         self.error_code = self.error_code and _cut(self.error_code, _NAME_CHARS)
         self.request_id = self.request_id and _cut(self.request_id, _NAME_CHARS)
@@ -296,9 +306,10 @@ class _ErrorFields(msgspec.Struct):
         for key in ("error", "errors"):
             if value.get(key):
                 self._take(value[key], depth + 1)
-        place, words = value.get("loc"), value.get("msg")
-        if isinstance(place, list) and place[1:] and isinstance(words, str):  # FastAPI: "body", then where
-            self._take(f"{'.'.join(map(str, place[1:]))}: {words}", depth + 1)
+        place, text = value.get("loc"), value.get("msg")
+        # FastAPI: the place is "body", then the names of the fields.
+        if isinstance(place, list) and place[1:] and isinstance(text, str):
+            self._take(f"{'.'.join(map(str, place[1:]))}: {text}", depth + 1)
         for key in ("message", "msg", "detail", "error_description"):
             self._take(value.get(key), depth + 1)
         for key in ("code", "type", "status", "error_type", "reason"):
@@ -316,9 +327,11 @@ class _ErrorFields(msgspec.Struct):
             self._take_detail(detail)
         if isinstance(details, dict):
             self._take_error_code(details)
+        # Groq, with `tool_use_failed`.
         failed = value.get("failed_generation")
         if isinstance(failed, str) and failed not in self.message:
             self.message += f" The model had written: {failed}"
+        # OpenRouter has the upstream vendor's error here.
         raw = (value.get("metadata") or {}).get("raw") if isinstance(value.get("metadata"), dict) else None
         if isinstance(raw, str) and raw and raw not in self.message:
             self.message += f" ({raw})"
@@ -334,7 +347,7 @@ class _ErrorFields(msgspec.Struct):
                 self.reason = self.reason or str(code)
         elif isinstance(code, str) and code and code != "error":
             self.reason = self.reason or without_lone_surrogates(code)
-            self.words += f"{code} "
+            self.text += f"{code} "
 
     def _take_details(self, value: dict[str, Any]) -> None:
         """Stores further fields, and the type if it adds to status and code."""
@@ -382,6 +395,7 @@ def _parsed(text: str) -> object:
 
 
 def _is_error(value: object) -> bool:
+    # Google sends `[{"error": ...}]`.
     if isinstance(value, list):
         return bool(value) and _is_error(value[0])
     if not isinstance(value, dict):
@@ -397,26 +411,28 @@ def _status_inside(fields: _ErrorFields, provider: str) -> int:
         for numbers, status in _STATUS_OF_ZAI:
             if re.fullmatch(numbers, fields.reason or ""):
                 return status
-    return _status_of(f"{fields.words}{fields.reason} {fields.message}")
+    return _status_of(f"{fields.text}{fields.reason} {fields.message}")
 
 
-def _status_of(words: str) -> int:
-    lower = words.lower()
+def _status_of(text: str) -> int:
+    lower = text.lower()
     return next((status for word, status in _STATUS_OF_WORD if word in lower), 500)
 
 
 def _class_of(status: int, fields: _ErrorFields) -> type[errors.ProviderError]:
-    words = f"{fields.reason or ''} {fields.message}"
+    text = f"{fields.reason or ''} {fields.message}"
     if fields.reason == _SLOW_DOWN and status in (429, 503):
         return errors.RateLimited
+    # A policy block, although the status is that of a missing permission.
     if status == 403 and _FILTER_WORDS.search(fields.reason or ""):
         return errors.ContentFiltered
     if status in (400, 413, 422):
-        if _CONTEXT_WORDS.search(words):
+        if _CONTEXT_WORDS.search(text):
             return errors.ContextTooLong
         if _FILTER_WORDS.search(fields.reason or ""):
             return errors.ContentFiltered
-        if _KEY_WORDS.search(words):
+        # Google and xAI answer a wrong key with 400.
+        if _KEY_WORDS.search(text):
             return errors.AuthenticationError
         return errors.BadRequest
     by_status: dict[int, type[errors.ProviderError]] = {
@@ -443,5 +459,5 @@ def _plain(text: str) -> str:
     # No character class matches the start of the next match, so a page of "<" or of unclosed titles is
     # scanned once.
     title = re.search(r"<title[^<>]*>([^<]*)</title>", text, re.IGNORECASE)
-    words = (title and title.group(1)) or re.sub(r"<[^<>]*>", " ", text)
-    return " ".join(words.split())[:_EXCERPT_CHARS]
+    text = (title and title.group(1)) or re.sub(r"<[^<>]*>", " ", text)
+    return " ".join(text.split())[:_EXCERPT_CHARS]

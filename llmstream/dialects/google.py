@@ -30,20 +30,21 @@ __all__ = [
     "TRANSCRIPTION",
     "Responses",
     "Sources",
-    "asked_for",
     "document_uri",
     "facts_of",
     "failure",
     "refused_settings",
     "thinking_budget",
     "thinking_level",
+    "wants_continuation",
     "with_options",
     "without_option",
 ]
 
+# Our metadata's name of a recording's transcript.
 TRANSCRIPTION: Final = "audio_transcription"
-"""Our metadata's name of a recording's transcript."""
 
+# Fields that a part of generateContent may have beside its content, by their names in our metadata.
 SIDE_FIELDS: Final = (
     "thought_signature",
     "part_metadata",
@@ -55,7 +56,6 @@ SIDE_FIELDS: Final = (
     "media_resolution",
     "media_processing",
 )
-"""Fields that a part of generateContent may have beside its content, by their names in our metadata."""
 
 
 STATUS_WORDS: Final = {
@@ -78,6 +78,8 @@ STATUS_OF_WORD: Final = {word: status for status, word in STATUS_WORDS.items()} 
     "UNKNOWN": 500,
     "DATA_LOSS": 500,
 }
+
+# Names by number; source: google.rpc.Code.
 _WORD_OF_NUMBER: Final = (
     "OK",
     "CANCELLED",
@@ -97,8 +99,8 @@ _WORD_OF_NUMBER: Final = (
     "DATA_LOSS",
     "UNAUTHENTICATED",
 )
-"""Names by number; source: google.rpc.Code."""
 
+# Codes of the Interactions API outside google.rpc; source: ai.google.dev api-errors, 2026-11.
 _STATUS_OF_KIND: Final = {
     "invalid_request": 400,
     "parameter_unknown": 400,
@@ -108,10 +110,9 @@ _STATUS_OF_KIND: Final = {
     "rate_limit_exceeded": 429,
     "quota_exceeded": 429,
 }
-"""Codes of the Interactions API outside google.rpc; source: ai.google.dev api-errors, 2026-11."""
 
+# Errors that a retry cannot resolve, whatever their status: the quota is per day.
 _NOT_AGAIN: Final = frozenset({"UNIMPLEMENTED", "quota_exceeded"})
-"""Errors that a retry cannot resolve, whatever their status: the quota is per day."""
 
 
 def failure(detail: object, *, provider: str) -> ProviderError:
@@ -185,7 +186,9 @@ def refused_settings(rules: GeminiRules) -> Mapping[str, str]:
     """Returns the settings that are not sent to the model, with the reason."""
     if rules.sampling and rules.penalties:
         return NONE_REFUSED
-    reasons = {} if rules.sampling else dict.fromkeys(_SAMPLING, "this model ignores it")
+    reasons: dict[str, str] = {}
+    if not rules.sampling:
+        reasons |= dict.fromkeys(_SAMPLING, "this model ignores it")
     if not rules.penalties:
         reasons |= dict.fromkeys(_PENALTIES, "this model does not support it")
     return reasons
@@ -207,7 +210,8 @@ def facts_of(model: str) -> ModelFacts:
 
 KEY: Final = "google"
 
-_PLACE_BYTES: Final = 160  # a pair, in a set
+# Memory of a pair in a CPython set.
+_PLACE_BYTES: Final = 160
 _OCTETS: Final = "application/octet-stream"
 
 
@@ -270,8 +274,8 @@ def _text(value: Any) -> str | None:
 # the next request sends the token and gets the next part.
 # source: google-genai 3.4.0, `_extra_utils.StreamContinuation` and `_interactions_continuation`
 
+# The provider option that switches it off, under google-genai's name. It is not sent to the vendor.
 OPTION: Final = "automatic_continuation"
-"""The provider option that switches it off, under google-genai's name. It is not sent to the vendor."""
 
 
 class Responses:
@@ -304,7 +308,7 @@ class Responses:
         """Drops the place: the response ended for a reason other than its length."""
         self.last = None
 
-    def go_on(self, usage: Usage) -> None:
+    def next_body(self, usage: Usage) -> None:
         """Begins the next part. A part that is requested again is counted once.
 
         usage: of the part that ended
@@ -332,7 +336,7 @@ class Responses:
         return detail | ({"continuation_token": self.last.token} if self.last is not None else {})
 
 
-def asked_for(request: Request, key: str, provider: str) -> bool:
+def wants_continuation(request: Request, key: str, provider: str) -> bool:
     """Whether long responses are continued; True unless the option is False."""
     return options_of(request, key, provider).get(OPTION) is not False
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from llmstream.chats.content import Reasoning
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Decoder, takes_more
+from llmstream.dialects.base import Decoder, can_continue
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
 from llmstream.events import Event, Metadata, ReasoningStart, Warning
 from llmstream.events.types import merge_metadata
@@ -24,7 +24,6 @@ __all__ = ["FOREIGN_REASONING", "GuardedDecoder", "MessageVendors", "is_foreign"
 # if the origin mark does. Reasoning of unknown origin is sent.
 
 FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
-"""Text of the warning."""
 
 _OURS: Final = "llmstream"
 _ORIGIN: Final = "origin"
@@ -85,8 +84,8 @@ def _origin(metadata: object) -> str | None:
 def _vendors(metadata: object) -> set[str]:
     if not isinstance(metadata, dict):
         return set()
-    told: dict[str, Any] = metadata
-    return {name for name, value in told.items() if isinstance(value, dict) and name != _OURS}
+    own: dict[str, Any] = metadata
+    return {name for name, value in own.items() if isinstance(value, dict) and name != _OURS}
 
 
 class GuardedDecoder:
@@ -131,7 +130,8 @@ class GuardedDecoder:
         """Decodes a slice of the body; returns the events that it completes."""
         decoded = self.decoder.feed(chunk)
         events = self._guard.feed(decoded)
-        if self._marked and events is not decoded:  # a batch of deltas alone is the same list
+        # A batch of deltas alone is the same list.
+        if self._marked and events is not decoded:
             events = with_origin(events, self._provider)
         if self.decoder.done:
             events = events + self._end(None)
@@ -158,7 +158,8 @@ class GuardedDecoder:
             if self.error.provider is None:
                 self.error.provider = self._provider
             self.error.usage = self.decoder.usage
-            place = self.decoder.unfinished if takes_more(self.decoder) else None
+            # The caller may continue the response from there.
+            place = self.decoder.unfinished if can_continue(self.decoder) else None
             metadata = merge_metadata(self.error.provider_metadata, place)
             events = self._guard.close(self.decoder.usage, self.error.info, metadata)
         elif self._guard.errors and self.error is None:

@@ -33,10 +33,10 @@ __all__ = [
     "failure_text",
     "keep_last_marks",
     "own_parts",
+    "result_or_failure_text",
     "result_text",
     "role_of",
     "system_text",
-    "told_result",
     "too_many_marks",
     "without_custom_parts",
 ]
@@ -50,7 +50,8 @@ def role_of(message: Message) -> Role:
 
     raises: InvalidRequest for any other role
     """
-    if type(message.role) is Role:  # no look-up: the hash of an enum's member is Python code
+    # No look-up: the hash of an enum's member is Python code.
+    if type(message.role) is Role:
         return message.role
     role = _ROLES.get(message.role)
     if role is None:
@@ -68,7 +69,8 @@ def own_parts(message: Message, *, key: str, provider: str, warn: Callable[[str]
         if isinstance(part, Reasoning):
             break
     else:
-        return message.parts  # as it is with most messages
+        # Most messages have none.
+        return message.parts
     vendors = MessageVendors(message)
     out: list[Part] = []
     for part in message.parts:
@@ -110,7 +112,7 @@ def result_text(part: ToolResult) -> str:
     return msgspec.json.encode(part.result).decode()
 
 
-def told_result(part: ToolResult) -> str:
+def result_or_failure_text(part: ToolResult) -> str:
     """Returns the text of a result; that of a failure starts with "Error" or names the failure."""
     text = result_text(part)
     return failure_text(text) if part.is_error else text
@@ -126,8 +128,9 @@ def failure_text(content: str) -> str:
 # Parts without a form on the wire: kinds that an application has added, and `Custom`.
 
 _CONTENT = (Text, Reasoning, Image, Audio, Document, File, ToolCall, ToolResult, Source)
+
+# Parts left to the dialect: a `Custom` of a response may be the vendor's own.
 _OF_ANSWERS = (*_CONTENT, Custom)
-"""Parts left to the dialect: a `Custom` of a response may be the vendor's own."""
 
 
 def without_custom_parts(messages: Iterable[Message], warn: Callable[[str], object]) -> list[Message]:

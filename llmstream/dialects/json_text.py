@@ -50,7 +50,8 @@ def _pair(match: re.Match[str]) -> str:
 
 def without_lone_surrogates(text: str) -> str:
     """Joins surrogate pairs, and replaces lone surrogates by U+FFFD."""
-    if text.isascii():  # nearly all: names, ids, JSON
+    # Nearly all texts are: names, ids, JSON.
+    if text.isascii():
         return text
     return _LONE.sub("\ufffd", _PAIR.sub(_pair, text))
 

@@ -40,8 +40,9 @@ _MAGIC: Final = (
     (b"fLaC", "audio/flac"),
 )
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
+
+# Recordings without a header: a player needs the rate and the channels.
 _BARE_SAMPLES: Final = frozenset({"audio/l16", "audio/l24", "audio/pcm", "audio/alaw", "audio/mulaw"})
-"""Recordings without a header: a player needs the rate and the channels."""
 
 _WEB_ALPHABET: Final = str.maketrans("-_", "+/")
 _YOUTUBE: Final = re.compile(r"https?://((www|m)\.)?(youtube\.com|youtu\.be)/", re.IGNORECASE)
@@ -234,7 +235,7 @@ class Base64Pieces:
         return len(self._data) + len(self._rest)
 
     def add(self, piece: str) -> None:
-        """Decodes a piece. After a piece that is not base64, `whole` raises."""
+        """Decodes a piece. After a piece that is not base64, `joined` raises."""
         if self._error is not None:
             return
         text = self._rest + piece if self._rest else piece
@@ -245,7 +246,7 @@ class Base64Pieces:
             self._error = error
         self._rest = text[end:]
 
-    def whole(self) -> bytes:
+    def joined(self) -> bytes:
         """Returns the decoded file.
 
         raises: ValueError if a piece was not base64

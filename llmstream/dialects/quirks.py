@@ -17,8 +17,8 @@ import msgspec
 
 __all__ = ["CACHED_MODELS", "Change", "ModelQuirks", "change", "changed", "changes_for"]
 
+# A dialect caches the quirks of so many models: callers of a gateway may invent any number of names.
 CACHED_MODELS: Final = 1024
-"""For so many models a dialect remembers the quirks; callers of a gateway may invent any number of names."""
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -13,8 +13,8 @@ import msgspec
 __all__ = ["claude_strict_schema", "inlined", "openai_strict_schema", "strict_problem"]
 
 
+# Nested definitions can grow exponentially; a schema past this cap is not changed.
 _MOST_NODES: Final = 20_000
-"""Nested definitions can grow exponentially; a schema past this cap is not changed."""
 
 _NAMED: Final = ("$defs", "definitions")
 
@@ -138,7 +138,8 @@ def _strict(schema: Any) -> Any:
 
 def _close(out: dict[str, Any], properties: dict[str, Any]) -> None:
     if out.get("additionalProperties") not in (None, False, True):
-        raise _NotStrictError  # a map from any name to a schema
+        # A map from any name to a schema.
+        raise _NotStrictError
     if out.get("additionalProperties") is True and not properties:
         raise _NotStrictError
     required = out.get("required")

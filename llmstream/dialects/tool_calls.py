@@ -40,8 +40,8 @@ __all__ = [
 
 _STRUCTURE: Final = re.compile(r'["{}\[\]]|\\.?', re.DOTALL)
 
+# The `type` in the metadata of a call whose input is plain text, as with OpenAI's custom tools.
 CUSTOM_CALL: Final = "custom_tool_call"
-"""The `type` in the metadata of a call whose input is plain text, as with OpenAI's custom tools."""
 
 
 def mint_call_id() -> str:
@@ -144,7 +144,7 @@ class OpenCall:
         """Whether the input so far equals this text."""
         return len(text) == self.chars and text == self.input
 
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the input is one complete JSON value. All checks together are linear in the input."""
         if self.nesting is None:
             self.nesting = _Nesting()
@@ -154,7 +154,7 @@ class OpenCall:
         self.nesting.broken = not is_json(self.input)
         return not self.nesting.broken
 
-    def could_be_whole(self) -> bool:
+    def could_be_complete(self) -> bool:
         """A cheap necessary condition: no JSON has `{` directly after `}`."""
         return bool(self.pieces) and self.pieces[-1].rstrip().endswith("}")
 
@@ -206,8 +206,12 @@ def as_index(value: Any) -> int | None:
 
 
 _SLOT_BYTES: Final = 8
-_NAME_BYTES: Final = 200  # places in a set and a dict
-_CALL_BYTES: Final = 700  # the call itself and its places in lists and dicts
+
+# Memory of places in a CPython set and dict.
+_NAME_BYTES: Final = 200
+
+# Memory of the call, and of its places in lists and dicts.
+_CALL_BYTES: Final = 700
 
 
 class ToolCallTracker:
@@ -318,6 +322,8 @@ class ToolCallTracker:
         self, index: int | None, wire_id: str | None, name: str | None, text: str, out: list[Event]
     ) -> OpenCall | None:
         """Returns the call of a fragment, which may be new; None to ignore the fragment."""
+        # Gemini's server of Chat Completions sends no index (openai/openai-python#3246): the id decides, else
+        # the fragment belongs to the latest call.
         if index is None:
             last = self._calls[-1] if self._calls else None
             call = self._by_id.get(wire_id) if wire_id else None
@@ -332,8 +338,8 @@ class ToolCallTracker:
             return self._begin(index, out) if name or wire_id or text.strip() else None
         if name and self._is_another(call, index, wire_id, name, text):
             return self._begin(index, out)
-        if name and text and call.could_be_whole() and call.has_input(text):
-            # The complete call once more.
+        # Some servers send the complete call once more after its fragments.
+        if name and text and call.could_be_complete() and call.has_input(text):
             return None
         if call.closed:
             return self._after_end(call, index, wire_id, text, out)
@@ -342,7 +348,9 @@ class ToolCallTracker:
     def _at_new_index(
         self, index: int, wire_id: str | None, name: str | None, text: str, out: list[Event]
     ) -> OpenCall | None:
-        """Handles a new index: the head of a call, or a stray tail (agno #8880, dirac #215)."""
+        """Handles a new index: the head of a call, or a stray tail."""
+        # The tail of a call may come at the index of another (agno#8880, dirac#215). It is assigned only if
+        # one call is open: a guess could run a tool with wrong arguments.
         if name is None:
             call = self._by_id.get(wire_id) if wire_id else None
             if call is None and wire_id is None:
@@ -360,22 +368,26 @@ class ToolCallTracker:
         self, call: OpenCall, index: int | None, wire_id: str | None, name: str, text: str
     ) -> bool:
         """Whether a named fragment at a known index starts a new call."""
+        # A new id and a name: two calls at index 0 (dyedd/lens#49). Without a name it is the same call: GLM
+        # gives each fragment a new id (zai-org/GLM-4#194).
         if wire_id is not None and call.wire_id is not None and wire_id != call.wire_id:
             return True
         if call.name is None:
             return False
         if name != call.name and (wire_id is None or call.wire_id is None):
             return True
+        # Older Ollama puts parallel calls at index 0 without ids, all in one chunk (maka#1995).
         if call.touched == self._batch and (index is None or wire_id is None):
             return True
+        # Servers repeat the name on every fragment; only the start of an object can begin another call.
         if name == call.name and not text.lstrip().startswith("{"):
             return False
-        return call.could_be_whole() and not call.has_input(text) and call.is_whole()
+        return call.could_be_complete() and not call.has_input(text) and call.is_complete()
 
     def _after_end(
         self, call: OpenCall, index: int | None, wire_id: str | None, text: str, out: list[Event]
     ) -> OpenCall | None:
-        """Handles a nameless fragment of a completed call: nothing, a late head, or a stray tail."""
+        """Handles a nameless fragment of a completed call: a late head, or a stray tail."""
         if wire_id is not None and wire_id not in self._by_id:
             return self._begin(index, out)
         if not text.strip():
@@ -397,6 +409,7 @@ class ToolCallTracker:
     def _begin(self, index: int | None, out: list[Event]) -> OpenCall:
         if len(self._calls) >= self._limits.max_blocks:
             raise LimitExceeded(f"the response has more than {self._limits.max_blocks} tool calls")
+        # Only now the last call is known to be complete: valid JSON alone does not end one (vercel/ai#13137).
         if self._calls:
             last = self._calls[-1]
             if not last.closed and last.name is not None and last.custom is None and is_json(last.input):
@@ -411,9 +424,10 @@ class ToolCallTracker:
 
     def _take(self, call: OpenCall, text: str, out: list[Event]) -> None:
         """Adds a piece of input; emits its events once the name is known."""
+        # White space before the input, or `null`: Groq sends it for a call without parameters, others before
+        # the real input.
         if not call.pieces and call.custom is None and (text == "null" or not text.strip()):
             call.placeholder |= text == "null"
-            # White space before the input, or a placeholder.
             text = ""
         if text:
             self._grow(call, text)
@@ -443,6 +457,7 @@ class ToolCallTracker:
             )
 
     def _start(self, call: OpenCall, out: list[Event]) -> str:
+        # Some servers repeat ids within a response, and events are merged by id.
         wanted = call.wire_id and without_lone_surrogates(call.wire_id)
         if wanted is None or wanted in self.ids or self._reserved(wanted):
             wanted = self._new_id()
@@ -472,12 +487,13 @@ class ToolCallTracker:
             call.pieces.append("null")
             out.append(ToolInputDelta("null", call_id))
         text = call.input
-        whole = call.custom is not None or is_json(text)
-        if truncated and not (whole and in_one_piece) and not keep_cut:
+        complete = call.custom is not None or is_json(text)
+        # A cut input may be valid JSON by chance: a call without the end of its arguments must not run.
+        if truncated and not (complete and in_one_piece) and not keep_cut:
             out.append(ToolInputEnd(call_id, incomplete=True))
             return
         out.append(ToolInputEnd(call_id))
-        invalid = not whole and (bool(text) or truncated)
+        invalid = not complete and (bool(text) or truncated)
         metadata = merge_metadata(call.metadata, call.custom)
         if call.custom is not None and not text:
             metadata = merge_metadata(metadata, {key: {"input": ""} for key in call.custom})

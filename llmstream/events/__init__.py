@@ -1,6 +1,6 @@
 """The one union of events that every provider's stream becomes.
 
-Read `base.py` first. The field one matches on comes first, so `case TextDelta(text)` and
+The events are defined in `types.py`. The field one matches on comes first, so `case TextDelta(text)` and
 `case ToolCall(name, args)` work positionally. `encode` and `decode` are exact inverses.
 """
 

@@ -15,46 +15,6 @@ import msgspec
 from llmstream.errors import DecodeError, ErrorInfo
 from llmstream.usage import Usage
 
-__all__ = [
-    "BaseEvent",
-    "Custom",
-    "ErrorEvent",
-    "Event",
-    "File",
-    "Finish",
-    "FinishReason",
-    "Metadata",
-    "OtherWarning",
-    "Raw",
-    "ReasoningDelta",
-    "ReasoningEnd",
-    "ReasoningFile",
-    "ReasoningStart",
-    "ResponseMetadata",
-    "RetryNotice",
-    "Source",
-    "StepFinish",
-    "StepStart",
-    "StreamStart",
-    "TextDelta",
-    "TextEnd",
-    "TextStart",
-    "Timings",
-    "ToolApprovalRequest",
-    "ToolCall",
-    "ToolInputDelta",
-    "ToolInputEnd",
-    "ToolInputStart",
-    "ToolResult",
-    "UnsupportedSetting",
-    "UnsupportedTool",
-    "Warning",
-    "decode",
-    "encode",
-    "merge_metadata",
-]
-
-
 # What all events share: frozen, tagged on `type`, camelCase in JSON.
 
 Metadata: TypeAlias = dict[str, dict[str, Any]]
@@ -422,7 +382,8 @@ def decode(data: bytes | str) -> Event:
     raises: DecodeError where it is no JSON or no event; unknown keys are ignored
     """
     global _decoder
-    if _decoder is None:  # built at first use: it costs more than the rest of the import
+    # Built at first use: it costs more than the rest of the import.
+    if _decoder is None:
         _decoder = msgspec.json.Decoder(Event)
     try:
         return _decoder.decode(data)

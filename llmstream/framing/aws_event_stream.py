@@ -29,8 +29,12 @@ _INTEGERS = {2: struct.Struct(">b"), 3: struct.Struct(">h"), 4: struct.Struct(">
 _I64 = _INTEGERS[5]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
-_OVERHEAD = 16  # prelude and message CRC
-_MAX_HEADERS_BYTES = 128 * 1024  # from the AWS documents
+
+# Prelude and message CRC.
+_OVERHEAD = 16
+
+# From the AWS documents.
+_MAX_HEADERS_BYTES = 128 * 1024
 _REPEATED_BLOCKS = 16
 _REPEATED_BLOCK_BYTES = 512
 
@@ -47,7 +51,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class EventStreamDecoder:
-    """Cut a body into messages, however the chunks fall.
+    """Splits a body into messages, however its chunks are cut.
 
     max_bytes: cap on one payload; a header block is capped at 128 KiB
     error:     set when the body breaks a rule. Messages that were complete before it in the same chunk are
@@ -69,7 +73,7 @@ class EventStreamDecoder:
         return bool(self._held)
 
     def feed(self, chunk: bytes) -> list[Message]:
-        """The messages that this chunk completes.
+        """Splits a chunk; returns the messages that it completes.
 
         chunk:  any slice of the body
         raises: ProtocolError with reason "prelude_crc", "message_crc" or "header";
@@ -105,7 +109,7 @@ class EventStreamDecoder:
         return messages
 
     def close(self) -> None:
-        """The body is over.
+        """Ends the body.
 
         raises: IncompleteStream with reason "truncated" inside a message; or the deferred `error`
         """
@@ -137,7 +141,7 @@ class EventStreamDecoder:
             )
 
     def _read_message(self, data: bytes, headers: int) -> Message:
-        """One complete message; `headers` is the length of its header block in bytes."""
+        """Reads one complete message; `headers` is the length of its header block in bytes."""
         if crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:]):
             raise ProtocolError(
                 "The checksum of a message is wrong: the body was damaged on its way. "
@@ -148,7 +152,7 @@ class EventStreamDecoder:
         return Message(self._headers(data[_PRELUDE.size : end]), data[end:-4])
 
     def _headers(self, block: bytes) -> dict[str, HeaderValue]:
-        """The headers of a block. Vendors repeat a few blocks all the time, so each of those is read once."""
+        """Reads the headers of a block; cached, because vendors repeat a few blocks all the time."""
         known = self._read_before.get(block)
         if known is None:
             known = _read_headers(block)
@@ -158,10 +162,10 @@ class EventStreamDecoder:
 
 
 def encode_message(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
-    """The bytes of one message; what `EventStreamDecoder` reads back as an equal Message.
+    """Encodes one message, which `EventStreamDecoder` reads back as an equal Message.
 
-    headers: an int is sent as i32 where it fits, else as i64; a datetime must be aware and keeps whole ms
-    raises:  InvalidRequest for what the format cannot hold
+    headers: an int is sent as i32 if it fits, else as i64; a datetime must be aware; only whole ms are sent
+    raises:  InvalidRequest for a value that the format does not have
     """
     block = b"".join(_encode_header(name, value) for name, value in headers.items())
     total = _OVERHEAD + len(block) + len(payload)
@@ -188,7 +192,7 @@ def _read_headers(block: bytes) -> dict[str, HeaderValue]:
 
 
 def _read_value(block: bytes, at: int) -> tuple[HeaderValue, int]:
-    """The value whose type byte is at `at`, and where the next header begins."""
+    """Reads the value whose type byte is at `at`; returns also where the next header begins."""
     kind = block[at]
     at += 1
     match kind:

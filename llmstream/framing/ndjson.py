@@ -11,7 +11,7 @@ _BLANKS = b" \t\r"
 
 
 class NDJSONDecoder:
-    """Cut a body into JSON texts, one a line, however the chunks fall.
+    """Splits a body into JSON texts, one a line, however its chunks are cut.
 
     Only LF ends a line; the CR of a CRLF and other white space around the text fall away, blank lines are
     skipped, and a byte order mark at the body's start is dropped.
@@ -35,7 +35,7 @@ class NDJSONDecoder:
         return bool(self._line.strip(_BLANKS))
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
-        """The texts of the lines that this chunk completes, in wire order.
+        """Splits a chunk; returns the texts of the lines that it completes, in wire order.
 
         chunk:  any slice of the body
         raises: LimitExceeded past max_bytes
@@ -61,7 +61,7 @@ class NDJSONDecoder:
         return texts
 
     def close(self) -> list[bytes]:
-        """The body is over: the last line, if it is not blank and had no line end.
+        """Ends the body; returns the last line, if it is not blank and had no line end.
 
         raises: the deferred `error`, if there is one
         """
@@ -72,7 +72,7 @@ class NDJSONDecoder:
         return [text] if text else []
 
     def _within_cap(self, lines: list[bytes]) -> list[bytes]:
-        """The lines before the first that is too long, noting the error if there is one."""
+        """Returns the lines before the first that is too long, and stores its error."""
         for count, line in enumerate(lines):
             if len(line) > self.max_bytes:
                 self._fail()
@@ -82,7 +82,7 @@ class NDJSONDecoder:
         return lines
 
     def _without_bom(self, chunk: bytes) -> bytes:
-        """The chunk without a byte order mark at the body's start; a cut mark is held as the first line."""
+        """Removes a byte order mark at the body's start; a cut mark is held as the first line."""
         chunk = bytes(self._line) + chunk
         if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
             self._line = bytearray(chunk)
@@ -92,7 +92,7 @@ class NDJSONDecoder:
         return chunk.removeprefix(_BOM)
 
     def _fail(self) -> LLMStreamError:
-        """Note the passed cap and let go of what was too long."""
+        """Stores the error of a passed cap, and drops what was too long."""
         self._line = bytearray()
         self.error = LimitExceeded(
             f"The NDJSON stream holds a line of more than {self.max_bytes} bytes. "

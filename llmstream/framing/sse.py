@@ -1,9 +1,8 @@
 """Server-sent events: bytes in, complete blocks out, by the rules of WHATWG HTML 9.2.
 
-`feed` reads line by line; CR, LF and CRLF all end a line, also across chunks. `feed_data` gives the same
-blocks as bare payloads: where a run of blocks is of one shape (`data: ...`, or `event: ...` above
-`data: ...`, which is what providers send) it takes the run apart with a few calls on the whole run, and
-reads the rest line by line.
+`feed` reads line by line; CR, LF and CRLF all end a line, also across chunks. `feed_data` returns the same
+blocks as bare payloads: a run of blocks of one shape (`data: ...`, or `event: ...` above `data: ...`, which
+is what providers send) is split with a few calls on all of it, and the rest is read line by line.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ __all__ = ["Frame", "SSEDecoder"]
 # Runs of server-sent blocks of one shape, split at once instead of line by line.
 #
 # Providers send long runs of `data: ...` blocks, or of `event: ...` above `data: ...`. One split on
-# "blank line plus the fixed start of the next block" yields all payloads of such a run; that no line end
-# is left in them proves that the run had no other line. Anything else is left to the line reader.
+# "blank line plus the fixed start of the next block" yields all payloads of such a run. If no line end is
+# left in them, the run had no other line. Anything else is left to the line reader.
 
 
 def payloads_of_run(text: bytes, eol: bytes) -> list[bytes] | None:
-    """The payloads of a run of blocks of one shape, or None where the run is of any other kind.
+    """Returns the payloads of a run of blocks of one shape; None for any other run.
 
     text: starts a block, ends with a blank line; without CR where eol is LF
     eol:  LF or CRLF
@@ -46,14 +45,15 @@ def payloads_of_run(text: bytes, eol: bytes) -> list[bytes] | None:
     if not spaced and separator + b" " in text:
         return None
     payloads = text[start : -len(blank)].split(separator)
-    joined = b"".join(payloads)  # searched in one go, which is cheaper than to count line ends
+    # One search of the joined payloads is cheaper than counting line ends.
+    joined = b"".join(payloads)
     if b"\n" not in joined and b"\r" not in joined:
         return payloads
     return _named_payloads(text, eol) if text.startswith(b"event:") else None
 
 
 def _named_payloads(text: bytes, eol: bytes) -> list[bytes] | None:
-    """The payloads of a run of two-line blocks whose event names differ, or None."""
+    """Returns the payloads of a run of two-line blocks with different event names; None for any other run."""
     line_ends = text.count(b"\n")
     if eol == b"\r\n" and text.count(b"\r") != line_ends:
         return None
@@ -98,7 +98,7 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class SSEDecoder:
-    """Cut a body into events, however the chunks fall.
+    """Splits a body into events, however its chunks are cut.
 
     max_bytes:     cap on one line and on the joined data of one block, in bytes
     last_event_id: committed when a block ends, with or without data
@@ -148,7 +148,7 @@ class SSEDecoder:
         return self._in_block or bool(self._line)
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """The events that this chunk completes.
+        """Splits a chunk; returns the events that it completes.
 
         chunk:   any slice of the body; may cut a line, a CRLF or a UTF-8 character
         returns: complete events in wire order
@@ -164,7 +164,7 @@ class SSEDecoder:
         return self._deliver(frames)
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
-        """The payloads of the events that this chunk completes, undecoded and without their names.
+        """Splits a chunk; returns the undecoded payloads of the events that it completes.
 
         Same state and same events as `feed`; the two may be mixed.
 
@@ -186,7 +186,8 @@ class SSEDecoder:
             text = self._finish_block(text, eol, payloads)
         if self.error is None and not self._in_block:
             text = self._take_run(text, eol, payloads)
-            if not text and not self._after_cr:  # complete blocks, and nothing behind them
+            # Complete blocks, and nothing behind them.
+            if not text and not self._after_cr:
                 self._clean = True
                 return payloads
         if self.error is None:
@@ -194,7 +195,7 @@ class SSEDecoder:
         return self._deliver(payloads)
 
     def close(self) -> None:
-        """The body is over: an unfinished last block is dropped, as the standard requires.
+        """Ends the body: an unfinished last block is dropped, as the standard requires.
 
         Look at `pending` before this to distinguish a truncated body from a complete one.
 
@@ -205,7 +206,7 @@ class SSEDecoder:
             raise self.error
 
     def _admit(self, chunk: bytes) -> bytes:
-        """The held line and this chunk, or b"" while no line ends in it; the result starts a line."""
+        """Returns the held line and this chunk; b"" while no line ends in it. The result starts a line."""
         if self.error is not None:
             raise self.error
         if self._at_start:
@@ -231,7 +232,7 @@ class SSEDecoder:
         return b"".join((line, chunk))
 
     def _without_bom(self, chunk: bytes) -> bytes:
-        """The chunk without a byte order mark at the body's start; a cut mark is held as the first line."""
+        """Removes a byte order mark at the body's start; a cut mark is held as the first line."""
         chunk = bytes(self._line) + chunk
         if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
             self._line = bytearray(chunk)
@@ -241,7 +242,7 @@ class SSEDecoder:
         return chunk.removeprefix(_BOM)
 
     def _finish_block(self, text: bytes, eol: bytes, payloads: list[bytes]) -> bytes:
-        """Read up to the end of the open block, so that what is left starts a block."""
+        """Reads up to the end of the open block; the returned rest starts a block."""
         end = 0 if text.startswith(eol) else text.find(eol + eol)
         if end < 0:
             return text
@@ -250,7 +251,7 @@ class SSEDecoder:
         return text[end:]
 
     def _take_run(self, text: bytes, eol: bytes, payloads: list[bytes]) -> bytes:
-        """Take complete blocks of one shape off the front of text that starts a block; return the rest."""
+        """Takes complete blocks of one shape from text that starts a block; returns the rest."""
         end = text.rfind(eol + eol)
         if end < 0 or len(text) > self.max_bytes:
             return text
@@ -262,7 +263,7 @@ class SSEDecoder:
         return text[end:]
 
     def _blocks(self, text: bytes) -> list[_Block]:
-        """Read text that starts a line, line by line; returns complete blocks and keeps the rest."""
+        """Reads text that starts a line, line by line; returns complete blocks and stores the rest."""
         blocks: list[_Block] = []
         lines = text.splitlines()
         tail = b"" if text.endswith((b"\n", b"\r")) or not lines else lines.pop()
@@ -339,7 +340,7 @@ class SSEDecoder:
         self._clean = False
 
     def _fail(self, what: str) -> LLMStreamError:
-        """Note the passed cap and let go of what was too long."""
+        """Stores the error of a passed cap, and drops what was too long."""
         self._drop()
         self.error = LimitExceeded(
             f"The event stream holds {what} of more than {self.max_bytes} bytes. "
@@ -348,8 +349,8 @@ class SSEDecoder:
         )
         return self.error
 
-    def _deliver(self, whole: list[_T]) -> list[_T]:
-        """What came before an error goes out first; the error waits for the next call."""
-        if self.error is not None and not whole:
+    def _deliver(self, complete: list[_T]) -> list[_T]:
+        """Returns what was complete before an error; the error is raised by the next call."""
+        if self.error is not None and not complete:
             raise self.error
-        return whole
+        return complete

@@ -6,11 +6,12 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
 import msgspec
 
 from llmstream.chats.content import Part
+from llmstream.chats.message import Message
 from llmstream.dialects.base import Position
 from llmstream.errors import IncompleteStream, InvalidRequest, LLMStreamError, error_from_info
 from llmstream.events import Event, Finish, StreamStart, Usage
@@ -108,7 +109,15 @@ Middleware: TypeAlias = Callable[[Request, Ask], AsyncIterator[Event]]
 T = TypeVar("T")
 
 
-def wrap(model: str | Model[T], *middleware: Middleware) -> Model[T]:
+@overload
+def wrap(model: str, *middleware: Middleware) -> Model[Message]: ...
+
+
+@overload
+def wrap(model: Model[T], *middleware: Middleware) -> Model[T]: ...
+
+
+def wrap(model: str | Model[Any], *middleware: Middleware) -> Model[Any]:
     """The model with middleware around it, to be used wherever a model is.
 
     Its attributes, also those that are set, are those of the model within.

@@ -17,10 +17,9 @@ from llmstream.model_rules.table import Row, Table
 
 __all__ = ["CLAUDE", "NO_SAMPLING_SINCE", "ClaudeRules", "sampling_refusal"]
 
+# From this version on, Anthropic's API refuses sampling settings for every model, even their defaults.
+# source: platform.claude.com/docs/en/api/migration-2026-10-21
 NO_SAMPLING_SINCE: Final = "2026-10-21"
-"""Versions of Anthropic's API from this on refuse sampling settings for every model, even at their defaults.
-source: platform.claude.com/docs/en/api/migration-2026-10-21
-"""
 
 
 class ClaudeRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +86,9 @@ def _row(version: str, rules: ClaudeRules, *, kind: str = "opus|sonnet|haiku|ins
     return Row(rf"claude-(?:v|(?:{kind})-(?:v(?=\d))?)?(?:{version})(?!\d)", rules, "2026-11", _SDK)
 
 
+# Rules by name, such as `claude-opus-5-5`, `us.anthropic.claude-haiku-4-5-20251001-v1:0` or
+# `claude-sonnet-4@20250514`. A name without "claude" tells no model: a gateway's alias, another vendor's
+# model.
 CLAUDE: Final = Table(
     _row("5[-.][5-9]|[6-9]", msgspec.structs.replace(_NEWEST, off="between_tools"), kind="sonnet"),
     _row("[5-9]", msgspec.structs.replace(_V4_7, system_turns="honoured"), kind="haiku"),
@@ -110,9 +112,6 @@ CLAUDE: Final = Table(
     Row("claude", _NEWEST, "2026-11", "newer than this table, or an alias: the newest rules"),
     unknown=ClaudeRules(),
 )
-"""Rules by name, such as `claude-opus-5-5`, `us.anthropic.claude-haiku-4-5-20251001-v1:0` or
-`claude-sonnet-4@20250514`. A name without "claude" tells no model: a gateway's alias, another vendor's model.
-"""
 
 
 _SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})

@@ -81,6 +81,7 @@ def _row(models: str, rules: GeminiRules, source: str = _CATALOGS) -> Row[Gemini
     return Row(rf"(?:^|/)(?:{models})", rules, "2026-11", source)
 
 
+# Rules by name, such as `gemini-3.8-flash` or `models/gemini-4-argon`.
 GEMINI: Final = Table(
     _row("gemma", GeminiRules(thinking="none", mixes_tools=False, system=False, fetches_urls=False)),
     _row(r"gemini-(?:1|2\.[0-4]|exp-|pro(?:-vision)?$)|learnlm|aqa", _OLD),
@@ -107,4 +108,3 @@ GEMINI: Final = Table(
     _row(r"gemini-|nano-banana", _NEWEST),
     unknown=GeminiRules(),
 )
-"""Rules by name, such as `gemini-3.8-flash` or `models/gemini-4-argon`."""

@@ -92,6 +92,7 @@ def _responses_only(rules: GPTRules, efforts: str) -> GPTRules:
     return msgspec.structs.replace(rules, efforts=tuple(efforts.split()), chat=False)
 
 
+# Rules by name, such as `gpt-6-astra`, `openai/gpt-5-mini` or `ft:gpt-4.1-2025-04-14:acme`.
 GPT: Final = Table(
     _row(r"gpt-5\.[123]-pro", _PRO),
     _row(r"gpt-5\.\d+-pro", msgspec.structs.replace(_PRO, chat_tools="never", context_tokens=1_050_000)),
@@ -133,4 +134,3 @@ GPT: Final = Table(
     _row(r"gpt-(?:[5-9]|\d\d)|gpt-(?:daybreak|rosalind)", _NEWEST),
     unknown=GPTRules(),
 )
-"""Rules by name, such as `gpt-6-astra`, `openai/gpt-5-mini` or `ft:gpt-4.1-2025-04-14:acme`."""

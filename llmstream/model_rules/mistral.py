@@ -37,6 +37,7 @@ _NO_EFFORT: Final = MistralRules(efforts=())
 _CATALOG: Final = "@ai-sdk/mistral 4.0.87"
 _PAGE: Final = "docs.mistral.ai, page on reasoning (2026-10-26)"
 
+# Rules by name, such as `mistral-large-4-0` or `zai-glm-5-3-flash`.
 MISTRAL: Final = Table(
     Row("magistral", MistralRules(efforts=(), prompt_mode=True), "2026-11", _PAGE),
     Row(r"mistral-large-(?:[4-9]|\d\d)(?!\d)", _LARGE_4, "2026-11", "vercel/ai#24350, " + _CATALOG),
@@ -50,4 +51,3 @@ MISTRAL: Final = Table(
     ),
     unknown=MistralRules(),
 )
-"""Rules by name, such as `mistral-large-4-0` or `zai-glm-5-3-flash`."""

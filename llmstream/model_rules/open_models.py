@@ -45,6 +45,7 @@ def _by_effort(*efforts: str) -> OpenModelRules:
     return OpenModelRules(can_stop_thinking=False, efforts=efforts, switch=None)
 
 
+# From a model's name to its rules.
 OPEN_MODELS: Final = Table(
     Row(
         "gpt-oss",
@@ -224,4 +225,3 @@ OPEN_MODELS: Final = Table(
     Row("llama", _ANSWERS, "2026-11", "model card of meta-llama/Llama-4-Maverick"),
     unknown=OpenModelRules(),
 )
-"""From a model's name to its rules."""

@@ -12,8 +12,8 @@ __all__ = ["ORDER", "Row", "Table", "nearest_effort"]
 
 T = TypeVar("T")
 
+# Programs use few names; a gateway's callers may invent many, which must not fill the memory.
 _CACHED_NAMES: Final = 1024
-"""Programs use few names; a gateway's callers may invent many, which must not fill the memory."""
 
 
 class Row(msgspec.Struct, Generic[T], frozen=True):
@@ -57,8 +57,8 @@ class Table(Generic[T]):
 
 # How much a model is asked to think: the efforts in order, and the nearest that a model knows.
 
+# From least to most. A vendor's own names are in its dialect.
 ORDER: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""From least to most. A vendor's own words stand in its dialect."""
 
 
 def nearest_effort(effort: str, known: tuple[str, ...]) -> str:

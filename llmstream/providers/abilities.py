@@ -63,13 +63,13 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage: bool
 
 
+# A capable model for each dialect that decides by the model's name.
 _MODELS: Final = {
     "anthropic": "claude-sonnet-4-5",
     "bedrock-converse": "anthropic.claude-sonnet-4-5-20250929-v1:0",
     "gemini": "gemini-3-pro-preview",
     "gemini-interactions": "gemini-3-pro-preview",
 }
-"""A capable model for each dialect that decides by the model's name."""
 
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",

@@ -15,7 +15,7 @@
 - A wrong key is a status 400 there; it is an `AuthenticationError` here.
 - Gemini 4 ends an answer after 65,536 tokens with `CONTINUATION` and a token. The rest is requested within
   the same call; `provider_options={"google": {"automatic_continuation": False}}` switches that off. See
-  "Long answers of Gemini" in docs/guide.md.
+  "Long responses of Gemini" in the guide Resumable streams.
 
 Sources:
 

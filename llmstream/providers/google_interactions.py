@@ -5,7 +5,7 @@
 - This wire marks its blocks. Its signatures are not those of the other Gemini wire and do not travel there.
 - Gemini 4 ends an answer after 65,536 tokens with `requires_continuation` and a token. The rest is
   requested within the same call; `provider_options={"google": {"automatic_continuation": False}}` switches
-  that off. See "Long answers of Gemini" in docs/guide.md.
+  that off. See "Long responses of Gemini" in the guide Resumable streams.
 - The wire's revision is pinned: `Api-Revision: 2026-05-20`. `headers` of a request may name another.
 - Audio without a file header carries its format in the media type: `audio/l16;rate=24000;channels=1`.
 - Positions of citations in the text, and words and speakers of a transcription, are `annotations` in the

@@ -59,6 +59,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Provider, join, versioned_host
 
+# Models that ended, and what the migration guide puts in their place (seen 2026-11).
 _PRESETS = {
     "sonar": "fast",
     "sonar-pro": "low",
@@ -66,7 +67,6 @@ _PRESETS = {
     "sonar-reasoning-pro": "low",
     "sonar-deep-research": "medium",
 }
-"""Models that ended, and what the migration guide puts in their place (seen 2026-11)."""
 
 
 def _route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:

@@ -30,16 +30,18 @@ __all__ = [
     "provider_notes",
 ]
 
+# Entry points of this group name a `Provider`: `acme = "acme_llm:ACME"`.
 ENTRY_POINT_GROUP: Final = "llmstream.providers"
-"""Entry points of this group name a `Provider`: `acme = "acme_llm:ACME"`."""
 
+# Modules beside this one without a `Provider` of their name.
 _NOT_VENDORS: Final = frozenset({"abilities", "base", "registry", "sim"})
-"""The modules beside this one that hold no `Provider` of their name."""
 
 _SHORT: Final = {"openai-chat": "sim", "bedrock-converse": "sim-bedrock"}
-_SIMULATED: Final = {_SHORT.get(dialect, f"sim-{dialect}"): dialect for dialect in DIALECTS}
-"""Name of a simulated provider to the name of its dialect."""
 
+# Name of a simulated provider to the name of its dialect.
+_SIMULATED: Final = {_SHORT.get(dialect, f"sim-{dialect}"): dialect for dialect in DIALECTS}
+
+# Names of services that ended, and what to use instead.
 _RETIRED: Final = {
     **dict.fromkeys(
         ("github", "github-models"),
@@ -47,10 +49,9 @@ _RETIRED: Final = {
         "azure:DEPLOYMENT, or the vendor of the model.",
     ),
 }
-"""Names of services that are gone, and what to use in their place."""
 
+# How alike a near miss is: opnai is 0.91 like openai and 0.63 like azureopenai, an alias of another.
 _NEAR: Final = 0.75
-"""How alike a near miss is: opnai is 0.91 like openai and 0.63 like azureopenai, an alias of another."""
 
 _log = logging.getLogger("llmstream")
 

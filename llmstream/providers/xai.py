@@ -37,15 +37,14 @@ from llmstream.dialects.openai_chat import (
 )
 from llmstream.providers.base import Provider
 
+# Names of 2025 that grok-4.3 answers for since 2026-05-15, with its efforts.
+#
+# source: docs.x.ai "May 15 retirement"; pydantic-ai-slim 2.68.0 profiles/grok.py (grok-latest tried live)
 RETIRED_SLUGS: ModelQuirks[AnyQuirks] = ModelQuirks(
     r"grok-3(?!-mini)|grok-4-0709|grok-4-(?:1-)?fast|grok-latest",
     change(ThinkingQuirks, style="effort", known_efforts=("none", "low", "medium", "high"), always=False),
     change(SettingQuirks, unsupported=frozenset({"top_k", "stop", "presence_penalty", "frequency_penalty"})),
 )
-"""Names of 2025 that grok-4.3 answers for since 2026-05-15, with its efforts.
-
-source: docs.x.ai "May 15 retirement"; pydantic-ai-slim 2.68.0 profiles/grok.py (grok-latest tried live)
-"""
 
 XAI = Provider(
     name="xai",

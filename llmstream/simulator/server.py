@@ -312,7 +312,7 @@ class Simulator:
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
             turn, number = self._turn(side, request)
             background = side.dialect.background
-            kept = background is not None and background.is_kept(request, provider=_VENDOR)
+            kept = background is not None and background.is_stored(request, provider=_VENDOR)
             # A stored response is generated to its end.
             played = uncut(turn) if kept or complete else turn
             beats = timeline_of(played, request, number=number, pace=self._pace, now=self._now())

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
-from llmstream.dialects.base import ContinuingDecoder, FollowingDecoder, Place, Position
+from llmstream.dialects.base import ContinuingDecoder, Place, Position, ResumableDecoder
 from llmstream.dialects.errors import decoded_error, is_error_body, is_json, vendor_error
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
@@ -69,7 +69,7 @@ class Answer:
         sentence: GuardedDecoder,
         watchdog: Watchdog,
         *,
-        follow: FollowingDecoder | None = None,
+        follow: ResumableDecoder | None = None,
         reopen: Reopen | None = None,
         more: ContinuingDecoder | None = None,
         go_on: Continue | None = None,
@@ -270,7 +270,7 @@ class Answer:
             self.response, self._watchdog = await self._go_on(place, failure)
         except LLMStreamError as error:
             return self.sentence.fail(error)
-        self._more.go_on()
+        self._more.next_body()
         self._slices, self._excerpt = [], None
         self._trailer_due, self._trailer_bytes = None, 0
         self._silent_since = self._watchdog.waiting_since

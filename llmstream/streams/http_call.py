@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from llmstream.chats.content import Part
-from llmstream.dialects.base import FollowingDecoder, Position, takes_more
+from llmstream.dialects.base import Position, ResumableDecoder, can_continue
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import (
     AuthenticationError,
@@ -64,7 +64,7 @@ class HTTPCall:
         self.error: LLMStreamError | None = None
         self.earlier: Position | None = None
         self._plan = plan
-        self._follow: FollowingDecoder | None = None
+        self._follow: ResumableDecoder | None = None
         self._reopener: Reconnector | None = None
         self._continuer: Continuer | None = None
         self._attempts = Attempts(plan.provider, plan.deadlines, total_started)
@@ -240,7 +240,7 @@ class HTTPCall:
             watchdog,
             follow=self._follow,
             reopen=self._reopener.find if self._reopener is not None else None,
-            more=decoder if continuer is not None and takes_more(decoder) else None,
+            more=decoder if continuer is not None and can_continue(decoder) else None,
             go_on=continuer.find if continuer is not None else None,
         )
         held = await answer.begin()

@@ -245,7 +245,7 @@ def capabilities_of(model: str, provider: Provider) -> Capabilities:
         json=bool({"json_object", "json_schema"} & set(abilities)),
         forced_tools="tool" in abilities,
         prefix=dialect.takes_prefix(request),
-        kept_answers=bool(dialect.background and dialect.background.keep(request, provider="")),
+        kept_answers=bool(dialect.background and dialect.background.store(request, provider="")),
         counts_tokens=_counts(model, counter),
         lists_models=dialect.model_page(model) is not None,
         context_tokens=facts.context_tokens,

@@ -112,6 +112,10 @@ class Model(Generic[T]):
     api_key:  by default from the vendor's usual environment variable
     headers:  sent with every request
     session:  the caller's aiohttp.ClientSession; by default one per event loop
+    provider: a `Provider` in place of the one that the spec names
+    deadlines: timeouts of its calls
+    retry:    how often its calls repeat a refused request
+    limits:   caps on the size of one response
     downloads: limits for downloading files by URL for a vendor that accepts only their bytes;
               by default nothing is downloaded, and such a request is refused
     limiter:  paces the requests of all models that share it
@@ -418,7 +422,7 @@ class Model(Generic[T]):
         adapts = given.get("adapt", True)
         adapter = Adapter((name, self.base_url, request.model), dialect) if adapts else None
         keeping = dialect.background
-        if keeping is not None and not keeping.is_kept(request, provider=name):
+        if keeping is not None and not keeping.is_stored(request, provider=name):
             keeping = None
         sockets = self._way() if keeping is None else None
         if keeping is not None and self.transport == "websocket":

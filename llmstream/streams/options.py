@@ -63,16 +63,28 @@ Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]] | Chat
 class CommonOptions(TypedDict, total=False):
     """The options that a `Model`, a stream and an `Agent` all take. None means not given.
 
-    tools:            `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s
-    tool_choice:      "auto", "none", "required" or the name of a tool
-    settings:         a `Settings`; its fields may also be passed as options
-    reasoning:        an effort such as "low", a budget in tokens, or a `ReasoningOptions`
-    provider_options: fields for the vendor's own body, keyed by provider
-    background:       have the vendor store the answer if it can (OpenAI's Responses, in the background),
-                      and resume it after a break; else there is a warning
-    adapt:            repeat a request without a setting that the model refuses, if that is only a hint:
-                      effort, sampling, display, parallel calls, strict; True by default
-    errors:           "raise" after finish (the default), or "events": only report them as events
+    tools:             `@tool` objects, plain typed functions, `ToolSpec`s or `ProviderTool`s. Default: none
+    tool_choice:       "auto", "none", "required" or the name of a tool. Default: the vendor's, usually "auto"
+    settings:          a `Settings`; its fields may also be passed as options. Default: none
+    temperature:       how freely to sample; ranges differ by vendor. Default: the vendor's
+    top_p:             sample from the most likely tokens of this total probability. Default: the vendor's
+    top_k:             sample from this many most likely tokens. Default: the vendor's
+    max_output_tokens: the longest response, in tokens, usually including reasoning. Default: the vendor's, or
+                       32,000 where the vendor requires a number
+    stop:              texts that end the response; they are not part of it. Default: none
+    seed:              sample reproducibly, as far as the vendor can. Default: none
+    presence_penalty:  lower the probability of tokens that have occurred. Default: the vendor's
+    frequency_penalty: the same, more for tokens that have occurred often. Default: the vendor's
+    parallel_tool_calls: whether a response may have several tool calls. Default: the vendor's
+    reasoning:         an effort such as "low", a budget in tokens, or a `ReasoningOptions`. Default: the
+                       vendor's
+    provider_options:  fields for the vendor's own body, keyed by provider. Default: none
+    include_raw:       also yield each wire event, parsed, as `Raw`. Default: False
+    background:        have the vendor store the answer if it can (OpenAI's Responses, in the background),
+                       and resume it after a break; else there is a warning. Default: False
+    adapt:             repeat a request without a setting that the model refuses, if that is only a hint:
+                       effort, sampling, display, parallel calls, strict. Default: True
+    errors:            "raise" after `finish`, or "events": only report them as events. Default: "raise"
     """
 
     tools: Iterable[AnyTool] | None
@@ -98,7 +110,7 @@ class CommonOptions(TypedDict, total=False):
 class ModelOptions(CommonOptions, total=False):
     """The options that a `Model` may have as defaults, except `output`.
 
-    instructions: the system prompt, added to a conversation that does not begin with it
+    instructions: the system prompt, added to a conversation that does not begin with it. Default: none
     """
 
     instructions: str | None
@@ -107,9 +119,10 @@ class ModelOptions(CommonOptions, total=False):
 class CallOptions(CommonOptions, total=False):
     """The options of one call, of a model or of an agent.
 
-    headers:   for this request, in addition to the model's
-    retry:     instead of the model's
-    deadlines: instead of the model's; for an agent, `total_s` is the time of the complete run
+    headers:   for this request, in addition to the model's. Default: none
+    retry:     how often to repeat a refused request. Default: the model's, else `Retry()`
+    deadlines: timeouts; for an agent, `total_s` is the time of the complete run. Default: the model's, else
+               `Deadlines()`
     """
 
     headers: Mapping[str, str] | None
@@ -120,7 +133,7 @@ class CallOptions(CommonOptions, total=False):
 class StreamOptions(ModelOptions, CallOptions, total=False):
     """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, except `output`.
 
-    observe: an observer in addition to the model's
+    observe: an observer in addition to the model's. Default: none
     """
 
     observe: Observe
@@ -130,7 +143,7 @@ class Options(StreamOptions, total=False):
     """All options of a call, as a mapping.
 
     output: the form of the answer: a type, a JSON schema, "json", or an `Output`. In functions it is a
-            separate parameter, because their return type depends on it
+            separate parameter, because their return type depends on it. Default: none
     """
 
     output: Any

@@ -6,7 +6,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from llmstream.dialects.base import Background, Decoder, Dialect, FollowingDecoder, Place, Position, goes_on
+from llmstream.dialects.base import (
+    Background,
+    Decoder,
+    Dialect,
+    Place,
+    Position,
+    ResumableDecoder,
+    can_resume,
+)
 from llmstream.errors import (
     BadRequest,
     ConnectionFailed,
@@ -63,7 +71,7 @@ _SILENCE: Final = ("first-event", "idle")
 
 def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
     """The request for a stored answer; unchanged, with a warning, if the vendor does not store answers."""
-    changed = dialect.background.keep(request, provider=provider) if dialect.background else None
+    changed = dialect.background.store(request, provider=provider) if dialect.background else None
     if changed is not None:
         return changed, []
     text = f"{provider} does not store answers, so this one cannot be resumed after a break"
@@ -82,14 +90,14 @@ def background_of(dialect: Dialect, token: ResumeToken, *, provider: str) -> Bac
     return dialect.background
 
 
-def followed(decoder: Decoder) -> FollowingDecoder | None:
+def followed(decoder: Decoder) -> ResumableDecoder | None:
     """The decoder that continues over several bodies, if this is one or wraps one."""
     from llmstream.structured import (
         OutputToolDecoder,  # loaded by those who ask for a form or a stored response
     )
 
     inner = decoder.decoder if isinstance(decoder, OutputToolDecoder) else decoder
-    return inner if goes_on(inner) else None
+    return inner if can_resume(inner) else None
 
 
 def is_break(error: LLMStreamError) -> bool:

@@ -1,4 +1,4 @@
-"""Structured output: an answer that is a value of a type, asked for, read while it comes, and checked."""
+"""Structured output: a response that is a value of a type, requested, read as it streams, and validated."""
 
 from llmstream.structured.modes import ANSWER_KEY, Asked, OutputToolDecoder, asked
 from llmstream.structured.output import Output, as_output

@@ -1,4 +1,4 @@
-"""An answer while it comes: what of the value can be shown after each fragment."""
+"""A value while it streams: what can be shown of it after each fragment."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["Growth"]
 
 _NOTHING: Any = object()
 
+# How many members may be copied for each character that comes: some 0.5 us. So the work is linear in the
+# text. A value is shown after every fragment of 16 characters until it has 1,000 members or so; a larger one
+# is shown after as much text as pays for the copy.
 _EARNED_PER_CHAR: Final = 64
-"""How many members may be copied for each character that comes: some 0.5 us. So the work is linear in
-the text. A value is shown after every fragment of 16 characters until it has 1,000 members or so; a larger
-one is shown after as much text as pays for the copy."""
 
+# After how many copied members the loop should have a turn: a few milliseconds.
 _TURN_COST: Final = 200_000
-"""After how many copied members the loop should have a turn: a few milliseconds."""
 
 
 class Growth:
     """Events of one response in, values out: each time the value so far, or the elements of a list.
 
-    Elements of a list come once, when they are complete and fit their type. Everything else comes as
-    it grows, see `PartialValues`, and again only when it has changed; a large value not after every
-    fragment, since each time is a copy. What stands before the first brace is passed over.
+    Elements of a list are yielded once, when they are complete and fit their type. Everything else is yielded
+    as it grows, see `PartialValues`, and again only after it has changed; a large value not after every
+    fragment, because each time is a copy. Text before the first brace is ignored.
 
     output: None for JSON without a type, shown as plain values
     """
@@ -51,14 +51,14 @@ class Growth:
         self._earned = self._turn_at = 0
 
     def turn_due(self) -> bool:
-        """Whether the loop should have a turn before the next event; then not again for a while."""
+        """Whether the event loop should have a turn before the next event; then not again for a while."""
         if self._partial.cost < self._turn_at:
             return False
         self._turn_at = self._partial.cost + _TURN_COST
         return True
 
     def feed(self, event: ev.Event) -> list[Any]:
-        """What the event has added, most often nothing or one value."""
+        """Returns the values that an event adds, mostly none or one."""
         if isinstance(event, ev.TextDelta):
             return self._read(event.delta)
         marked = isinstance(event, ev.TextStart) and ANSWER_KEY in (event.provider_metadata or {}).get(
@@ -84,7 +84,8 @@ class Growth:
             pass
         if parser.error is not None:
             if self._shown is _NOTHING and not self._items:
-                self._begin()  # a brace in prose
+                # A brace in prose.
+                self._begin()
             return []
         if self._by_item:
             return self._new_items(parser)
@@ -107,11 +108,12 @@ class Growth:
             try:
                 out.append(self._output.item(item))
             except (msgspec.MsgspecError, ValueError, TypeError):
-                continue  # the error is raised at the end
+                # The error is raised at the end.
+                continue
         return out
 
-    def _whole(self, raw: Any) -> Any:
-        """The validated value; where it does not fit, what can be shown of it."""
+    def _validated(self, raw: Any) -> Any:
+        """Returns the validated value; if it does not fit, what can be shown of it."""
         if self._output is None:
             return raw
         try:
@@ -127,7 +129,7 @@ class Growth:
             root = root[self._wrapper]
         elif not root:
             return []
-        value = self._whole(root) if parser.complete else self._partial.of(root, parser, last=True)
+        value = self._validated(root) if parser.complete else self._partial.of(root, parser, last=True)
         if value is msgspec.UNSET or (type(value) is type(self._shown) and value == self._shown):
             return []
         self._shown = value

@@ -1,4 +1,4 @@
-"""How a vendor is asked for an answer of a schema: by its own mode, by a tool, or in words."""
+"""How output with a schema is requested: by the vendor's own mode, by a tool, or by an instruction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream import events as ev
 from llmstream.chats.message import Message
-from llmstream.dialects.base import Decoder, OutputAbility, Place, takes_more
+from llmstream.dialects.base import Decoder, OutputAbility, Place, can_continue
 from llmstream.errors import LLMStreamError
 from llmstream.request import NamedTool, Request, ResponseFormat, ToolSpec
 
@@ -18,8 +18,8 @@ __all__ = ["ANSWER_KEY", "Asked", "OutputToolDecoder", "asked"]
 
 # An answer that came as the input of a tool becomes text events, so that every mode has the same events.
 
+# In the metadata under "llmstream": this text is the answer, whatever stands beside it.
 ANSWER_KEY: Final = "answer"
-"""In the metadata under "llmstream": this text is the answer, whatever stands beside it."""
 
 
 class OutputToolDecoder:
@@ -28,7 +28,7 @@ class OutputToolDecoder:
     The call itself is left out, so that it is not run and the conversation, which stores the
     text, needs no result for it. A response without other calls finishes with "stop".
 
-    decoder: the one around which it stands
+    decoder: the wrapped decoder
     """
 
     def __init__(self, decoder: Decoder, tool: str) -> None:
@@ -40,32 +40,32 @@ class OutputToolDecoder:
         self._look()
 
     def feed(self, chunk: bytes) -> list[ev.Event]:
-        """The events that any slice of the body completes."""
+        """Decodes a slice of the body; returns the events that it completes."""
         return self._told(self.decoder.feed(chunk))
 
     def close(self) -> list[ev.Event]:
-        """What was held back."""
+        """Ends the input; returns the events held back."""
         return self._told(self.decoder.close())
 
     @property
     def next_place(self) -> Place | None:
-        """As the decoder inside says; see `ContinuingDecoder`."""
-        return self.decoder.next_place if takes_more(self.decoder) else None
+        """That of the wrapped decoder; see `ContinuingDecoder`."""
+        return self.decoder.next_place if can_continue(self.decoder) else None
 
     @property
     def gap(self) -> LLMStreamError | None:
-        """As the decoder inside says."""
-        return self.decoder.gap if takes_more(self.decoder) else None
+        """That of the wrapped decoder."""
+        return self.decoder.gap if can_continue(self.decoder) else None
 
     @property
     def unfinished(self) -> ev.Metadata | None:
-        """As the decoder inside says."""
-        return self.decoder.unfinished if takes_more(self.decoder) else None
+        """That of the wrapped decoder."""
+        return self.decoder.unfinished if can_continue(self.decoder) else None
 
-    def go_on(self) -> None:
-        """Another body follows."""
-        if takes_more(self.decoder):
-            self.decoder.go_on()
+    def next_body(self) -> None:
+        """Prepares for another body."""
+        if can_continue(self.decoder):
+            self.decoder.next_body()
             self._look()
 
     def _look(self) -> None:
@@ -106,23 +106,23 @@ _DESCRIPTION: Final = "Give the answer, as the input of this tool."
 
 
 class Asked(NamedTuple):
-    """The request as it is encoded, and the tool whose input is then the answer."""
+    """A request with its mode, and the tool whose input is the answer."""
 
     request: Request
     tool: str | None = None
 
     def reading(self, decoder: Decoder) -> Decoder:
-        """The decoder of the answer, which comes as text in every mode."""
+        """Returns the decoder of the response, whose answer is text in every mode."""
         return decoder if self.tool is None else OutputToolDecoder(decoder, self.tool)
 
 
 def asked(request: Request, able: Sequence[OutputAbility]) -> Asked:
-    """The request in the mode that its response format names, or in the best that the vendor has.
+    """Returns the request in the mode that its response format names, or in the vendor's best.
 
-    A schema without a mode goes to the vendor as it is, where the model that is asked has any mode for
-    JSON; where it has none (older Claudes, those of Vertex), it is asked for as "auto" would.
+    A schema without a mode goes to the vendor unchanged, if the model has any mode for
+    JSON; if it has none (older Claudes, those of Vertex), it is requested as with "auto".
 
-    able: what the dialect says of this request, best first
+    able: how the dialect can enforce JSON in this request, best first
     """
     wanted = request.response_format
     if wanted is None or wanted.schema is None:

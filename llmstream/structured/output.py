@@ -1,4 +1,4 @@
-"""A type that an answer has to have: its schema for the vendor, and the way from text to a value."""
+"""The type of a response: its schema for the vendor, and the way from text to a value."""
 
 from __future__ import annotations
 
@@ -31,30 +31,31 @@ OutputMode: TypeAlias = Literal["json_schema", "tool", "prompt"]
 _SETS: Final = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
 _SEQUENCES: Final = (list, *_SETS, collections.abc.Sequence)
 _FENCE: Final = "```"
-_ERROR_CHARS: Final = 400
-"""How much of a message of msgspec goes into an error, and back to the model."""
 
+# How much of a message of msgspec goes into an error, and so back to the model.
+_ERROR_CHARS: Final = 400
+
+# The `type` of a response format on OpenAI's wire; no JSON schema has one of these.
 _OPENAI_FORMS: Final = ("json_object", "json_schema", "text")
-"""What OpenAI's wire has as the `type` of a response format; no JSON schema has one of these."""
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 
 
 class Output(Generic[T]):
-    """What the answer is to be, with its details: the value of `output=` where a type alone is too little.
+    """The type of a response with further options: the value of `output=` where a type alone is not enough.
 
     type:        a msgspec Struct, dataclass, TypedDict or pydantic model, a list of them, a union, Literal
                  or scalar; or a JSON schema, or "json" for any JSON object, whose answers are plain JSON
                  values
-    mode:        how the vendor is asked: "json_schema" (its own mode), "tool" (a tool whose input
+    mode:        how it is requested: "json_schema" (the vendor's own mode), "tool" (a tool whose input
                  is the answer) or "prompt" (a system message); by default what the provider does best
     name:        of the schema or tool; by default the type's
     description: what the model reads about it; by default the type's docstring
-    strict:      whether the vendor has to hold the model to the schema, where it can
-    repair:      how often the model may repair an answer that does not fit; see `EventStream.objects`
-    raises:      InvalidRequest where the type has no JSON schema
+    strict:      whether the vendor must enforce the schema, if it can
+    repair:      how often the model may repair a response that does not fit; see `EventStream.objects`
+    raises:      InvalidRequest if the type has no JSON schema
 
-    A value that is no object travels inside one, as {"items": [...]} or {"value": ...}.
+    A value that is not an object is wrapped in one, as {"items": [...]} or {"value": ...}.
     """
 
     @overload
@@ -120,9 +121,9 @@ class Output(Generic[T]):
         return f"Output({self.given!r}, mode={self.format.mode!r})"
 
     def read(self, text: str) -> Any:
-        """The value in the text of an answer; prose and code fences around it are ignored.
+        """Returns the value in the text of a response; prose and code fences around it are ignored.
 
-        raises: InvalidOutput in words that help the model to mend it
+        raises: InvalidOutput, with a message from which the model can repair it
         """
         if not text.strip():
             raise InvalidOutput("The answer is empty.", reason="empty")
@@ -136,7 +137,7 @@ class Output(Generic[T]):
         raise self._invalid(first) from None
 
     def item(self, raw: Any) -> Any:
-        """One element of the list, out of parsed JSON.
+        """Returns one element of the list from parsed JSON.
 
         raises: msgspec.ValidationError
         """
@@ -145,7 +146,7 @@ class Output(Generic[T]):
         return _converted(raw, self.item_type, schema)
 
     def value(self, raw: Any) -> Any:
-        """The value, out of parsed JSON without what it was wrapped in.
+        """Returns the value from parsed JSON, without its wrapper.
 
         raises: msgspec.ValidationError
         """
@@ -171,17 +172,17 @@ class Output(Generic[T]):
 
 
 def as_output(value: Any) -> Output | None:
-    """The `output=` option as an `Output`; None where no form was asked for.
+    """Returns the `output=` option as an `Output`; None without the option.
 
-    raises: InvalidRequest for what is no type
+    raises: InvalidRequest for anything but a type
     """
     return value if value is None or isinstance(value, Output) else Output(value)
 
 
 def _given_schema(value: Any) -> dict[str, Any] | None:
-    """The JSON schema that was given in place of a type: {} for "json", None for a type.
+    """Returns the JSON schema that was given in place of a type: {} for "json", None for a type.
 
-    raises: InvalidRequest for any other text, and for a schema in the form in which OpenAI wraps one
+    raises: InvalidRequest for any other text, and for a schema in OpenAI's wrapper
     """
     if isinstance(value, str):
         if value == "json":
@@ -208,7 +209,7 @@ def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
 
 
 def _candidates(text: str) -> typing.Iterator[str]:
-    """What may be the JSON in a text: all of it, what is fenced, or from its first brace to the last."""
+    """Yields what may be the JSON in a text: all of it, fenced code, or from the first brace to the last."""
     yield text.strip()
     yield from _fenced(text)
     for opening, closing in ("{}", "[]"):
@@ -218,7 +219,7 @@ def _candidates(text: str) -> typing.Iterator[str]:
 
 
 def _fenced(text: str) -> typing.Iterator[str]:
-    """What stands between two code fences, behind a line that names at most a language."""
+    """Returns the text between two code fences, without the line that names the language."""
     for piece in text.split(_FENCE)[1:-1]:  # one may close, or open: an inline fence needs no pair
         info, line_end, block = piece.partition("\n")
         info = info.strip()
@@ -233,7 +234,7 @@ def _decoder(output_type: Any, wrapper: str | None) -> msgspec.json.Decoder[Any]
 
 
 def _item_type(output_type: Any) -> Any:
-    """The type of the elements of a list, set or open tuple; None of anything else."""
+    """Returns the type of the elements of a list, set or open tuple; None for any other type."""
     if typing.get_origin(output_type) is Annotated:
         return _item_type(typing.get_args(output_type)[0])
     origin, args = typing.get_origin(output_type) or output_type, typing.get_args(output_type)
@@ -261,7 +262,7 @@ def _name(output_type: Any) -> str:
 
 
 def _shortened(message: str) -> str:
-    """A message of msgspec, which may quote a key of any length; the path is at its end."""
+    """Shortens a message of msgspec, which may quote a key of any length; the path is at its end."""
     if len(message) <= _ERROR_CHARS:
         return message
     return f"{message[: _ERROR_CHARS // 2]}...{message[-_ERROR_CHARS // 2 :]}"

@@ -1,6 +1,6 @@
-"""A value that is still coming, in the shape of its type.
+"""A value that is still streaming, in the shape of its type.
 
-Structs, dataclasses and pydantic models become instances in which a field that has not come is
+Structs, dataclasses and pydantic models become instances in which a missing field is
 `msgspec.UNSET`, and nothing is validated; typed dicts become dicts without the key; arrays become
 lists. Text grows. Numbers, enums, literals, dates and the like appear when they are complete, since
 half of one is another one.
@@ -25,6 +25,7 @@ from llmstream.partial_json import PartialJSON
 
 __all__ = ["PartialValues"]
 
+# Kinds of leaves of which a part is another value: they are shown when they are complete.
 _WHOLE: Final[dict[type, Any]] = {
     shapes.IntType: int,
     shapes.FloatType: float,
@@ -38,7 +39,6 @@ _WHOLE: Final[dict[type, Any]] = {
     shapes.UUIDType: uuid.UUID,
     shapes.DecimalType: decimal.Decimal,
 }
-"""Kinds of leaves that are nothing while they are half."""
 
 _ARRAYS: Final = (
     shapes.ListType,
@@ -56,8 +56,8 @@ class _ModelType(shapes.Type):
     fields: tuple[shapes.Field, ...]
 
 
+# Shapes that may contain a pydantic model, which msgspec does not inspect.
 _UNKNOWN: Final = (shapes.CustomType, shapes.UnionType, shapes.Metadata)
-"""Shapes that may have a pydantic model in them, which msgspec does not look into."""
 
 _OBJECTS: Final = (shapes.StructType, shapes.DataclassType, shapes.TypedDictType, _ModelType)
 
@@ -66,7 +66,7 @@ _CHARS_PER_UNIT: Final = 32
 
 
 class PartialValues:
-    """Snapshots of a growing value; what is complete is converted once and shared by them.
+    """Snapshots of a growing value; complete parts are converted once and shared by all of them.
 
     cost: of all snapshots so far, in members that were copied; one that is converted counts as 16
           of them, 32 characters of a string that grows as one
@@ -85,11 +85,11 @@ class PartialValues:
         self._members: dict[int, _Members] = {}  # the same of open objects
 
     def of(self, raw: Any, parser: PartialJSON, *, last: bool) -> Any:
-        """The value of the parsed JSON so far; UNSET while there is nothing of it to show."""
+        """Returns the value of the parsed JSON so far; UNSET while there is nothing to show."""
         return self._value(raw, self._root, parser, last)
 
     def _value(self, raw: Any, shape: Any, parser: PartialJSON, last: bool) -> Any:
-        """`last`: whether this is what came last, so that it may still be open."""
+        """Converts a value; `last`: it came last, so it may still be open."""
         if isinstance(shape, _UNKNOWN):
             shape = self._known_shape(shape)
         if not isinstance(raw, dict | list):
@@ -106,12 +106,13 @@ class PartialValues:
         )
         if not is_open:
             self._whole[id(raw)] = raw, value
-            self._before_last.pop(id(raw), None)  # `_whole` has the container still
+            # `_whole` has the container still.
+            self._before_last.pop(id(raw), None)
             self._members.pop(id(raw), None)
         return value
 
     def _known_shape(self, shape: Any) -> Any:
-        """The shape, with what msgspec knows by its name only spelled out."""
+        """Returns the shape, with types that msgspec knows by name only spelled out."""
         found = self._known.get(id(shape))
         if found is None:
             found = self._known[id(shape)] = shape, self._spelled_out(shape)
@@ -157,7 +158,8 @@ class PartialValues:
         if chosen is None:
             return UNSET
         end = len(raw)
-        if is_open:  # the last member may change; where a key came again, that may be any of them
+        # The last member may change; where a key came again, that may be any of them.
+        if is_open:
             end = 0 if parser.repeated_keys else max(0, end - 1)
         members = self._members.get(id(raw))
         if members is None or members.read > end:
@@ -183,7 +185,8 @@ class PartialValues:
     ) -> None:
         name, shape = members.fields.get(key, (key, members.others))
         if shape is None:
-            return  # a tag, or a name that the type does not know
+            # A tag, or a name that the type does not know.
+            return
         value = self._value(inner, shape, parser, last)
         if value is not UNSET:
             known[name] = value
@@ -204,7 +207,7 @@ class _Members:
     raw:    the parser's object, held so that its id stays its own
     read:   how many members are in `values`, or were passed over
     fields: own names and shapes by the names in JSON
-    others: the shape of what is no field; None where such members are passed over
+    others: the shape of members that are no field; None if they are ignored
     """
 
     __slots__ = ("fields", "others", "raw", "read", "values")
@@ -222,7 +225,7 @@ class _Members:
 
 
 def _struct_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
-    """Makes instances of a subclass, in which every field may be UNSET and nothing is checked."""
+    """Creates instances of a subclass in which every field may be UNSET and nothing is validated."""
     cls: Any = typing.get_origin(shape.cls) or shape.cls
     made: Any = msgspec.defstruct(
         cls.__name__,
@@ -235,7 +238,7 @@ def _struct_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
 
 
 def _dataclass_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
-    """Makes instances past `__init__`, which would want what has not come."""
+    """Creates instances without `__init__`, which would require the missing fields."""
     cls: Any = typing.get_origin(shape.cls) or shape.cls
     names = [field.name for field in shape.fields]
 
@@ -249,7 +252,7 @@ def _dataclass_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
 
 
 def _model_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
-    """Makes instances of a subclass past validation; dicts where the class has no way to do so."""
+    """Creates instances of a subclass without validation; dicts if the class has no way to do so."""
     cls: Any = shape.cls
     if not callable(getattr(cls, "model_construct", None)):
         return lambda known: known
@@ -272,7 +275,7 @@ _MAKERS: Final[dict[Any, Callable[[Any], Callable[[dict[str, Any]], Any]]]] = {
 
 
 def _model_fields(cls: Any) -> tuple[shapes.Field, ...]:
-    """The fields of a model, each by every name that it may have in JSON."""
+    """Returns the fields of a model, each by every name that it may have in JSON."""
     found: list[shapes.Field] = []
     for name, field in getattr(cls, "model_fields", {}).items():
         try:
@@ -286,7 +289,7 @@ def _model_fields(cls: Any) -> tuple[shapes.Field, ...]:
 
 
 def _fields(shape: Any) -> dict[str, tuple[str, Any]]:
-    """By their names in JSON: the fields' own names and shapes."""
+    """Returns names and shapes of the fields, by their names in JSON."""
     if not isinstance(shape, _OBJECTS):
         return {}
     return {field.encode_name: (field.name, field.type) for field in shape.fields}
@@ -301,7 +304,7 @@ def _item_shape(shape: Any, index: int) -> Any:
 
 
 def _chosen(raw: dict[str, Any] | list[Any], shape: Any, growing_key: str | None) -> Any:
-    """Of a union the member that a container belongs to; None while its tag is incomplete."""
+    """Returns the member of a union that a container belongs to; None while its tag is incomplete."""
     if not isinstance(shape, shapes.UnionType):
         return shape
     if isinstance(raw, list):
@@ -326,7 +329,7 @@ def _is_tagged(raw: dict[str, Any], option: Any, growing_key: str | None) -> boo
 
 
 def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
-    """A string, number, literal or null as its type has it; UNSET where it is none of that yet."""
+    """Converts a string, number, literal or null to its type; UNSET while it is incomplete."""
     options = shape.types if isinstance(shape, shapes.UnionType) else (shape,)
     for option in options:
         while isinstance(option, shapes.Metadata):
@@ -346,7 +349,8 @@ def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
 
 def _whole_leaf(raw: Any, option: Any) -> Any:
     if isinstance(option, shapes.CustomType):
-        return raw  # a type that pydantic alone knows
+        # A type that pydantic alone knows.
+        return raw
     if isinstance(option, shapes.LiteralType):
         return raw if any(type(v) is type(raw) and v == raw for v in option.values) else UNSET
     target = option.cls if isinstance(option, shapes.EnumType) else _WHOLE.get(type(option))

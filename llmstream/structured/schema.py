@@ -1,4 +1,4 @@
-"""The JSON schema of a type, in the form that vendors take: an object at the root, plain keywords."""
+"""The JSON schema of a type in the form that vendors accept: an object at the root, plain keywords."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from llmstream.json_types import schemas
 
 __all__ = ["fitted", "output_schema", "wrapped"]
 
+# Refused by strict modes; a default that is left out applies all the same when the answer is read.
 _DROPPED: Final = frozenset({"default", "discriminator"})
-"""Refused by strict modes; a default that is left out applies all the same when the answer is read."""
 
 _NOT_SCHEMAS: Final = frozenset({"enum", "const", "required", "examples"})
 _NAMED: Final = frozenset({"properties", "$defs"})
@@ -19,9 +19,9 @@ _MAX_NAME: Final = 64
 
 
 def output_schema(output_type: Any) -> dict[str, Any]:
-    """The schema of a type; nested types stand in `$defs`, and what the root refers to is laid open.
+    """Returns the schema of a type; nested types are in `$defs`, and a reference at the root is resolved.
 
-    raises: InvalidRequest where the type has no JSON form
+    raises: InvalidRequest if the type has no JSON form
     """
     try:
         (schema,), components = schemas([output_type])
@@ -40,7 +40,7 @@ def output_schema(output_type: Any) -> dict[str, Any]:
 
 
 def wrapped(schema: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
-    """The schema with an object at its root, and the name of the property that then holds the value."""
+    """Returns the schema with an object at its root, and the name of the property with the value."""
     if schema.get("type") == "object":
         return schema, None
     name = "items" if schema.get("type") == "array" else "value"
@@ -53,7 +53,7 @@ def wrapped(schema: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
 
 
 def fitted(name: str) -> str:
-    """A name as vendors take it for a schema or a tool."""
+    """Returns a name that vendors accept for a schema or a tool."""
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_MAX_NAME] or "response"
 
 
@@ -64,7 +64,7 @@ def _refers(schema: Any, ref: str) -> bool:
 
 
 def _plain(schema: Any) -> Any:
-    """The schema without what strict modes refuse; objects with named properties are closed."""
+    """Removes keywords that strict modes refuse; objects with named properties are closed."""
     if isinstance(schema, list):
         return [_plain(item) for item in schema]
     if not isinstance(schema, dict):

@@ -2,7 +2,7 @@
 
 For an application: `ScriptedModel` answers in this process, `Simulator` over real HTTP on
 loopback, and `record` stores a vendor's response for it. For a provider or dialect: `decode_body`,
-`cuts`, `check_stream` and `assert_dialect_conforms`. `docs/testing.md` has examples.
+`cuts`, `check_stream` and `assert_dialect_conforms`. `docs/guides/testing.md` has examples.
 
 Names are loaded on first use, because pytest imports `pytest_plugin` in every run of a project.
 """

@@ -18,7 +18,7 @@ def read_bodies(made: GuardedDecoder, bodies: Sequence[bytes], cuts: Iterable[in
     for number, body in enumerate(bodies):
         if number:
             assert made.decoder.next_place is not None
-            made.decoder.go_on()
+            made.decoder.next_body()
         for start, end in itertools.pairwise([0, *(at for at in cuts if at < len(body)), len(body)]):
             events = events + made.feed(body[start:end])
     events = events + made.close()

@@ -491,14 +491,14 @@ def test_base64_that_is_cut_anywhere(cut: int) -> None:
     whole = Base64Pieces()
     for at in range(0, len(text), cut):
         whole.add(text[at : at + cut])
-    assert whole.whole() == b"ABCDEFGHIJKL"
+    assert whole.joined() == b"ABCDEFGHIJKL"
 
 
 def test_base64_whose_pieces_end_each() -> None:
     whole = Base64Pieces()
     for piece in ("QQ==", "QkM=", "REVG", "RA=="):
         whole.add(piece)
-    assert whole.whole() == b"ABCDEFD"
+    assert whole.joined() == b"ABCDEFD"
 
 
 def peak_of(body: bytes, dialect: str = "openai-chat") -> tuple[float, float, GuardedDecoder]:

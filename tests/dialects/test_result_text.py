@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.chats.content import ToolResult
-from llmstream.dialects.history_parts import failure_text, result_text, told_result
+from llmstream.dialects.history_parts import failure_text, result_or_failure_text, result_text
 
 
 @pytest.mark.parametrize(
@@ -32,5 +32,5 @@ def test_value_becomes_json_if_no_text() -> None:
     assert result_text(ToolResult("c", "text", result={"a": 1})) == "text"
     assert result_text(ToolResult("c", result={"a": 1})) == '{"a":1}'
     assert result_text(ToolResult("c")) == ""
-    assert told_result(ToolResult("c", result={"a": 1}, is_error=True)) == 'Error: {"a":1}'
-    assert told_result(ToolResult("c", "fine")) == "fine"
+    assert result_or_failure_text(ToolResult("c", result={"a": 1}, is_error=True)) == 'Error: {"a":1}'
+    assert result_or_failure_text(ToolResult("c", "fine")) == "fine"

@@ -21,10 +21,10 @@ INPUTS = [
 
 @pytest.mark.parametrize("text", INPUTS)
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
-def test_is_whole_after_any_piece(text, size):
-    """Asked where an input could be whole, it answers as a look at all of it does."""
+def test_is_complete_after_any_piece(text, size):
+    """Asked where an input could be complete, the answer equals that of a parser."""
     call = OpenCall(0)
     for at in range(0, len(text), size):
         call.pieces.append(text[at : at + size])
-        if call.could_be_whole():
-            assert call.is_whole() == is_json(call.input)
+        if call.could_be_complete():
+            assert call.is_complete() == is_json(call.input)

@@ -105,7 +105,7 @@ def test_conversation_goes_as_plain_items() -> None:
             "thought_signature": "sig",
         },
     ]
-    assert said == ["what perplexity's own tools did does not go back: its input has no such items"]
+    assert said == ["calls of perplexity's own tools were left out: its input has no such items"]
 
 
 def test_schema_stands_as_in_chat() -> None:
@@ -146,7 +146,7 @@ def test_tool_image_is_warned_of() -> None:
         Message.tool([ToolResult("c1", "found", parts=(picture,))]),
     )
     assert sent["input"][-1]["output"] == "found"
-    assert any("an image that a tool gave was left out" in words for words in said)
+    assert any("an image in a tool's result was left out" in words for words in said)
 
 
 @pytest.mark.parametrize(("model", "preset"), [("sonar", "fast"), ("sonar-deep-research", "medium")])

@@ -148,7 +148,7 @@ async def test_break_ends_stream_without_option(serve) -> None:
 async def test_gap_without_resuming_fails(serve) -> None:
     server = Background(frames_of("text"), breaks=[6], how="skip")
     options = {"provider_options": {"openai": {"background": True, "store": True}}}
-    with pytest.raises(ls.ProtocolError, match="events 6 to 6 of the answer are missing"):
+    with pytest.raises(ls.ProtocolError, match="events 6 to 6 of the response are missing"):
         await model(await serve(server)).stream("Hi", **options).collect()
 
 

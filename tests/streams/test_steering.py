@@ -279,7 +279,9 @@ async def test_vendors_without_steering_are_named() -> None:
         async with asking.stream("Count") as stream:
             async for event in stream:
                 if isinstance(event, ls.TextDelta):
-                    with pytest.raises(ls.Unsupported, match="xai-responses takes no input while it answers"):
+                    with pytest.raises(
+                        ls.Unsupported, match="xai-responses accepts no input while it responds"
+                    ):
                         await stream.steer("French")
                     break
 

@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md run as they stand."""
+"""The examples of docs/guides/testing.md run as they stand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import llmstream.testing
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "testing.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "guides" / "testing.md").read_text(encoding="utf-8")
 
 
 def examples() -> dict[str, Callable[..., Any]]:
@@ -22,7 +22,7 @@ def examples() -> dict[str, Callable[..., Any]]:
         if "mark.llm_" in source:
             continue  # those want the plugin; test_pytest_plugin.py runs them
         names: dict[str, Any] = {"__name__": f"example_{number}"}
-        exec(compile(source, f"docs/testing.md, example {number}", "exec", dont_inherit=True), names)
+        exec(compile(source, f"docs/guides/testing.md, example {number}", "exec", dont_inherit=True), names)
         found.update({name: value for name, value in names.items() if name.startswith("test_")})
     return found
 

@@ -12,7 +12,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "testing.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8")
 
 HEAD = """
 import asyncio
@@ -200,6 +200,6 @@ def test_project_without_use_pays_nothing() -> None:
 def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
     examples = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "mark.llm_" in code]
     if not examples:
-        pytest.fail("docs/testing.md shows nothing of the plugin")
+        pytest.fail("docs/guides/testing.md shows nothing of the plugin")
     said = run(tmp_path, "\n".join(examples))
     assert counts(said).keys() == {"passed"}, said

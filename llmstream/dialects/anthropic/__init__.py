@@ -32,10 +32,11 @@ __all__ = ["BEDROCK_INVOKE", "VERTEX", "Anthropic", "Quirks"]
 
 _PATH: Final = "/v1/messages"
 _COUNTING: Final = "/count_tokens"
+
+# Fields of the endpoint. source: platform.claude.com/docs/en/api/messages/count_tokens, 2026-11
 _COUNTED: Final = (
     *("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "mcp_servers"),
 )
-"""Fields of the endpoint. source: platform.claude.com/docs/en/api/messages/count_tokens, 2026-11"""
 
 
 class Anthropic(Dialect, frozen=True):

@@ -372,7 +372,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
     def _extend(self, block: OpenBlock) -> None:
         """Extends a block that only this vendor has, such as compaction, field by field."""
         try:
-            delta = self.whole_payload()["delta"]
+            delta = self.untyped_payload()["delta"]
         except RecursionError:
             self.defect(f"a delta of a {block.type} block could not be decoded: it is nested too deeply")
             return

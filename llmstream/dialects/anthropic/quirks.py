@@ -71,6 +71,7 @@ class Quirks(msgspec.Struct, frozen=True, kw_only=True):
         return unquote(match.group("model")) if self.model_in_path else ""
 
 
+# source: Amazon Bedrock user guide, Anthropic Claude Messages API
 BEDROCK_INVOKE_QUIRKS: Final = Quirks(
     path="/model/{model}/invoke-with-response-stream",
     body_version="bedrock-2023-05-31",
@@ -80,19 +81,17 @@ BEDROCK_INVOKE_QUIRKS: Final = Quirks(
     schemas="bedrock",
     system_turns=False,
 )
-"""source: Amazon Bedrock user guide, Anthropic Claude Messages API"""
 
+# The base URL ends in `/projects/{p}/locations/{l}/publishers/anthropic`.
+#
+# Schemas are rejected there unless the organisation's policy allows them, and always by models before 4.6
+# (2026-11). `mode="json_schema"` sends them anyway; so do requests to models that reject a forced tool and
+# have no other way (@ai-sdk/anthropic 4.0.94).
+# source: "Claude on Vertex AI" in Anthropic's documents; "Structured outputs with Anthropic Claude models" in
+# Google's
 VERTEX_QUIRKS: Final = Quirks(
     path="/models/{model}:streamRawPredict",
     body_version="vertex-2023-10-16",
     schemas="forced-tools-first",
     system_turns=False,
 )
-"""The base URL ends in `/projects/{p}/locations/{l}/publishers/anthropic`.
-
-Schemas are rejected there unless the organisation's policy allows them, and always by models before 4.6
-(2026-11). `mode="json_schema"` sends them anyway; so do requests to models that reject a forced tool and
-have no other way (@ai-sdk/anthropic 4.0.94).
-source: "Claude on Vertex AI" in Anthropic's documents; "Structured outputs with Anthropic Claude
-models" in Google's
-"""

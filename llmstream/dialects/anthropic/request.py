@@ -52,6 +52,8 @@ _FIXED_NAMES: Final = {
     "text_editor_20250429": "str_replace_based_edit_tool",
     "text_editor_20250728": "str_replace_based_edit_tool",
 }
+
+# Beta features of the vendor's tools; generally available tools need none.
 _BETAS: Final = {
     "code_execution_20250522": "code-execution-2025-05-22",
     "code_execution_20250825": "code-execution-2025-08-25",
@@ -65,7 +67,6 @@ _BETAS: Final = {
     "mcp_toolset": "mcp-client-2025-11-20",
     "advisor_20260301": "advisor-tool-2026-03-01",
 }
-"""Beta features of the vendor's tools; generally available tools need none."""
 
 
 def encode_tools(

@@ -165,8 +165,8 @@ def _total(rounds: list[dict[str, Any]], key: str) -> int | None:
 
 # Content blocks: their types and sources.
 
+# Key of this dialect's metadata, on every provider.
 KEY: Final = "anthropic"
-"""Key of this dialect's metadata, on every provider."""
 
 TOOL_USES: Final = frozenset({"tool_use", "server_tool_use", "mcp_tool_use"})
 

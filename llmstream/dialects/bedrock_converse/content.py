@@ -36,6 +36,8 @@ __all__ = [
 Media = Image | Document | Audio
 
 _OFFICE: Final = "application/vnd.openxmlformats-officedocument"
+
+# Block and format by media type. source: ImageBlock, DocumentBlock, VideoBlock in the API reference
 _FORMATS: Final[dict[str, tuple[str, str]]] = {
     "image/png": ("image", "png"),
     "image/jpeg": ("image", "jpeg"),
@@ -82,7 +84,6 @@ _FORMATS: Final[dict[str, tuple[str, str]]] = {
     "audio/pcm": ("audio", "pcm"),
     "audio/webm": ("audio", "webm"),
 }
-"""Block and format by media type. source: ImageBlock, DocumentBlock, VideoBlock in the API reference"""
 
 _MEDIA_TYPES: Final = {found: media_type for media_type, found in reversed(_FORMATS.items())}
 _EXTENSION: Final = re.compile(
@@ -203,7 +204,7 @@ def _read(part: Media, provider: str) -> tuple[str, str, bytes | None]:
             "Convert it, or set media_type.",
             provider=provider,
         )
-    return (*found, data)
+    return found[0], found[1], data
 
 
 def _guessed(part: Media, data: bytes | None) -> str:
@@ -222,8 +223,8 @@ def _name(part: Media) -> str:
 
 # Tool results: the content of a `toolResult`.
 
+# Replaces a blank text, which the API rejects.
 _EMPTY: Final = "(no output)"
-"""Replaces a blank text, which the API rejects."""
 
 
 def encode_result(part: ToolResult, names: DocumentNames, *, provider: str) -> list[dict[str, Any]]:

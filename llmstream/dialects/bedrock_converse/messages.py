@@ -186,7 +186,9 @@ def _trim(turn: Turn) -> None:
 _FITTING: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _SHORT: Final = re.compile(r"[a-zA-Z0-9]{9}")
 _FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_.:-]")
-_MAX_CHARS: Final = 64  # of `toolUseId`, from the API reference
+
+# Of `toolUseId`, from the API reference.
+_MAX_CHARS: Final = 64
 
 
 class CallIds:

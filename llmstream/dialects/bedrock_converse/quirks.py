@@ -79,8 +79,8 @@ _FAMILIES: Final[tuple[tuple[re.Pattern[str], Traits], ...]] = tuple(
     )
 )
 
+# Models with audio, of families without.
 _HEARS: Final = re.compile(r"voxtral|omni|sonic")
-"""Models with audio, of families without."""
 
 
 def traits(model: str) -> Traits:

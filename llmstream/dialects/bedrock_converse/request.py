@@ -35,11 +35,11 @@ __all__ = ["CACHE_POINT", "FIELDS", "SYSTEM_TOOL", "encode_request", "model_of"]
 
 # Tools and tool choice.
 
+# Type of the `ProviderTool` after which the tools so far are cached.
 CACHE_POINT: Final = "cachePoint"
-"""Type of the `ProviderTool` after which the tools so far are cached."""
 
+# Type of the `ProviderTool` for tools that AWS runs; a name such as `nova_grounding` is equivalent.
 SYSTEM_TOOL: Final = "systemTool"
-"""Type of the `ProviderTool` for tools that AWS runs; a name such as `nova_grounding` is equivalent."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _DATED: Final = re.compile(r"_20\d{6}$")

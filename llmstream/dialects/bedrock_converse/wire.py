@@ -191,11 +191,11 @@ def _opening(name: str) -> bytes:
 
 # Names of the vendor, and sources.
 
+# Key of this dialect's metadata.
 KEY: Final = "bedrock"
-"""Key of this dialect's metadata."""
 
+# Type of calls that the vendor runs.
 SERVER_TOOL: Final = "server_tool_use"
-"""Type of calls that the vendor runs."""
 
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "end_turn": "stop",
@@ -209,13 +209,13 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "malformed_tool_use": "error",
 }
 
+# Further fields of the `metadata` event: name on the wire to name in the metadata of finish.
 FINISH_METADATA: Final = {
     "metrics": "metrics",
     "trace": "trace",
     "performanceConfig": "performance_config",
     "serviceTier": "service_tier",
 }
-"""Further fields of the `metadata` event: name on the wire to name in the metadata of finish."""
 
 
 def source_of_citation(citation: dict[str, Any], source_id: str) -> Source:

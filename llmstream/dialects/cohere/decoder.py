@@ -40,8 +40,9 @@ __all__ = ["CohereDecoder"]
 
 # White space before `null`; with more of it the input is not held back.
 _WAITING_CHARS: Final = 100
+
+# Some models send it as the arguments of a call without any.
 _NOTHING: Final = "null"
-"""Some models send it as the arguments of a call without any."""
 
 # Content and calls are numbered separately, so both can have index 0: the key of a call holds more than
 # its index. The tool plan has no index, start or end; it closes with the next block.

@@ -26,7 +26,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.cohere.wire import KEY, told_citation
-from llmstream.dialects.history_parts import own_parts, role_of, told_result, without_custom_parts
+from llmstream.dialects.history_parts import own_parts, result_or_failure_text, role_of, without_custom_parts
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import Unsupported
@@ -176,7 +176,7 @@ class MessageWriter:
         kept = _own(part).get("content")
         if kept is not None:
             return kept
-        text = told_result(part)
+        text = result_or_failure_text(part)
         documents = []
         for piece in part.parts:
             if isinstance(piece, Image):

@@ -96,8 +96,8 @@ decode_event: Final = msgspec.json.Decoder(WireEvent)
 
 # Finish reasons and token counts, read and written.
 
+# Key of this dialect's metadata, on every provider.
 KEY: Final = "cohere"
-"""Key of this dialect's metadata, on every provider."""
 
 _REASONS: Final[Mapping[str, FinishReason]] = {
     "COMPLETE": "stop",

@@ -20,7 +20,7 @@ from llmstream.dialects.gemini.decoder import GeminiDecoder
 from llmstream.dialects.gemini.parts import KEY
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.wire import CONTINUATION, path_for
-from llmstream.dialects.google import asked_for, facts_of, with_options, without_option
+from llmstream.dialects.google import facts_of, wants_continuation, with_options, without_option
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.requests import options_of
@@ -40,20 +40,20 @@ class GeminiContinuation(msgspec.Struct, frozen=True):
     """Long responses in several parts; see `dialects.base.Continuation`."""
 
     def continues(self, request: Request, *, provider: str) -> bool:
-        """Whether long answers are continued; see `dialects.base.Continuation`."""
-        return asked_for(request, KEY, provider)
+        """Whether the request asks for long responses to be continued."""
+        return wants_continuation(request, KEY, provider)
 
     def continued(self, request: Request, place: Place, *, provider: str) -> Request:
-        """The same request with the token. `maxOutputTokens` stays: it counts over all responses."""
+        """Adds the token to a request. `maxOutputTokens` is unchanged: it counts over all responses."""
         return with_options(request, provider, {"continuationToken": place.token})
 
     def place_of(self, request: Request) -> Place | None:
-        """The place that a request names."""
+        """Returns the place that a request names."""
         token = options_of(request, KEY, KEY).get("continuationToken")
         return Place(token) if isinstance(token, str) else None
 
     def cut_off(self, place: Place, usage: Usage) -> Finish:
-        """The finish of a response that another one continues."""
+        """Returns the finish of a response that another one continues."""
         return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
 
 
@@ -61,9 +61,9 @@ class Gemini(Dialect, frozen=True):
     """The dialect; see `dialects.base.Dialect`.
 
     vertex:      the server is Vertex AI, which refuses ids of calls
-    schemas:     the fields that schemas go to: those that take JSON schema, or the older ones that
-                 take a subset of OpenAPI
-    new_call_id: names calls that come without an id; unique across responses by default
+    schemas:     the fields for schemas: those that accept JSON schema, or the older ones that accept a
+                 subset of OpenAPI
+    new_call_id: makes the ids of calls that come without one; unique across responses by default
     """
 
     vertex: bool = False
@@ -72,16 +72,16 @@ class Gemini(Dialect, frozen=True):
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect."""
         return "gemini"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "text/event-stream"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
         raises: InvalidRequest, Unsupported
         """
@@ -90,57 +90,57 @@ class Gemini(Dialect, frozen=True):
         return encode_request(request, provider=provider, vertex=self.vertex, openapi=openapi)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `Dialect`."""
+        """Returns how JSON output can be enforced; see `Dialect`."""
         if request.tools and GEMINI.find(request.model).mixes_tools is False:
             return ("tool",)
         return ("json_schema", "tool", "json_object")
 
     def facts(self, model: str) -> ModelFacts:
-        """What is known of a model; see `dialects.model_facts`."""
+        """Returns what is known about a model; see `dialects.model_facts`."""
         return facts_of(model)
 
     def model_page(self, model: str) -> ModelPage | None:
-        """The page of one model; Vertex AI has others' elsewhere."""
+        """Returns the page of one model; None on Vertex AI, whose pages depend on the publisher."""
         if self.vertex:
             return None
         return ModelPage(HttpRequest(path_for(model).rpartition(":")[0], method="GET"), alone=True)
 
     @property
     def counts_tokens(self) -> bool:
-        """By `count_request`."""
+        """See `count_request`."""
         return True
 
     def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """The request to `countTokens`. Vertex AI takes the fields themselves, AI Studio the request."""
+        """Returns the request to `countTokens`: of its fields on Vertex AI, else of the complete request."""
         path = http.url.partition(":")[0]
         if self.vertex:
             names = ("contents", "systemInstruction", "tools", "generationConfig")
             return with_fields(http, f"{path}:{_COUNTING}", names)
-        whole = {"model": path.removeprefix("/"), **http.json()}
-        body = msgspec.json.encode({"generateContentRequest": whole})
+        inner = {"model": path.removeprefix("/"), **http.json()}
+        body = msgspec.json.encode({"generateContentRequest": inner})
         return HttpRequest(f"{path}:{_COUNTING}", body, http.headers)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> GeminiDecoder:
-        """A decoder for one response body: SSE, or the JSON array that comes without `alt=sse`."""
+        """Creates a decoder for one response body: SSE, or the JSON array of requests without `alt=sse`."""
         return GeminiDecoder(
             provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
         )
 
     @property
     def continuation(self) -> GeminiContinuation:
-        """How a response continues that the vendor cut."""
+        """Long responses in several parts."""
         return GeminiContinuation()
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream; header names are lower case."""
+        """Returns the typed error of a response that is not a stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the part may stay a URL; see `Dialect`."""
+        """Whether a part can be sent as a URL: only files stored at Google."""
         return is_at_google(part.url)
 
 

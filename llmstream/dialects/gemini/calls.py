@@ -1,4 +1,4 @@
-"""Calls of the caller's tools in a Gemini answer: in one piece, or streamed value by value."""
+"""Calls of the caller's tools in a Gemini response: in one piece, or streamed value by value."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class OpenCall(Block):
 
 
 class _OpenCalls:
-    """The calls whose arguments stream: in the order of their beginning, and the latest of each id.
+    """The calls whose arguments are streaming, by order and by id.
 
-    Each call is put in and taken out once, whichever of them the next values are for.
+    Each call is added and removed once, so that many calls take linear time.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class _OpenCalls:
         self._by_wire_id: dict[str, list[OpenCall]] = {}
 
     def add(self, opened: OpenCall) -> None:
-        """A call begins."""
+        """Adds a call."""
         self._latest.append(opened)
         if not opened.wire_id:
             self._unnamed.append(opened)
@@ -46,20 +46,21 @@ class _OpenCalls:
             self._by_wire_id.setdefault(opened.wire_id, []).append(opened)
 
     def latest(self, wire_id: str | None) -> OpenCall | None:
-        """The one that began last, of all or of an id."""
+        """Returns the open call that began last, of all or with an id."""
         calls = self._latest if wire_id is None else self._by_wire_id.get(wire_id, [])
         while calls and calls[-1].over:
             calls.pop()
         return calls[-1] if calls else None
 
     def end(self, opened: OpenCall) -> None:
-        """A call is over."""
+        """Marks a call as complete."""
         opened.over = True
         for wire_id in {None, opened.wire_id or None}:
-            self.latest(wire_id)  # which lets go of those that are over
+            # Drops the complete ones.
+            self.latest(wire_id)
 
     def take(self, *, named: bool) -> list[OpenCall]:
-        """Those that are over now: the ones without an id, or all."""
+        """Removes and returns open calls: those without an id, or all."""
         calls = self._latest if named else self._unnamed
         if not calls:
             return []
@@ -73,9 +74,9 @@ class _OpenCalls:
 
 
 class FunctionCalls:
-    """The calls of one answer, as blocks.
+    """The calls of one response, as blocks.
 
-    new_call_id: names calls that come without an id
+    new_call_id: makes the ids of calls that come without one
     """
 
     def __init__(
@@ -88,13 +89,13 @@ class FunctionCalls:
         self._before: frozenset[str] = frozenset()  # ids of the responses before this one
 
     def read(self, call: FunctionCall, metadata: Metadata | None) -> None:
-        """A call, or more of the one that streams."""
+        """Reads a call, or more of one that is streaming."""
         wire_id = None if call.id is None or call.id == "" else str(call.id)
         if call.name and wire_id in self._before:
             self._repeated(call, wire_id)
             return
         if call.name:
-            # Another call begins: those before it are over, unless ids keep them apart.
+            # Another call begins: the ones before it are complete, unless ids distinguish them.
             for opened in self._streaming.take(named=wire_id is None):
                 self._complete(opened)
             self._begin(call, wire_id, metadata)
@@ -110,11 +111,12 @@ class FunctionCalls:
         self._continue(open_call, call)
 
     def expect_repeats(self) -> None:
-        """Another response continues the answer; a call that is repeated there is no second one."""
+        """Prepares for another response, which may repeat calls of this one."""
         self._before = self._blocks.ids.names()
 
     def complete_all(self) -> None:
-        """The answer is over. Vertex AI may leave out the end of the last call."""
+        """Completes all calls at the end of the response."""
+        # Vertex AI may omit the end of the last call.
         for opened in self._streaming.take(named=True):
             self._complete(opened)
 
@@ -133,27 +135,25 @@ class FunctionCalls:
             self._continue(opened, call)
 
     def _continue(self, opened: OpenCall, call: FunctionCall) -> None:
-        """More values, or nothing at all, which means that the call is complete."""
-        goes_on = call.will_continue is True
+        """Adds values; a fragment without any means that the call is complete."""
+        continues = call.will_continue is True
         for piece in call.partial_args or ():
             if piece is None:
                 continue
-            goes_on = goes_on or piece.will_continue is True
+            continues = continues or piece.will_continue is True
             if opened.text.broken:
                 continue
             try:
                 text = opened.text.add(piece)
             except DecodeError as error:
                 opened.text.broken = True
-                self._reader.defect(
-                    f"the arguments of {opened.name!r} cannot be put together: {error.message}"
-                )
+                self._reader.defect(f"the arguments of {opened.name!r} cannot be joined: {error.message}")
             else:
                 if text:
                     self._blocks.input(opened, text)
             if self._reader.done:
                 return
-        if not goes_on:
+        if not continues:
             self._streaming.end(opened)
             self._complete(opened)
 
@@ -172,7 +172,7 @@ class FunctionCalls:
 
 
 def _argument_text(args: Any) -> str:
-    """The arguments as JSON text; a string is the text itself."""
+    """Returns the arguments as JSON text; a string is already JSON text."""
     if args is None:
         return ""
     return args if isinstance(args, str) else _encode(args).decode()

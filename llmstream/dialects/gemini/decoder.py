@@ -1,4 +1,4 @@
-"""Decodes a Gemini answer into events: the chunks around the parts."""
+"""Decodes a Gemini response into events: its chunks. `parts.py` has what is inside them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ from llmstream.grammar import TRUNCATING
 
 __all__ = ["GeminiDecoder"]
 
-_REMEMBERED: Final = (
+# Fields of a candidate that become metadata of the finish.
+_FINISH_FIELDS: Final = (
     "grounding_metadata",
     "url_context_metadata",
     "citation_metadata",
@@ -63,12 +64,12 @@ _SILENT: Final = (_UNKNOWN, Part(text=""))
 
 
 class GeminiDecoder(PayloadDecoder[Chunk]):
-    """One answer; see `dialects.base.Decoder`.
+    """Decodes one response body; see `dialects.base.Decoder`.
 
-    The wire has no last event. A finish reason may stand in the middle (code execution on Gemini
-    2.5), so finish waits for the end of the body: the last reason counts, and parts after a reason
-    that is not the last make the answer incomplete again. One body may follow another, where a
-    long answer comes in several responses; see `dialects.base.ContinuingDecoder`.
+    The wire has no last event. A finish reason may come in the middle (code execution on Gemini 2.5), so
+    `finish` is held back until the end of the body: the last reason counts, and parts after a reason make
+    the answer incomplete again. A long answer comes in several bodies; see
+    `dialects.base.ContinuingDecoder`.
     """
 
     def __init__(
@@ -90,16 +91,17 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         self._blocked: str | None = None
         self._named = False
         self._model_status: Any = None
-        self._of_finish: dict[str, Any] = {}
-        self._of_earlier: list[dict[str, Any]] = []
+        self._finish_fields: dict[str, Any] = {}
+        self._earlier_fields: list[dict[str, Any]] = []
         self._responses = Responses()
         self._place_at = 0  # how many of the events in `out` came before the latest place
         self.gap: LLMStreamError | None = None
         self._all_fields: tuple[bytes, Any] = (b"", None)
 
     def _read(self, payloads: list[bytes]) -> None:
-        """Nearly every chunk is the next piece of the text that is open; that is all done here."""
-        decode, said, blocks = decode_plain_chunk.decode, self._counts.said, self._blocks
+        """Decodes chunks. Nearly every one continues the open text and becomes a delta here."""
+        # A strict type for such chunks costs less than looking for everything else in each (measured).
+        decode, reported, blocks = decode_plain_chunk.decode, self._counts.reported, self._blocks
         for payload in payloads:
             try:
                 plain = decode(payload)
@@ -109,7 +111,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
                 if self._include_raw:
                     self._raw(payload)
                 if plain.usage_metadata is not None:
-                    said.append(plain.usage_metadata)
+                    reported.append(plain.usage_metadata)
                 candidates = plain.candidates
                 parts = candidates[0].content.parts if len(candidates) == 1 else ()
                 text_id = blocks.text_id
@@ -129,13 +131,13 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         if not self._counts.settle():
             self.fail(LimitExceeded("the usage has more fields than can be meant", provider=self.provider))
         if self._responses.last is not None:
-            self._notice(self.out[self._place_at :])
+            self._note_content(self.out[self._place_at :])
             self._place_at = 0
 
     def _on_plain(self, wire: PlainChunk) -> None:
-        """Turns a chunk of nothing but prose into events; its counts are taken already."""
+        """Maps a chunk of text and reasoning alone; its counts are already stored."""
         if not self._named:
-            self._name(wire)
+            self._introduce(wire)
         for candidate in wire.candidates:
             if candidate.index:
                 continue
@@ -150,18 +152,18 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
                     self._blocks.text(part.text)
 
     def on(self, wire: Chunk) -> None:
-        """Turns one chunk into events."""
+        """Maps one chunk to events."""
         if self._joiner is not None:
             wire = _encodable(wire)
         if wire.error:
             self.fail(error_from_value({"error": wire.error}, provider=self.provider))
             return
         if not self._named:
-            self._name(wire, wire.model_status)
+            self._introduce(wire, wire.model_status)
         if wire.model_status is not None and wire.model_status != self._model_status:
-            self._model_status = self._of_finish["model_status"] = wire.model_status
+            self._model_status = self._finish_fields["model_status"] = wire.model_status
         if wire.usage_metadata is not None:
-            self._counts.said.append(wire.usage_metadata)
+            self._counts.reported.append(wire.usage_metadata)
         if wire.prompt_feedback is not None:
             self._feedback(wire.prompt_feedback)
         for position, candidate in enumerate(wire.candidates or ()):
@@ -180,11 +182,11 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         """The base begins with none; from then on the chunks report it."""
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
+        """Handles marks that are not Google's: `[DONE]` of gateways, and `null` as a keep-alive."""
         return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
 
     def end(self) -> None:
-        """The body is over: complete where the last reason was the end of the answer."""
+        """Ends the response, if the last reason was the end of the answer."""
         if not self.complete:
             return
         reason = self._reason()
@@ -194,11 +196,12 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         if self.done:
             return
         if reason == "error":
-            self._blocks.end(reason)  # the error comes right before the finish
-            self.out.append(ErrorEvent(self._what_failed().info))
+            # The error comes right before the finish.
+            self._blocks.end(reason)
+            self.out.append(ErrorEvent(self._failure().info))
         self._blocks.finish(reason, self._blocked or self._raw_reason, self._finish_metadata())
 
-    # long answers, which come in several responses
+    # Long answers, which come in several responses.
 
     @property
     def next_place(self) -> Place | None:
@@ -209,51 +212,52 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
 
     @property
     def unfinished(self) -> Metadata | None:
-        """What the finish of a broken answer says, where it can be continued."""
+        """Metadata for the finish of an interrupted response, if it can be continued."""
         return self._finish_metadata() if self._responses.last is not None else None
 
     def _finish_metadata(self) -> Metadata | None:
-        """Beside the reason."""
-        earlier = {"earlier_responses": self._of_earlier} if self._of_earlier else {}
-        metadata = {**self._of_finish, **earlier, **self._responses.metadata()}
+        """Returns the metadata of the finish."""
+        earlier = {"earlier_responses": self._earlier_fields} if self._earlier_fields else {}
+        metadata = {**self._finish_fields, **earlier, **self._responses.metadata()}
         return {KEY: metadata} if metadata else None
 
-    def go_on(self) -> None:
-        """Another body follows: blocks and calls stay open."""
-        self._responses.go_on(self._counts.usage)
+    def next_body(self) -> None:
+        """Prepares for another body: blocks and calls stay open."""
+        self._responses.next_body(self._counts.usage)
         self._counts = Counts()
-        if self._of_finish:
-            self._of_earlier.append(self._of_finish)
-            self.hold(held_size(self._of_finish))
-            self._of_finish = {}
+        if self._finish_fields:
+            self._earlier_fields.append(self._finish_fields)
+            self.hold(held_size(self._finish_fields))
+            self._finish_fields = {}
         self._framing = GeminiFraming(max_bytes=self.limits.max_event_bytes)
         self._raw_reason = self.gap = None
         self.complete = False
         self._calls.expect_repeats()
 
     def fail(self, error: LLMStreamError) -> None:
-        """The stream cannot go on, unless it is a response that can be asked for again."""
-        self._notice(self.out[self._place_at :])
+        """Ends the stream with an error, unless the response can be requested again from its last place."""
+        self._note_content(self.out[self._place_at :])
         if self._responses.count and error.retryable and self.next_place is not None:
             self.gap = error
         else:
             super().fail(error)
 
-    def _notice(self, events: list[Event]) -> None:
-        """Content after a place: a response from there would repeat it."""
+    def _note_content(self, events: list[Event]) -> None:
+        """Notes content behind the latest place, which a response from there would repeat."""
         if any(not isinstance(event, _NO_CONTENT) for event in events):
             self._responses.spoken = True
 
-    def _place(self, candidate: Candidate) -> None:
-        """Where the next response begins; none does after any other end than that by length."""
+    def _note_place(self, candidate: Candidate) -> None:
+        """Notes where the next response begins; after any other end than that by length there is none."""
         if candidate.continuation_token is not None:
             self._responses.place(candidate.continuation_token)
             self._place_at = len(self.out)
         elif candidate.finish_reason and candidate.finish_reason != CONTINUATION:
             self._responses.forget()
 
-    def _name(self, wire: Chunk | PlainChunk, status: Any = None) -> None:
-        """What the response is called; the status of its model tells of retirement."""
+    def _introduce(self, wire: Chunk | PlainChunk, status: Any = None) -> None:
+        """Emits id and model of the response, once."""
+        # The status announces when the vendor retires the model.
         model, number = wire.model_version, wire.response_id
         model = model if isinstance(model, str) and model else None
         number = str(number) if isinstance(number, (str, int)) and number else None
@@ -267,7 +271,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
     def _feedback(self, feedback: Any) -> None:
         if not isinstance(feedback, dict):
             return
-        self._of_finish["prompt_feedback"] = feedback
+        self._finish_fields["prompt_feedback"] = feedback
         if is_block_reason(feedback.get("blockReason")):
             self._blocked = feedback["blockReason"]
             self.complete = True
@@ -275,7 +279,11 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
     def _candidate(self, candidate: Candidate, position: int) -> None:
         content = candidate.content
         if content is not None and content.parts:
-            if self.complete and self._blocked is None and any(_says(part) for part in content.parts):
+            if (
+                self.complete
+                and self._blocked is None
+                and any(_continues_answer(part) for part in content.parts)
+            ):
                 self.complete = False
             for number, part in enumerate(content.parts):
                 if part is None:
@@ -290,7 +298,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             self._raw_reason = str(candidate.finish_reason)
             self.complete = True
         if candidate.finish_reason or candidate.continuation_token is not None:
-            self._place(candidate)
+            self._note_place(candidate)
         if (
             candidate.grounding_metadata is not None
             or candidate.url_context_metadata is not None
@@ -301,15 +309,14 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             or candidate.avg_logprobs is not None
             or candidate.token_count is not None
         ):
-            self._around(candidate)
+            self._read_metadata(candidate)
 
     def _unknown_part(self, position: int, number: int) -> None:
-        """A part of a kind that had not been invented when this was written, or an empty one."""
-        if (
-            self._all_fields[0] is not self.payload
-        ):  # a chunk is read again once, however many such parts it has
+        """Emits a part of a kind that `Part` does not know; an empty one emits nothing."""
+        # A chunk is decoded again once, however many such parts it has.
+        if self._all_fields[0] is not self.payload:
             try:
-                self._all_fields = (self.payload, self.whole_payload())
+                self._all_fields = (self.payload, self.untyped_payload())
             except RecursionError:
                 self.defect("a part of an unknown kind is nested too deeply")
                 return
@@ -317,35 +324,36 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             if inner is not None:
                 self._parts.custom(snake(kind), inner)
 
-    def _around(self, candidate: Candidate) -> None:
-        """What a candidate says beside its parts."""
+    def _read_metadata(self, candidate: Candidate) -> None:
+        """Reads the fields of a candidate beside its parts."""
         self.out.extend(sources_of(candidate, self._sources))
-        for name in _REMEMBERED:
+        for name in _FINISH_FIELDS:
             value = getattr(candidate, name)
             if value is None or value == {} or value == []:
                 continue
-            known = self._of_finish.get(name)
+            known = self._finish_fields.get(name)
             if name == "logprobs_result" and isinstance(known, dict) and isinstance(value, dict):
-                _extend(known, value)  # each chunk says them of its own tokens
+                # Each chunk has those of its own tokens.
+                _extend(known, value)
                 self.hold(held_size(value))
             else:
-                self._of_finish[name] = value
+                self._finish_fields[name] = value
 
     def _reason(self) -> FinishReason:
         return "content-filter" if self._blocked is not None else finish_reason(self._raw_reason)
 
-    def _what_failed(self) -> ServerError:
-        message = self._of_finish.get("finish_message")
+    def _failure(self) -> ServerError:
+        message = self._finish_fields.get("finish_message")
         detail = f": {message}" if isinstance(message, str) and message else ""
         return ServerError(
-            f"the model's answer was not usable ({self._raw_reason}{detail}). Ask again.",
+            f"the model's answer was not usable ({self._raw_reason}{detail}). Send the request again.",
             provider=self.provider,
             reason=self._raw_reason,
         )
 
 
-def _says(part: Part | None) -> bool:
-    """Whether a part goes on with the answer; what stands beside an empty one does not."""
+def _continues_answer(part: Part | None) -> bool:
+    """Whether a part continues the answer; fields beside an empty one do not."""
     return part is not None and (
         bool(part.text)
         or part.thought is not None
@@ -371,13 +379,13 @@ def _moment(text: Any) -> datetime.datetime | None:
 
 
 def _encodable(wire: Chunk) -> Chunk:
-    """The same chunk without halves of characters, but where halves may still meet: in streamed text."""
-    whole = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), Chunk)
-    for part, original in zip(_parts(whole), _parts(wire), strict=True):
+    """Replaces lone surrogates, except in streamed text, where the next chunk may have the other half."""
+    repaired = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), Chunk)
+    for part, original in zip(_parts(repaired), _parts(wire), strict=True):
         part.text = original.text
         if part.function_call is not None and original.function_call is not None:
             part.function_call.partial_args = original.function_call.partial_args
-    return whole
+    return repaired
 
 
 def _parts(wire: Chunk) -> Iterator[Part]:

@@ -1,7 +1,7 @@
-"""Messages of ours as the system instruction and the contents of a Gemini request.
+"""Encodes messages as the system instruction and the contents of a Gemini request.
 
-Neighbours of one role become one content. The results of a turn's calls stand in call order and
-alone in theirs; each call has exactly one result there, or the API refuses the request.
+Neighbours of one role become one content. The results of a turn's calls are in call order in a content of
+their own; each call has exactly one result there, or the API refuses the request.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from llmstream.model_rules.gemini import GeminiRules
 __all__ = ["SIDE_FIELDS", "Conversation", "camel", "read_response"]
 
 
-# Single parts of a conversation as parts of the wire; signatures go back on the part they came on.
+# Single parts of a conversation; a signature goes back on the part it came with.
 
 
 def camel(name: str) -> str:
-    """A name of ours as the wire writes it."""
+    """Converts a field name to the wire's form: `tool_type` is `toolType`."""
     head, *rest = name.split("_")
     return head + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
 class PartWriter:
-    """Writes parts; what the API has no form for is left out with a warning."""
+    """Encodes parts; those that the API does not support are left out with a warning."""
 
     def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: RequestWarnings) -> None:
         self._provider = provider
@@ -59,13 +59,13 @@ class PartWriter:
         self._warn = warnings.note_once
 
     def user_part(self, part: Part) -> dict[str, Any] | None:
-        """A part of the user's turn; None where there is nothing to say.
+        """Encodes a part of the user's turn; None if it is left out.
 
         raises: Unsupported for media that cannot be sent
         """
         match part:
             case Text(text=text):
-                return {"text": text, **_beside(part)} if text else None
+                return {"text": text, **_side_fields(part)} if text else None
             case Image() | Audio() | Document() | File():
                 return self.media(part)
             case Source():
@@ -76,7 +76,7 @@ class PartWriter:
         return None
 
     def model_part(self, part: Part) -> dict[str, Any] | None:
-        """A part of the model's turn; None where there is nothing to say."""
+        """Encodes a part of the model's turn; None if it is left out."""
         match part:
             case Text() | Reasoning():
                 return self._prose(part)
@@ -89,68 +89,75 @@ class PartWriter:
             case Image() | Audio() | Document():
                 return self.media(part)
             case Source():
-                return None  # told by the grounding of the text, or for the reader alone
+                # A source is metadata of a text, and for the reader alone.
+                return None
             case Custom(type=kind) if kind.startswith(f"{KEY}."):
                 return _custom(part)
         self._left_out(part)
         return None
 
     def media(self, part: Image | Audio | Document | File) -> dict[str, Any]:
-        """`inlineData` for bytes, `fileData` for an address.
+        """Encodes bytes as `inlineData`, a URI as `fileData`.
 
         raises: Unsupported
         """
         media = media_of(part, fetches_urls=self._rules.fetches_urls, provider=self._provider)
         if media.url is None:
             data = base64.b64encode(media.data or b"").decode()
-            return {"inlineData": {"mimeType": media.media_type, "data": data}, **_beside(part)}
+            return {"inlineData": {"mimeType": media.media_type, "data": data}, **_side_fields(part)}
         if self._vertex and not media.media_type:
             raise Unsupported(
-                f"the media type of {media.url!r} is unknown, and Vertex AI wants it. Set media_type.",
+                f"the media type of {media.url!r} is unknown, and Vertex AI requires it. Set media_type.",
                 provider=self._provider,
             )
         kind = {"mimeType": media.media_type} if media.media_type else {}
-        return {"fileData": {**kind, "fileUri": media.url}, **_beside(part)}
+        return {"fileData": {**kind, "fileUri": media.url}, **_side_fields(part)}
 
     def id_of(self, call_id: str) -> dict[str, str]:
-        """The field `id`: Vertex AI refuses it, and a minted one says nothing to the vendor."""
+        """Returns the field `id`, if it is sent: Vertex AI refuses it, and does not know an id made here."""
         return {} if self._vertex or is_minted(call_id) else {"id": call_id}
 
     def _prose(self, part: Text | Reasoning) -> dict[str, Any] | None:
-        beside = _beside(part)
-        if not part.text and "thoughtSignature" not in beside:
+        side = _side_fields(part)
+        if not part.text and "thoughtSignature" not in side:
             return None
         thought = {"thought": True} if isinstance(part, Reasoning) else {}
-        return {"text": part.text, **thought, **beside}
+        return {"text": part.text, **thought, **side}
 
     def _call(self, part: ToolCall) -> dict[str, Any]:
         args = object_text(part.arguments, key="input")
-        return {"functionCall": {**self.id_of(part.id), "name": part.name, "args": args}, **_beside(part)}
+        return {
+            "functionCall": {**self.id_of(part.id), "name": part.name, "args": args},
+            **_side_fields(part),
+        }
 
     def _vendor_call(self, part: ToolCall) -> dict[str, Any] | None:
         args = object_text(part.arguments, key="input")
-        told = _told(part)
+        own = _own_metadata(part)
         if part.name == CODE_EXECUTION and b'"code"' in bytes(args):
             code = {**msgspec.json.decode(args), **self.id_of(part.id)}
-            return {"executableCode": code, **_beside(part)}
-        if told.get("tool_type"):
-            call = {"toolType": told["tool_type"], **self.id_of(part.id), "args": args}
-            return {"toolCall": call, **_beside(part)}
+            return {"executableCode": code, **_side_fields(part)}
+        if own.get("tool_type"):
+            call = {"toolType": own["tool_type"], **self.id_of(part.id), "args": args}
+            return {"toolCall": call, **_side_fields(part)}
         self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
         return None
 
     def _vendor_result(self, part: ToolResult) -> dict[str, Any] | None:
-        told = _told(part)
+        own = _own_metadata(part)
         if isinstance(part.result, dict) and "outcome" in part.result:
-            return {"codeExecutionResult": {**part.result, **self.id_of(part.tool_call_id)}, **_beside(part)}
-        if told.get("tool_type"):
-            response = {"toolType": told["tool_type"], **self.id_of(part.tool_call_id)}
-            return {"toolResponse": {**response, "response": part.result}, **_beside(part)}
+            return {
+                "codeExecutionResult": {**part.result, **self.id_of(part.tool_call_id)},
+                **_side_fields(part),
+            }
+        if own.get("tool_type"):
+            response = {"toolType": own["tool_type"], **self.id_of(part.tool_call_id)}
+            return {"toolResponse": {**response, "response": part.result}, **_side_fields(part)}
         self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
         return None
 
     def _file(self, part: File) -> dict[str, Any] | None:
-        """A file the model made goes back, for the next edit of it; drafts are thoughts."""
+        """Encodes a file that the model made: the next turn may edit it. Drafts are thoughts."""
         try:
             written = self.media(part)
         except Unsupported as error:
@@ -161,37 +168,37 @@ class PartWriter:
         return written
 
     def _left_out(self, part: Part) -> None:
-        self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no form for it")
+        self._warn(f"a part of kind {part_kind(part)!r} was left out: the API does not support it")
 
 
-def _told(part: Any) -> dict[str, Any]:
-    """What the metadata holds for this vendor."""
+def _own_metadata(part: Any) -> dict[str, Any]:
+    """Returns this vendor's metadata of a part."""
     return dict((part.metadata or {}).get(KEY, {}))
 
 
-def _beside(part: Any) -> dict[str, Any]:
-    told = _told(part)
-    return {camel(name): told[name] for name in SIDE_FIELDS if name in told}
+def _side_fields(part: Any) -> dict[str, Any]:
+    own = _own_metadata(part)
+    return {camel(name): own[name] for name in SIDE_FIELDS if name in own}
 
 
 def _custom(part: Custom) -> dict[str, Any] | None:
-    """A part that only this vendor knows, as it came; None for what only answers have."""
-    told = _told(part)
+    """Encodes a part that only this vendor knows, unchanged; None for a kind that only responses have."""
+    own = _own_metadata(part)
     if part.type == f"{KEY}.{TRANSCRIPTION}":
         return None
-    beside = _beside(part)
-    inner = {key: value for key, value in told.items() if key not in SIDE_FIELDS}
-    return {camel(part.type.removeprefix(f"{KEY}.")): inner, **beside}
+    side = _side_fields(part)
+    inner = {key: value for key, value in own.items() if key not in SIDE_FIELDS}
+    return {camel(part.type.removeprefix(f"{KEY}.")): inner, **side}
 
 
-# The result of a function as the object the wire wants, and back.
+# The result of a function as the object that the wire requires, and back.
 #
-# `{"output": ...}` and `{"error": ...}` mean what they say; any other object is the output itself.
+# `{"output": ...}` and `{"error": ...}` hold output or error; any other object is the output itself.
 # source: FunctionResponse in the references of the Gemini API and of Vertex AI
 
 
 def encode_response(part: ToolResult) -> dict[str, Any]:
-    """The field `response`. What the metadata holds of it goes back as it came."""
+    """Returns the field `response`; one that the metadata has is returned unchanged."""
     own = (part.metadata or {}).get(KEY, {}).get("response")
     if isinstance(own, dict):
         return own
@@ -199,7 +206,7 @@ def encode_response(part: ToolResult) -> dict[str, Any]:
 
 
 def read_response(response: dict[str, Any]) -> tuple[str, bool, Metadata | None]:
-    """Content, whether it is an error, and metadata where the content alone would not say it again."""
+    """Returns the content, whether it is an error, and metadata if the content alone would lose something."""
     failed = set(response) == {"error"}
     inner: Any = response["error"] if failed else response
     if set(response) == {"output"}:
@@ -229,15 +236,16 @@ _ROLES: Final = {
     Role.TOOL: "user",
     Role.ASSISTANT: "model",
 }
+# Takes the place of a signature that was lost: Gemini 3 refuses a call without one.
+# source: "Thought signatures" in Google's documents
 _SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
-"""Stands for a signature that was lost. source: "Thought signatures" in Google's documents"""
 
 _OPENING: Final = "(The conversation begins with the assistant.)"
 _NO_RESULT: Final = "The tool was not run."
 
 
 class Conversation:
-    """Gathers contents turn by turn.
+    """Encodes a conversation turn by turn.
 
     system:   the parts of the system instruction
     contents: the turns, as the body has them
@@ -257,7 +265,7 @@ class Conversation:
         self._to_come: dict[str, int] = {}
 
     def read(self, messages: Iterable[Message]) -> None:
-        """Takes in a whole conversation.
+        """Encodes all messages of a conversation.
 
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media
         """
@@ -277,7 +285,7 @@ class Conversation:
         if not self._rules.system:
             self._move_system()
         if not self.contents:
-            raise InvalidRequest("the conversation is empty: the API wants at least one turn with content")
+            raise InvalidRequest("the conversation is empty: the API requires at least one turn with content")
 
     def _part(self, role: str, part: Part) -> None:
         if role == "system":
@@ -301,7 +309,7 @@ class Conversation:
         written = self._writer.model_part(part)
         if written is None:
             return
-        if self._results or (not isinstance(part, ToolCall) and not self._waits()):
+        if self._results or (not isinstance(part, ToolCall) and not self._expects_results()):
             self._settle()
         content = self._turn("model")
         if isinstance(part, ToolCall) and not part.provider_executed:
@@ -312,9 +320,9 @@ class Conversation:
             self._open_ids.add(part.id)
         content.append(written)
 
-    # calls and their results
+    # Calls and their results.
 
-    def _waits(self) -> bool:
+    def _expects_results(self) -> bool:
         """Whether the result of an open call is still to come."""
         return any(self._to_come.get(call.id) for call in self._open_calls)
 
@@ -324,7 +332,7 @@ class Conversation:
             self._results[part.tool_call_id] = part
             return
         self._settle()
-        self._warn(f"the result of {part.tool_call_id!r}, which nobody called, was sent as text")
+        self._warn(f"the result of {part.tool_call_id!r}, which belongs to no call, was sent as text")
         text = f"Result of the tool {part.name or part.tool_call_id}: {result_text(part)}"
         self._turn("user").extend([{"text": text}, *self._files(part.parts)])
 
@@ -344,11 +352,11 @@ class Conversation:
             response: dict[str, Any] = {"name": result.name or call.name, "response": encode_response(result)}
             media = self._files(result.parts)
             inside = [part for part in media if self._rules.result_media and "inlineData" in part]
-            beside = [part for part in media if not (self._rules.result_media and "inlineData" in part)]
+            side = [part for part in media if not (self._rules.result_media and "inlineData" in part)]
             if inside:
                 response["parts"] = inside
-            if beside:
-                files.extend([{"text": f"This belongs to the result of {call.name}:"}, *beside])
+            if side:
+                files.extend([{"text": f"This belongs to the result of {call.name}:"}, *side])
             responses.append({"functionResponse": {**self._writer.id_of(call.id), **response}})
         self._answered = {"role": "user", "parts": responses}
         self.contents.append(self._answered)

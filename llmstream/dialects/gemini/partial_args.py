@@ -1,4 +1,4 @@
-"""Arguments of a call that stream as values at JSON paths, rebuilt as the JSON text they belong to."""
+"""Rebuilds the JSON text of a call's arguments from values that stream with JSON paths."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ __all__ = ["ArgumentsText", "parse_path"]
 # text    {"stops":[{"name":"Os
 #         lo"
 #
-# The text only grows, so a path may not go back to what was closed. Vertex AI sends paths in
-# document order; what comes otherwise is refused.
+# The text only grows, so a path cannot return to a container that was closed. Vertex AI sends paths in
+# document order; any other order is an error.
 # source: "Streaming function call arguments" in the reference of Vertex AI
 
 _STEP: Final = re.compile(
     r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d{1,9})\]|\[(?:'(?P<single>(?:[^'\\]|\\.)*)'|"(?P<double>(?:[^"\\]|\\.)*)")\]"""
 )
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
-_MAX_GAP: Final = 1000  # elements of a list that are left out become null, up to so many
+# Elements of a list that are omitted become null. The cap bounds the memory that one index can take.
+_MAX_GAP: Final = 1000
 _MAX_DEPTH: Final = 500
 
 
 def parse_path(path: str) -> list[str | int]:
-    """Names and indexes of a path such as `$.a[0]['b c']`.
+    """Splits a path such as `$.a[0]['b c']` into names and indexes.
 
-    raises: DecodeError where it is no such path
+    raises: DecodeError for anything else
     """
     at = 1 if path.startswith("$") else 0
     text = path if at else f".{path}"
@@ -56,7 +57,7 @@ def parse_path(path: str) -> list[str | int]:
 
 
 class _Container:
-    """An object or list that is still open: the step it grew by last, and all names it has."""
+    """An open object or list: its last step, and all its names."""
 
     __slots__ = ("is_list", "last", "names")
 
@@ -66,7 +67,7 @@ class _Container:
         self.names: set[str] = set()
 
     def enter(self, step: str | int) -> str:
-        """Goes on to another element; the text that stands before its value."""
+        """Moves to another element; returns the text before its value."""
         comma = "" if self.last is None else ","
         if isinstance(step, int):
             gap = step - (self.last if isinstance(self.last, int) else -1) - 1
@@ -82,14 +83,14 @@ class _Container:
 
     @property
     def end(self) -> str:
-        """What closes it."""
+        """The closing bracket."""
         return "]" if self.is_list else "}"
 
 
 class ArgumentsText:
     """The text of one call's arguments, piece by piece.
 
-    broken: something came out of order; the text holds what was understood
+    broken: something came out of order; the text ends before it
     """
 
     def __init__(self) -> None:
@@ -97,12 +98,12 @@ class ArgumentsText:
         self._open: list[_Container] = []
         self._path: list[str | int] | None = None
         self._in_string = False
-        self._half = ""  # of a character, at the end of the last piece of a string
+        self._half = ""  # the first half of a surrogate pair, at the end of a piece
 
     def add(self, piece: PartialArg) -> str:
-        """The text that a piece adds.
+        """Returns the text that a piece adds.
 
-        raises: DecodeError where it has no place; the text stays as it is
+        raises: DecodeError if it is out of order; the text does not change
         """
         value = _literal(piece)
         if piece.string_value is None and value is None:
@@ -118,7 +119,7 @@ class ArgumentsText:
         return out if piece.will_continue else out + self._end_string()
 
     def close(self) -> str:
-        """The text that ends all that is open; `{}` where nothing came at all."""
+        """Returns the text that closes everything; `{}` if there were no values."""
         if self._path is None:
             return "{}"
         out = self._end_string()
@@ -127,7 +128,7 @@ class ArgumentsText:
         return out
 
     def _go_to(self, path: list[str | int]) -> str:
-        """Ends what is open beside the path, and opens what leads there."""
+        """Closes containers outside the path, and opens those that lead there."""
         try:
             return self._moved(path)
         except DecodeError:
@@ -183,9 +184,10 @@ def _quoted(text: str) -> str:
 
 
 def _literal(piece: PartialArg) -> str | None:
-    """The JSON text of a value that is no string; None where there is none."""
+    """Returns the JSON text of a value that is not a string; None if there is none."""
     if piece.number_value is not None:
-        if isinstance(piece.number_value, str):  # NaN and Infinity, which JSON has no numbers for
+        # NaN and Infinity: JSON has no such numbers.
+        if isinstance(piece.number_value, str):
             return _quoted(piece.number_value)
         return msgspec.json.encode(piece.number_value).decode()
     if piece.bool_value is not None:

@@ -1,4 +1,4 @@
-"""Parts of a Gemini answer as events: runs of text become blocks, calls and files stand alone."""
+"""Maps the parts of a Gemini response to events: runs of text become blocks, calls and files stand alone."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from llmstream.events import (
 
 __all__ = ["CODE_EXECUTION", "KEY", "SIDE_FIELDS", "TRANSCRIPTION", "Parts", "holds_more", "snake"]
 
+# The key of all metadata of this dialect, also on Vertex AI: a conversation may move between the two.
 KEY: Final = "google"
-"""The key of all metadata of this dialect, whoever serves it."""
 
+# The name of the tool behind `executableCode` and `codeExecutionResult`, which the wire does not name.
 CODE_EXECUTION: Final = "code_execution"
-"""What we call the tool behind `executableCode` and `codeExecutionResult`."""
 
 _side_values = operator.attrgetter(*SIDE_FIELDS)
 _NOTHING_BESIDE: Final = (None,) * len(SIDE_FIELDS)
@@ -49,16 +49,16 @@ _EXCERPT_BYTES: Final = 200
 
 
 def snake(name: str) -> str:
-    """A name of the wire as ours: `googleSearch` is `google_search`."""
+    """Converts a name of the wire to ours: `googleSearch` is `google_search`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: "_" + m.group(1).lower(), name)
 
 
 class Parts:
-    """The parts of one answer: runs of text become blocks, calls and files stand alone.
+    """The parts of one response.
 
-    new_call_id: names calls that come without an id
+    new_call_id: makes the ids of calls that come without one
 
-    spoke: whether there has been any text that is no transcription
+    spoke: whether there has been any text other than a transcription
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Parts:
         self._settled: set[str] = set()
 
     def read(self, part: Part) -> None:
-        """One part. The vendor puts one thing into each; where there are more, none is lost."""
+        """Maps one part to events. It holds one thing as a rule; if there are more, none is lost."""
         beside = _beside(part)
         if part.audio_transcription is not None:
             self._transcription(part, part.audio_transcription, beside)
@@ -102,15 +102,15 @@ class Parts:
             self.custom("function_response", part.function_response, beside)
 
     def custom(self, kind: str, inner: Any, beside: Metadata | None = None) -> None:
-        """A part that only this vendor knows."""
+        """Emits a part that only this vendor knows."""
         self._blocks.close_prose()
         fields = inner if isinstance(inner, dict) else {"value": inner}
         self._reader.out.append(Custom(f"{KEY}.{kind}", {KEY: {**fields, **(beside or {}).get(KEY, {})}}))
 
-    # text and reasoning
+    # Text and reasoning.
 
     def _prose(self, text: str, thought: bool, beside: Metadata | None) -> None:
-        """A part that holds more than its text is a block of its own: the vendor takes it back as it was."""
+        # A part with other fields is a block of its own: the vendor wants it back unchanged.
         if not thought and text.strip():
             self.spoke = True
         if beside is not None:
@@ -121,7 +121,7 @@ class Parts:
             self._blocks.text(text)
 
     def _block(self, text: str, thought: bool, beside: Metadata) -> None:
-        """A signature belongs to the block; what else stands beside a text, to the fragment as well."""
+        """Emits a part as a block. A signature is metadata of the block alone."""
         self._blocks.close_prose()
         signed = beside if not text or "thought_signature" in beside[KEY] else None
         rest = {name: value for name, value in beside[KEY].items() if name != "thought_signature"}
@@ -133,10 +133,8 @@ class Parts:
         self._blocks.close(None)
 
     def _transcription(self, part: Part, transcription: Any, beside: Metadata | None) -> None:
-        """What a recording says is the text of the answer, unless text says it beside or before.
-
-        Seen: parts of gemini-3.5-transcribe, one for each speaker's segment, without `text` (2026-09).
-        """
+        """Emits a transcription: as text, unless the response has the text beside or before it."""
+        # gemini-3.5-transcribe sends parts without `text`, one for each segment of a speaker (seen 2026-09).
         fields = transcription if isinstance(transcription, dict) else {"value": transcription}
         heard = fields.get("text")
         if part.text:
@@ -152,7 +150,7 @@ class Parts:
         self._prose(text, bool(part.thought), beside)
         self.spoke = spoke
 
-    # files
+    # Files.
 
     def _file(self, part: Part, blob: Blob, beside: Metadata | None) -> None:
         self._blocks.close_prose()
@@ -168,7 +166,7 @@ class Parts:
         else:
             encoded = _encode(blob)
             excerpt = encoded[:_EXCERPT_BYTES].decode("utf-8", "replace")
-            self._reader.defect(f"a file has neither data nor an address. It said: {excerpt}")
+            self._reader.defect(f"a file has neither data nor an address. It holds: {excerpt}")
             if blob.file_uri:
                 self.custom("file_data", msgspec.json.decode(encoded), beside)
             return
@@ -177,7 +175,7 @@ class Parts:
         kind = ReasoningFile if part.thought else File
         self._reader.out.append(kind(blob.mime_type or "application/octet-stream", data, beside))
 
-    # tools that the vendor runs
+    # Tools that the vendor runs.
 
     def _code(self, code: dict[str, Any], metadata: Metadata | None) -> None:
         given = {key: value for key, value in code.items() if key != "id"}
@@ -215,7 +213,7 @@ class Parts:
     def _vendor_outcome(
         self, wire_id: Any, name: str, given: Any, failed: bool, metadata: Metadata | None
     ) -> bool:
-        """The result of the call it names, or of the last one; False where that has a result already."""
+        """Emits the result of the call with this id, else of the last one; False if that has a result."""
         self._blocks.close_prose()
         call_id = self._vendor_calls.get(str(wire_id)) if wire_id else None
         call_id = call_id or self._running
@@ -229,7 +227,7 @@ class Parts:
 
 
 def _beside(part: Part) -> Metadata | None:
-    """What stands beside the content of a part."""
+    """Returns the fields beside the content of a part, as metadata."""
     values = _side_values(part)
     if values == _NOTHING_BESIDE:
         return None
@@ -240,7 +238,7 @@ def _beside(part: Part) -> Metadata | None:
 
 
 def holds_more(part: Part) -> bool:
-    """Whether there is anything but text in a part that other fields can stand beside."""
+    """Whether a part holds anything but text."""
     return any(getattr(part, name) is not None for name in _THINGS)
 
 

@@ -1,4 +1,4 @@
-"""Our request as an HTTP request of the Gemini API."""
+"""Encodes a request for the Gemini API: everything but the messages."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from llmstream.request import (
 __all__ = ["FIELDS", "encode_request", "json_schema", "openapi_schema"]
 
 
-# JSON schemas in the OpenAPI subset that the older fields take, and back.
+# JSON schemas in the OpenAPI subset that the older fields accept, and back.
 #
-# `parameters` and `responseSchema` know no `$ref`, no `additionalProperties`, no list of types and
-# no enum of anything but strings. What has no place there moves into the description, where the
-# model still reads it.
+# `parameters` and `responseSchema` support no `$ref`, no `additionalProperties`, no list of types and
+# no enum of anything but strings. Unsupported keywords move into the description, where the model still
+# reads them.
 # source: Schema in the references of the Gemini API and of Vertex AI
 
 _KNOWN: Final = frozenset(
@@ -53,11 +53,12 @@ _FORMATS: Final = {
     "number": frozenset({"float", "double"}),
     "integer": frozenset({"int32", "int64"}),
 }
-_MAX_DEPTH: Final = 12  # to which a schema that holds itself is written out
+# A schema that refers to itself is expanded to this depth: without `$ref` it would have no end.
+_MAX_DEPTH: Final = 12
 
 
 def openapi_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
-    """A copy in the subset; None for an object without properties, which the API refuses."""
+    """Converts a schema to the subset; None for an object without properties, which the API refuses."""
     root = _converted(schema, schema, 0)
     if root.get("type") == "object" and not root.get("properties"):
         return None
@@ -65,7 +66,7 @@ def openapi_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def json_schema(schema: Any) -> Any:
-    """The reverse: a schema of the subset as JSON schema."""
+    """Reverse of `openapi_schema`: converts a schema of the subset to JSON schema."""
     if isinstance(schema, list):
         return [json_schema(item) for item in schema]
     if not isinstance(schema, dict):
@@ -113,13 +114,13 @@ def _converted(schema: Any, root: dict[str, Any], depth: int) -> dict[str, Any]:
     if kind == "array":
         out.setdefault("items", {"type": "string"})
     if moved:
-        words = msgspec.json.encode(moved).decode()
-        out["description"] = f"{out['description']} {words}" if out.get("description") else words
+        text = msgspec.json.encode(moved).decode()
+        out["description"] = f"{out['description']} {text}" if out.get("description") else text
     return out
 
 
 def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """The schema that a local `$ref` names, with what stands beside it."""
+    """Replaces a local `$ref` by the schema it names, with the keywords beside it."""
     for _ in range(_MAX_DEPTH):
         ref = schema.get("$ref")
         if not isinstance(ref, str):
@@ -134,7 +135,7 @@ def _resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    """`allOf` has no place: its parts become one."""
+    """Joins the parts of `allOf`, which the subset does not have."""
     parts = schema.get("allOf")
     if not isinstance(parts, list):
         return schema
@@ -151,7 +152,7 @@ def _merged(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_type(out: dict[str, Any]) -> None:
-    """A list of types becomes `anyOf`, with "null" as `nullable`."""
+    """Turns a list of types into `anyOf`, and "null" into `nullable`."""
     kinds = out.get("type")
     if not isinstance(kinds, list):
         return
@@ -182,7 +183,7 @@ def _fitting(kind: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_null(out: dict[str, Any]) -> None:
-    """An alternative that is null becomes `nullable`; one that is left stands alone."""
+    """Turns an alternative that is null into `nullable`; a single one left replaces `anyOf`."""
     choices = out.get("anyOf")
     if not isinstance(choices, list):
         return
@@ -214,7 +215,7 @@ def _string_enum(out: dict[str, Any], moved: dict[str, Any]) -> None:
         out.setdefault("type", kinds.get(type(values[0]), "string"))
 
 
-# Tools and the choice among them, on the way to the vendor.
+# Tools and tool choice.
 
 
 class EncodedTools(msgspec.Struct, frozen=True):
@@ -228,7 +229,7 @@ class EncodedTools(msgspec.Struct, frozen=True):
 def encode_tools(
     request: Request, rules: GeminiRules, *, openapi: bool, vertex: bool, warnings: RequestWarnings
 ) -> EncodedTools:
-    """Functions become one entry of declarations, each of the vendor's tools an entry of its own."""
+    """Encodes all functions as one entry, and each of the vendor's tools as an entry of its own."""
     specs = [tool for tool in request.tools if isinstance(tool, ToolSpec)]
     hosted = [tool for tool in request.tools if isinstance(tool, ProviderTool)]
     if specs and hosted and rules.mixes_tools is False:
@@ -266,7 +267,6 @@ def _declaration(spec: ToolSpec, openapi: bool) -> dict[str, Any]:
 def _calling_config(
     request: Request, specs: list[ToolSpec], warnings: RequestWarnings
 ) -> dict[str, Any] | None:
-    """The API refuses a mode where no function is declared."""
     choice = request.tool_choice
     strict = any(spec.strict for spec in specs)
     if not specs:
@@ -298,12 +298,12 @@ _CACHED_FIELDS: Final = ("systemInstruction", "tools", "toolConfig")
 
 
 def encode_request(request: Request, *, provider: str, vertex: bool, openapi: bool) -> Encoded:
-    """The HTTP request and what could not be said in it.
+    """Encodes the HTTP request; warns about what could not be encoded.
 
     `provider_options["google"]` is merged into the body last, objects field by field.
 
     vertex:  calls and their results carry no ids
-    openapi: schemas go to the fields that take the OpenAPI subset
+    openapi: schemas go to the fields that accept the OpenAPI subset
     raises:  InvalidRequest, Unsupported
     """
     writer = RequestWriter(request, provider=provider, key=KEY)
@@ -355,7 +355,7 @@ def _format(wanted: ResponseFormat, openapi: bool) -> dict[str, Any]:
 def _thinking(
     reasoning: ReasoningOptions | None, rules: GeminiRules, warnings: RequestWarnings
 ) -> dict[str, Any]:
-    """`thinkingConfig`: a budget for Gemini 2.5, a level for Gemini 3; both at once are refused."""
+    # Gemini 2.5 takes a budget, Gemini 3 a level; the API refuses both at once.
     if reasoning is None or (reasoning.effort is None and reasoning.budget_tokens is None):
         return {}
     if rules.thinking == "none":
@@ -372,7 +372,7 @@ def _thinking(
 
 
 def _leave_to_cache(body: dict[str, Any], warnings: RequestWarnings) -> None:
-    """A request on cached content says nothing of what the cache holds."""
-    gone = [name for name in _CACHED_FIELDS if body.pop(name, None) is not None]
-    if gone:
-        warnings.note(f"{', '.join(gone)} was left out: with cachedContent they stand in the cache")
+    # With cachedContent the API refuses the fields that the cache holds.
+    removed = [name for name in _CACHED_FIELDS if body.pop(name, None) is not None]
+    if removed:
+        warnings.note(f"{', '.join(removed)} was left out: with cachedContent the cache holds them")

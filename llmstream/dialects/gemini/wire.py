@@ -1,6 +1,6 @@
-"""The chunks of a Gemini answer as typed values, generous in all that may vary.
+"""Chunks of a Gemini response as typed values, tolerant where servers differ.
 
-Each chunk is a whole GenerateContentResponse that holds what is new: parts, counts, a reason.
+Each chunk is a complete GenerateContentResponse with what is new: parts, counts, a reason.
 source: "GenerateContentResponse" in Google's references of the Gemini API and of Vertex AI
 """
 
@@ -58,7 +58,7 @@ class PartialArg(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
 
 
 class FunctionCall(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """A call for the caller to run: whole, or the next piece of one that continues."""
+    """A call for the caller to run: complete, or the next piece of one that streams."""
 
     id: str | int | None = None
     name: str | None = None
@@ -68,7 +68,7 @@ class FunctionCall(msgspec.Struct, rename="camel", gc=False, omit_defaults=True)
 
 
 class Blob(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """Bytes in base64, or the address of a file."""
+    """Bytes in base64, or the URI of a file."""
 
     mime_type: str | None = None
     data: str | None = None
@@ -77,7 +77,7 @@ class Blob(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
 
 
 class Part(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """One part: exactly one of its first fields says what it is; the others may stand beside it."""
+    """One part: one of the fields up to `audio_transcription` is its content, the others are beside it."""
 
     text: str | None = None
     function_call: FunctionCall | None = None
@@ -108,7 +108,7 @@ class Content(msgspec.Struct, gc=False, omit_defaults=True):
 
 
 class Candidate(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """One of the answers; we read the first."""
+    """One of the answers, of which only the first is read."""
 
     content: Content | None = None
     index: int | None = None
@@ -152,17 +152,14 @@ class PlainContent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainCandidate(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """An answer that says some more."""
+    """An answer that continues its text or reasoning."""
 
     content: PlainContent
     index: int = 0
 
 
 class PlainChunk(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
-    """What most events of a stream are: text, and the counts so far.
-
-    Whatever holds anything else is no plain chunk, so nothing else has to be looked for in one.
-    """
+    """The form of most chunks: text, and the counts so far. Any other field makes decoding fail."""
 
     candidates: list[PlainCandidate]
     usage_metadata: Any = None
@@ -186,11 +183,11 @@ _PATH: Final = re.compile(
 
 
 def path_for(model: str) -> str:
-    """The path of a request to a model, whose name may say its collection: `tunedModels/x`.
+    """Returns the path of a request to a model, whose name may include its collection: `tunedModels/x`.
 
-    A whole resource name, as Vertex AI writes them, is cut to its end.
+    Of a full resource name, as Vertex AI writes them, only the end is used.
 
-    raises: InvalidRequest for a name that is no Unicode text
+    raises: InvalidRequest for a name that is not Unicode text
     """
     steps = model.split("/")
     collection, name = "models", model
@@ -203,7 +200,7 @@ def path_for(model: str) -> str:
 
 
 def model_of(url: str) -> str | None:
-    """The model that a URL names, None where its path is another."""
+    """Returns the model that a URL names; None for any other path."""
     match = _PATH.search(url.partition("?")[0].partition("#")[0])
     if match is None:
         return None
@@ -211,56 +208,59 @@ def model_of(url: str) -> str | None:
     return name if match["collection"] == "models" else f"{match['collection']}/{name}"
 
 
-# Token counts of a Gemini answer, in both directions.
+# Token counts of a Gemini response, in both directions.
 #
-# On the wire `candidatesTokenCount` leaves out thoughts, and `promptTokenCount` what the vendor's
-# tools added to the prompt. Counts are cumulative; a later chunk may leave some out.
+# On the wire `candidatesTokenCount` excludes thoughts, and `promptTokenCount` what the vendor's
+# tools added to the prompt. Counts are cumulative; a later chunk may omit some.
 # source: UsageMetadata in the references of the Gemini API and of Vertex AI
 
+# Chunks whose counts are stored before they are merged: enough to make merging cheap, few enough for memory.
 _MOST_HELD: Final = 64
-"""Chunks whose counts wait to be put together."""
+
+# Merging copies all known fields, so a server must not add more and more. The vendor has 12.
 _MOST_FIELDS: Final = 200
-"""The vendor has 12; all that are known are copied for each chunk."""
 
 
 class Counts:
-    """The counts of all chunks. As every chunk says them, they are put together only when asked for.
+    """The counts of all chunks. Every chunk has them, so they are merged only when they are read.
 
-    said: what chunks say goes to its end; anything but an object says nothing. It stays the same list.
+    reported: the decoder appends what chunks report; values other than objects are ignored. It stays the
+              same list
     """
 
     def __init__(self) -> None:
-        self.said: list[Any] = []
+        self.reported: list[Any] = []
         self._known = UsageCounts(read_usage)
 
     def settle(self) -> bool:
-        """Puts together what is there, if it has become much; False where it has too many fields."""
-        if len(self.said) >= _MOST_HELD:
-            self._put_together()
+        """Merges the stored counts, if there are many; returns False if they have too many fields."""
+        if len(self.reported) >= _MOST_HELD:
+            self._merge()
         return len(self._known) <= _MOST_FIELDS
 
     @property
     def usage(self) -> Usage:
-        """Each count as it was last stated."""
-        self._put_together()
+        """The last value of each count."""
+        self._merge()
         return self._known.usage
 
-    def _put_together(self) -> None:
+    def _merge(self) -> None:
         last: dict[str, Any] = {}
-        for counts in self.said:
+        for counts in self.reported:
             if isinstance(counts, dict):
-                if None in counts.values():  # null states nothing: what came before it counts
+                # A null is no value: the earlier one counts.
+                if None in counts.values():
                     self._known.add(last)
                     self._known.add(counts)
                     last = {}
                 else:
                     last.update(counts)
-        self.said.clear()
+        self.reported.clear()
         self._known.add(last)
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """The vendor's usage object in our meaning."""
+    """Reads the vendor's usage object."""
     thoughts = token_count(raw.get("thoughtsTokenCount"))
     given = added(token_count(raw.get("promptTokenCount")), token_count(raw.get("toolUsePromptTokenCount")))
     made = added(token_count(raw.get("candidatesTokenCount")), thoughts)
@@ -276,7 +276,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
 
 
 def write_usage(usage: Usage) -> dict[str, Any] | None:
-    """Our counts as the vendor's usage object; the vendor's own is given back as it came."""
+    """Writes the vendor's usage object; one that the vendor itself sent is returned unchanged."""
     if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
         return dict(usage.raw)
     out: dict[str, Any] = {}
@@ -293,29 +293,29 @@ def write_usage(usage: Usage) -> dict[str, Any] | None:
     return out or None
 
 
-# The framing of an answer: SSE, or the JSON array that comes where `alt=sse` was left out.
+# The framing of a response: SSE, or the JSON array that a request without `alt=sse` receives.
 
 _MARKS: Final = re.compile(rb'["{}\[\]]')
 _STRING_ENDS: Final = re.compile(rb'["\\]')
 
 
 class ArrayElements:
-    """Objects of a JSON array, or one object alone, each as soon as it is whole.
+    """Splits a JSON array into its objects, each as soon as it is complete; also takes one object alone.
 
-    max_bytes: cap of one object
+    max_bytes: cap on one object
     """
 
     def __init__(self, *, max_bytes: int) -> None:
         self.error: LLMStreamError | None = None
         self._max_bytes = max_bytes
         self._tail = bytearray()
-        self._at = 0  # how far the tail has been looked at
+        self._at = 0  # how far the tail has been scanned
         self._begin: int | None = None  # where the object begins
         self._depth = 0
         self._in_string = False
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
-        """The objects that a slice completes."""
+        """Returns the objects that a slice completes."""
         if self.error is not None:
             return []
         self._tail += chunk
@@ -333,7 +333,7 @@ class ArrayElements:
         return out
 
     def _step(self, out: list[bytes]) -> bool:
-        """Goes to the next mark; False where there is none yet."""
+        """Moves to the next mark; returns False if there is none yet."""
         found = (_STRING_ENDS if self._in_string else _MARKS).search(self._tail, self._at)
         if found is None:
             self._at = len(self._tail)
@@ -362,7 +362,7 @@ class ArrayElements:
 
 
 class GeminiFraming:
-    """Either form, told by the first byte that is no white space."""
+    """Either form, recognized by the first byte that is not white space."""
 
     def __init__(self, *, max_bytes: int) -> None:
         self.error: LLMStreamError | None = None
@@ -371,7 +371,7 @@ class GeminiFraming:
         self._known = False
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
-        """The payloads that a slice completes."""
+        """Returns the payloads that a slice completes."""
         if not self._known:
             begin = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()
             self._known = bool(begin)
@@ -382,11 +382,13 @@ class GeminiFraming:
         return payloads
 
 
-# Finish reasons of a Gemini answer, in both directions.
+# Finish reasons of a Gemini response, in both directions.
 
+# The reason of a response that another one continues.
 CONTINUATION: Final = "CONTINUATION"
-"""The reason of a response that another one continues."""
 
+# source: Candidate.FinishReason in the references of the Gemini API and of Vertex AI; google-genai 3.4.0
+# ESCALATION is a rule of a filter; PUP_LIMITED_DISABLED an account limited for prohibited use.
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "STOP": "stop",
     "MAX_TOKENS": "length",
@@ -411,10 +413,6 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "NO_IMAGE": "error",
     "IMAGE_OTHER": "error",
 }
-"""source: Candidate.FinishReason in the references of the Gemini API and of Vertex AI; google-genai 3.4.0
-
-ESCALATION is a filter's rule; PUP_LIMITED_DISABLED an account that is limited for prohibited use.
-"""
 
 
 _RAW_REASONS: Final[dict[FinishReason, str]] = {
@@ -428,19 +426,19 @@ _RAW_REASONS: Final[dict[FinishReason, str]] = {
 
 
 def finish_reason(raw: str | None) -> FinishReason:
-    """The reason in our words."""
+    """Maps the vendor's reason to ours."""
     if not raw or raw.endswith("_UNSPECIFIED"):
         return "unknown"
     return FINISH_REASONS.get(raw, "other")
 
 
 def is_block_reason(raw: object) -> bool:
-    """Whether `promptFeedback.blockReason` says that the prompt was refused."""
+    """Whether `promptFeedback.blockReason` means that the prompt was refused."""
     return isinstance(raw, str) and bool(raw) and not raw.endswith("_UNSPECIFIED")
 
 
 def raw_reason(reason: FinishReason, raw: str | None) -> str:
-    """The reason in the vendor's words: its own where it means the same."""
+    """Maps our reason to the vendor's; prefers the vendor's original value if it means the same."""
     if raw and raw.isupper():
         meant = finish_reason(raw)
         if meant == reason or (reason == "tool-calls" and meant in ("stop", "other", "unknown")):
@@ -448,14 +446,14 @@ def raw_reason(reason: FinishReason, raw: str | None) -> str:
     return _RAW_REASONS.get(reason, "OTHER")
 
 
-# What a candidate says it rests on: search results, fetched pages, recited texts.
+# Sources of a candidate: search results, fetched pages, recited texts.
 #
-# They stand in the metadata of a chunk, usually of the last one, after the text they belong to.
+# They are in the metadata of a chunk, usually the last one, after the text they belong to.
 # source: GroundingMetadata, UrlContextMetadata and CitationMetadata in Google's references
 
 
 def sources_of(candidate: Candidate, sources: Sources) -> Iterator[Source]:
-    """The sources that a chunk names and no earlier one did."""
+    """Yields the sources of a chunk that no earlier chunk had."""
     for chunk in _list(candidate.grounding_metadata, "groundingChunks"):
         yield from _grounding(chunk, sources)
     for page in _list(candidate.url_context_metadata, "urlMetadata"):
@@ -468,7 +466,7 @@ def sources_of(candidate: Candidate, sources: Sources) -> Iterator[Source]:
 
 
 def grounding_of(sources: list[Source]) -> dict[str, Any]:
-    """The reverse: grounding metadata that names these sources."""
+    """Reverse of `sources_of`: returns grounding metadata with these sources."""
     return {"groundingChunks": [_chunk(source) for source in sources]}
 
 

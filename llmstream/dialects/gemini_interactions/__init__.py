@@ -18,7 +18,7 @@ from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
 from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import CONTINUATION, KEY
-from llmstream.dialects.google import asked_for, facts_of, with_options, without_option
+from llmstream.dialects.google import facts_of, wants_continuation, with_options, without_option
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.requests import options_of
@@ -34,81 +34,82 @@ class GeminiInteractionsContinuation(msgspec.Struct, frozen=True):
     """Long responses in several parts; see `dialects.base.Continuation`."""
 
     def continues(self, request: Request, *, provider: str) -> bool:
-        """Whether long answers are continued; those of agents and in the background Google continues."""
+        """Whether the request asks for long responses to be continued."""
+        # Google itself continues those of agents, and those made in the background.
         options = options_of(request, KEY, provider)
         left_to_google = options.get("background") or "agent" in options or "agent_config" in options
-        return asked_for(request, KEY, provider) and not left_to_google
+        return wants_continuation(request, KEY, provider) and not left_to_google
 
     def continued(self, request: Request, place: Place, *, provider: str) -> Request:
-        """The request with the token; Google knows the conversation, unless it was not to store it."""
+        """Adds the token to a request, and the id of the interaction if Google has stored it."""
         options: dict[str, object] = {"continuation_token": place.token}
         if place.response_id and options_of(request, KEY, provider).get("store") is not False:
             options["previous_interaction_id"] = place.response_id
         return with_options(request, provider, options)
 
     def place_of(self, request: Request) -> Place | None:
-        """The place that a request names."""
+        """Returns the place that a request names."""
         options = options_of(request, KEY, KEY)
         token, owner = options.get("continuation_token"), options.get("previous_interaction_id")
         return Place(token, owner) if isinstance(token, str) else None
 
     def cut_off(self, place: Place, usage: Usage) -> Finish:
-        """The finish of an interaction that another one continues."""
+        """Returns the finish of an interaction that another one continues."""
         return Finish("length", usage, CONTINUATION, {KEY: {"continuation_token": place.token}})
 
 
 class GeminiInteractions(Dialect, frozen=True):
     """The dialect; see `dialects.base.Dialect`.
 
-    new_call_id: names calls that come without an id; unique across responses by default
+    new_call_id: makes the ids of calls that come without one; unique across responses by default
     """
 
     new_call_id: Callable[[], str] = mint_call_id
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect."""
         return "gemini-interactions"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "text/event-stream"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
         raises: InvalidRequest, Unsupported
         """
         return encode_request(without_option(request, KEY, provider), provider=provider)
 
     def facts(self, model: str) -> ModelFacts:
-        """What is known of a model; see `dialects.model_facts`."""
+        """Returns what is known about a model; see `dialects.model_facts`."""
         return facts_of(model)
 
     def model_page(self, model: str) -> ModelPage | None:
-        """The page of one model."""
+        """Returns the page of one model."""
         return ModelPage(HttpRequest(f"/models/{quote(model, safe='')}", method="GET"), alone=True)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> InteractionsDecoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         return InteractionsDecoder(
             provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
         )
 
     @property
     def continuation(self) -> GeminiInteractionsContinuation:
-        """How a response continues that the vendor cut."""
+        """Long responses in several parts."""
         return GeminiInteractionsContinuation()
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream; header names are lower case."""
+        """Returns the typed error of a response that is not a stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the part may stay a URL; see `Dialect`."""
+        """Whether a part can be sent as a URL: only files stored at Google."""
         return is_at_google(part.url)

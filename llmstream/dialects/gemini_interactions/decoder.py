@@ -1,4 +1,4 @@
-"""Decodes a streamed interaction into events: the interaction around its steps."""
+"""Decodes a streamed interaction into events. `steps.py` has what is inside the steps."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["InteractionsDecoder"]
 
-_REMEMBERED: Final = ("service_tier", "environment_id")
-"""What the metadata of finish keeps of an interaction."""
+# Fields of an interaction that become metadata of the finish.
+_FINISH_FIELDS: Final = ("service_tier", "environment_id")
 
 _BEGINNINGS: Final = frozenset({"created", "queued", "in_progress", "status_update"})
 _FALLING_SHORT: Final = ("length", "content-filter", "error")
@@ -40,12 +40,12 @@ _OF_STEPS: Final = frozenset({"step.start", "step.delta", "step.stop"})
 
 
 class InteractionsDecoder(PayloadDecoder[WireEvent]):
-    """One answer; see `dialects.base.Decoder`.
+    """Decodes one response body; see `dialects.base.Decoder`.
 
-    The answer is complete once a status other than `in_progress` came; it ends with
-    `interaction.completed`, or with the body. A long one comes in several interactions, which this
-    reads as one; see `dialects.base.ContinuingDecoder`. So that text goes on in its block, the end
-    of a step is held until the next event says that it was no cut.
+    The response is complete after a status other than `in_progress`; it ends with
+    `interaction.completed`, or with the body. A long response comes in several interactions; see
+    `dialects.base.ContinuingDecoder`. The next interaction may continue the text of the last step, so the
+    end of a step is held back until another event follows it.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         self._named = False
         self._responses = Responses()
         self._counts = UsageCounts(read_usage, self.hold)
-        self._held: list[Hashable] = []  # the step whose end is held
-        self._cut: list[OpenStep] = []  # what the last interaction left open
+        self._held: list[Hashable] = []  # the step whose end is held back
+        self._cut: list[OpenStep] = []  # steps that the last interaction left open
         self._before: frozenset[str] = frozenset()  # ids of the interactions before this one
-        self._of_finish: dict[str, Any] = {}  # metadata of the finish
+        self._finish_fields: dict[str, Any] = {}
         self._errors: list[Any] = []
 
     def on(self, wire: WireEvent) -> None:
-        """Turns one event into ours."""
+        """Maps one event of the wire to ours."""
         kind = wire.event_type
         if kind == "step.delta" and self._joiner is None and not self._held and not self._cut:
             self._responses.spoken = True
@@ -95,14 +95,15 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         if kind == "step.start":
             self._start(wire.index, wire.step or wire.content)
         elif kind == "step.delta":
-            if self._cut and wire.index not in self._steps.open:  # it goes on without another start
+            # The cut step continues without another start.
+            if self._cut and wire.index not in self._steps.open:
                 self._steps.open[wire.index] = self._cut.pop()
                 self._end_cut()
             self._steps.delta(wire.index, wire.delta)
         elif kind == "step.stop":
             if wire.step_usage is not None:
                 usage = {"index": wire.index, "usage": wire.step_usage}
-                self._of_finish.setdefault("step_usage", []).append(usage)
+                self._finish_fields.setdefault("step_usage", []).append(usage)
                 self.hold(held_size(usage))
             self._stop(wire.index)
         elif kind == "interaction.created":
@@ -131,20 +132,20 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         """The base begins with none; from then on the events report it."""
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """`[DONE]` ends the body; all came before it."""
+        """Ignores `[DONE]`, which follows the last event, and `null`."""
         return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
 
     def end(self) -> None:
-        """The body is over: a final status without `interaction.completed` is a complete answer."""
+        """Ends the response, if its last status was final, also without `interaction.completed`."""
         if self.complete:
             self._finish()
 
     def _interaction(self, interaction: dict[str, Any]) -> None:
         if interaction.get("id"):
             self._interaction_id = str(interaction["id"])
-        for name in _REMEMBERED:
+        for name in _FINISH_FIELDS:
             if interaction.get(name) is not None:
-                self._of_finish[name] = interaction[name]
+                self._finish_fields[name] = interaction[name]
         if isinstance(interaction.get("errors"), list):
             self._errors = interaction["errors"]
         if interaction.get("error"):
@@ -153,7 +154,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         self._responses.place(interaction.get("continuation_token"), self._interaction_id)
         model, agent = interaction.get("model"), interaction.get("agent")
         if model and agent:
-            self._of_finish["agent"] = agent
+            self._finish_fields["agent"] = agent
         model = model or agent
         if not self._named and (model or self._interaction_id):
             self._named = True
@@ -162,7 +163,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             self.out.append(ResponseMetadata(named, self._interaction_id, when))
 
     def _steps_of(self, steps: Any) -> None:
-        """A last event may hold all steps: their errors, and the steps where none of them has streamed."""
+        """Reads the steps of the last event: their errors, and the steps themselves if none was streamed."""
         streamed, noted = self._steps.any_came, bool(self._steps.errors)
         for number, step in enumerate(steps if isinstance(steps, list) else ()):
             if not isinstance(step, dict) or self.done:
@@ -178,7 +179,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             self._counts.add(holder.get("usage") or holder.get("total_usage"))
 
     def _conclude(self, status: Any) -> None:
-        """A status; with all but those of a beginning the answer is complete."""
+        """Stores a status; every one that does not belong to the beginning is final."""
         if isinstance(status, str) and status not in _BEGINNINGS:
             self._status = status
             self.complete = True
@@ -202,7 +203,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
 
     def _finish_metadata(self) -> Metadata | None:
         """The id is the one that goes with the token."""
-        metadata, place = dict(self._of_finish), self._responses.last
+        metadata, place = dict(self._finish_fields), self._responses.last
         owner = place.response_id if place is not None else None
         if owner or self._interaction_id:
             metadata["interaction_id"] = owner or self._interaction_id
@@ -228,12 +229,12 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
 
     @property
     def unfinished(self) -> Metadata | None:
-        """What the finish of a broken answer has of it, where it can be continued."""
+        """Metadata for the finish of an interrupted response, if it can be continued."""
         return self._finish_metadata() if self._responses.last is not None else None
 
-    def go_on(self) -> None:
-        """Another body follows, whose steps are counted from 0 again."""
-        self._responses.go_on(self._counts.usage)
+    def next_body(self) -> None:
+        """Prepares for another body, whose steps count from 0 again."""
+        self._responses.next_body(self._counts.usage)
         self._counts = UsageCounts(read_usage, self.hold)
         self._status = self.gap = None
         self._framing = SSEDecoder(max_bytes=self.limits.max_event_bytes)
@@ -244,17 +245,17 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         self._steps.any_came = False
 
     def fail(self, error: LLMStreamError) -> None:
-        """The stream cannot go on, unless it is an interaction that can be asked for again."""
+        """Ends the stream with an error, unless the interaction can be continued from its last place."""
         if self._responses.count and error.retryable and self.next_place is not None:
             self.gap = error
         else:
             super().fail(error)
 
     def _start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
-        """A step opens, goes on with one that was cut, or repeats one of an earlier interaction."""
+        """Opens a step, continues one that was cut, or skips one that an earlier interaction had."""
         if self._responses.count == 0 or wire is None or wire.get("type") == "user_input":
             self._steps.start(index, wire)
-        elif self._cut and _goes_on(self._cut[-1], wire):
+        elif self._cut and _continues(self._cut[-1], wire):
             self._steps.open[index] = self._cut.pop()
             self._end_cut()
             for piece in [*_list(wire.get("content")), *_list(wire.get("summary"))]:
@@ -265,7 +266,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             self._steps.start(index, {"type": "user_input"} if repeated else wire)
 
     def _stop(self, index: Hashable) -> None:
-        """A step is over, or cut: nothing on the wire tells one from the other."""
+        """Closes a step, or holds its end back: the wire does not show whether it was cut."""
         step = self._steps.open.get(index)
         if step is not None and _may_be_cut(step):
             self._held = [index]
@@ -278,7 +279,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         self._held = []
 
     def _end_cut(self) -> None:
-        """Steps that no other goes on with: a call among them never became one."""
+        """Closes steps that were cut and not continued; drops calls among them."""
         cut, self._cut = self._cut, []
         for number, step in enumerate(cut):
             index = ("cut", number)
@@ -290,7 +291,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
 
 
 def _may_be_cut(step: OpenStep) -> bool:
-    """Whether more may come of a step that is over: none does of signed thoughts and complete inputs."""
+    """Whether a step that has ended may be continued. Signed thoughts and complete inputs are not."""
     match step.kind:
         case "output":
             return True
@@ -302,8 +303,8 @@ def _may_be_cut(step: OpenStep) -> bool:
             return False
 
 
-def _goes_on(cut: OpenStep, wire: dict[str, Any]) -> bool:
-    """Whether a step that opens is the rest of one that was cut."""
+def _continues(cut: OpenStep, wire: dict[str, Any]) -> bool:
+    """Whether a step that opens continues one that was cut."""
     if wire.get("type") != cut.type:
         return False
     if cut.kind in ("output", "thought"):
@@ -327,10 +328,10 @@ def _moment(text: Any) -> datetime.datetime | None:
 
 
 def _encodable(wire: WireEvent) -> WireEvent:
-    """The same event without halves of characters, but where halves may still meet: in streamed text."""
-    whole = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), WireEvent)
-    if whole.delta is not None and wire.delta is not None:
+    """Replaces lone surrogates, except in streamed text, where the next event may have the other half."""
+    repaired = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), WireEvent)
+    if repaired.delta is not None and wire.delta is not None:
         for key in ("text", "arguments"):
             if isinstance(wire.delta.get(key), str):
-                whole.delta[key] = wire.delta[key]
-    return whole
+                repaired.delta[key] = wire.delta[key]
+    return repaired

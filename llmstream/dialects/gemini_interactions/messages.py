@@ -1,7 +1,7 @@
-"""Messages of ours as the steps and the system instruction of an interaction.
+"""Encodes messages as the steps and the system instruction of an interaction.
 
-A user's turn is one step of contents; what the model did is a step for each thought, output, call
-and result. Results of functions are steps of their own.
+A user's turn is one step of contents. Each thought, output, call and result of the model is a step, and so
+is each result of a function.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _ROLES: Final = {
     Role.TOOL: "user_input",
     Role.ASSISTANT: "model_output",
 }
+# Metadata of generateContent, which has the same key: a conversation may have begun there.
 _OF_THE_OTHER_WIRE: Final = frozenset({*SIDE_FIELDS, TRANSCRIPTION, "display_name", "tool_type", "response"})
-"""Metadata of conversations that were begun through generateContent."""
 
 _NO_RESULT: Final = "The tool was not run."
 
 
 class Conversation:
-    """Gathers steps.
+    """Encodes a conversation step by step.
 
     system: texts of the system instruction
     steps:  the input, as the body has it
@@ -66,7 +66,7 @@ class Conversation:
         self._known: dict[str, str] = {}
 
     def read(self, messages: Iterable[Message]) -> None:
-        """Takes in a whole conversation.
+        """Encodes all messages of a conversation.
 
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media
         """
@@ -81,7 +81,7 @@ class Conversation:
         self._close_calls()
         self.steps = [step for step in self.steps if step.get("content") != []]
         if not self.steps:
-            raise InvalidRequest("the conversation is empty: the API wants at least one turn with content")
+            raise InvalidRequest("the conversation is empty: the API requires at least one turn with content")
 
     def _part(self, role: str, part: Part) -> None:
         if role == "system":
@@ -93,7 +93,7 @@ class Conversation:
             if step is not None:
                 self.steps.append(step)
         elif isinstance(part, Custom) and part.type.startswith(f"{KEY}.") and not _is_content(part):
-            self.steps.append({"type": part.type.removeprefix(f"{KEY}."), **_told(part)})
+            self.steps.append({"type": part.type.removeprefix(f"{KEY}."), **_own_metadata(part)})
         else:
             content = self._content(part)
             if content is not None:
@@ -118,10 +118,10 @@ class Conversation:
             case Image() | Audio() | Document() | File():
                 return self._media(part)
             case Custom(type=kind) if _is_content(part):
-                return {"type": kind.removeprefix(CONTENT), **_told(part)}
+                return {"type": kind.removeprefix(CONTENT), **_own_metadata(part)}
             case Source():
                 return None
-        self._warn(f"a part of kind {part_kind(part)!r} was left out: the API has no form for it")
+        self._warn(f"a part of kind {part_kind(part)!r} was left out: the API does not support it")
         return None
 
     def _media(self, part: Image | Audio | Document | File) -> dict[str, Any]:
@@ -133,47 +133,48 @@ class Conversation:
             out["data"] = base64.b64encode(media.data or b"").decode()
         if media.media_type:
             out["mime_type"] = media.media_type
-        told = _told(part)
+        own = _own_metadata(part)
         if "data" in out:
-            told.pop("uri", None)  # where the bytes lie too
-        return {**out, **sampling_of(part.media_type), **told}
+            # Bytes were sent, so the URI that the vendor gave beside them is not.
+            own.pop("uri", None)
+        return {**out, **sampling_of(part.media_type), **own}
 
     def _step(self, role: str, part: Reasoning | ToolCall | ToolResult) -> dict[str, Any] | None:
-        told = _told(part)
+        own = _own_metadata(part)
         if isinstance(part, Reasoning):
-            if role != "model_output" or not (part.text or told.get("signature")):
+            if role != "model_output" or not (part.text or own.get("signature")):
                 return None
             step: dict[str, Any] = {"type": "thought"}
-            if told.get("signature"):
-                step["signature"] = told["signature"]
+            if own.get("signature"):
+                step["signature"] = own["signature"]
             return {**step, "summary": [{"type": "text", "text": part.text}]} if part.text else step
         if part.provider_executed:
-            return self._vendor_step(part, told)
-        return self._call(part, told) if isinstance(part, ToolCall) else None
+            return self._vendor_step(part, own)
+        return self._call(part, own) if isinstance(part, ToolCall) else None
 
-    def _call(self, part: ToolCall, told: dict[str, Any]) -> dict[str, Any]:
+    def _call(self, part: ToolCall, own: dict[str, Any]) -> dict[str, Any]:
         self._open_calls.setdefault(part.id, part)
         self._known[part.id] = part.name
         call: dict[str, Any] = {"type": "function_call", "id": part.id, "name": part.name}
         call["arguments"] = object_text(part.arguments, key="input")
-        return {**call, "signature": told["signature"]} if told.get("signature") else call
+        return {**call, "signature": own["signature"]} if own.get("signature") else call
 
-    def _vendor_step(self, part: ToolCall | ToolResult, told: dict[str, Any]) -> dict[str, Any] | None:
-        if "type" not in told:
+    def _vendor_step(self, part: ToolCall | ToolResult, own: dict[str, Any]) -> dict[str, Any] | None:
+        if "type" not in own:
             what = part.id if isinstance(part, ToolCall) else part.tool_call_id
-            self._warn(f"what another vendor ran as {what!r} was left out")
+            self._warn(f"the tool that another vendor ran as {what!r} was left out")
             return None
         if isinstance(part, ToolCall):
-            return {**told, "id": part.id, "arguments": object_text(part.arguments, key="input")}
-        step = {**told, "call_id": part.tool_call_id, "result": part.result}
+            return {**own, "id": part.id, "arguments": object_text(part.arguments, key="input")}
+        step = {**own, "call_id": part.tool_call_id, "result": part.result}
         return {**step, "is_error": True} if part.is_error else step
 
-    # results of functions
+    # Results of functions.
 
     def _result(self, part: ToolResult) -> None:
         self._to_come.discard(part.tool_call_id)
         if part.tool_call_id not in self._known:
-            self._warn(f"the result of {part.tool_call_id!r}, which nobody called, was sent all the same")
+            self._warn(f"the result of {part.tool_call_id!r}, which belongs to no call, was sent as it is")
         self._open_calls.pop(part.tool_call_id, None)
         name = part.name or self._known.get(part.tool_call_id, "")
         step: dict[str, Any] = {"type": "function_result", "call_id": part.tool_call_id}
@@ -184,9 +185,9 @@ class Conversation:
 
     def _result_content(self, part: ToolResult) -> Any:
         text = result_text(part)
-        told = _told(part)
-        if "result" in told:
-            return told["result"]
+        own = _own_metadata(part)
+        if "result" in own:
+            return own["result"]
         if not part.parts:
             return text
         content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
@@ -201,21 +202,21 @@ class Conversation:
         return content
 
     def _close_calls(self) -> None:
-        """Calls whose result never comes get one that says so, before the user goes on."""
+        """Adds error results to calls that have none, before the user's next turn."""
         for call in [call for call in self._open_calls.values() if call.id not in self._to_come]:
             self._warn(f"the call {call.id!r} has no result; it was closed with an error")
             self._result(ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name))
 
 
 def _is_content(part: Part) -> bool:
-    """Whether a custom part is a piece of an output."""
+    """Whether a part is a custom piece of an output."""
     return isinstance(part, Custom) and part.type.startswith(CONTENT)
 
 
-def _told(part: Any) -> dict[str, Any]:
-    """What the metadata holds for this wire of the vendor's."""
-    told = (part.metadata or {}).get(KEY, {})
-    return {name: value for name, value in told.items() if name not in _OF_THE_OTHER_WIRE}
+def _own_metadata(part: Any) -> dict[str, Any]:
+    """Returns the vendor's metadata of a part, as far as it belongs to this wire."""
+    own = (part.metadata or {}).get(KEY, {})
+    return {name: value for name, value in own.items() if name not in _OF_THE_OTHER_WIRE}
 
 
 def _content_type(media: Media, part: Image | Audio | Document | File) -> str:

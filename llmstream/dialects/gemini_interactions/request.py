@@ -1,4 +1,4 @@
-"""Our request as an HTTP request of the Interactions API."""
+"""Encodes a request for the Interactions API: everything but the messages."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["FIELDS", "PATH", "encode_request"]
 
 PATH: Final = "/interactions"
 
+# The revision of the wire with steps instead of contents. source: google-genai 3.4.0, which sends the same
 REVISION: Final = "2026-05-20"
-"""Of the wire that is read here, with steps instead of contents. source: google-genai 3.4.0 sends it too."""
 
 FIELDS: Final = FieldTable(
     Field("temperature", "temperature", low=0.0, high=2.0),
@@ -38,12 +38,12 @@ FIELDS: Final = FieldTable(
 
 
 def encode_request(request: Request, *, provider: str) -> Encoded:
-    """The HTTP request and what could not be said in it.
+    """Encodes the HTTP request; warns about what could not be encoded.
 
-    The whole conversation is sent each time. To go on from a stored interaction, pass its id as
+    The complete conversation is sent each time. To continue a stored interaction, pass its id as
     `provider_options={"google": {"previous_interaction_id": ...}}` and the new turn alone; it is in
-    the metadata of the last finish as `interaction_id`. An `agent` there takes the model's place. With
-    a `continuation_token` beside the id no input is sent: Google goes on with the answer it has stored.
+    the metadata of the last finish as `interaction_id`. An `agent` there replaces the model. With
+    a `continuation_token` beside the id no input is sent: Google continues the response that it has stored.
 
     raises: InvalidRequest, Unsupported
     """
@@ -114,7 +114,7 @@ def _tool_choice(request: Request, warnings: RequestWarnings) -> Any:
 def _thinking(
     reasoning: ReasoningOptions | None, rules: GeminiRules, warnings: RequestWarnings
 ) -> dict[str, Any]:
-    """This wire knows levels only, also for models that take a budget elsewhere."""
+    # This wire has levels only, also for models that take a budget in generateContent.
     if reasoning is None:
         return {}
     if rules.thinking == "none":

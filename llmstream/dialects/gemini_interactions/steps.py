@@ -1,4 +1,4 @@
-"""Steps of an interaction: opened, grown by deltas and closed, as events."""
+"""Maps the steps of an interaction to events: opened, extended by deltas, and closed."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ _DRAFTS: Final = frozenset({"image", "video", "document", "audio"})
 
 
 class Steps:
-    """The steps of one answer, as events of the decoder that reads it.
+    """The steps of one response.
 
     reader:        the decoder; events go to its `out`
-    new_call_id:   names calls that come without an id
+    new_call_id:   makes the ids of calls that come without one
 
-    open:          by index, in the order of opening
+    open:          open steps by index, in the order of opening
     client_called: whether the caller has calls to run
-    any_came:      whether the interaction that is read had a step yet
+    any_came:      whether the current interaction has had a step
     errors:        errors of outputs, as the wire has them
     settled:       ids of the vendor's calls that have their results
     """
@@ -78,11 +78,11 @@ class Steps:
 
     @property
     def ids(self) -> frozenset[str]:
-        """Of all blocks, calls and sources so far."""
+        """Ids of all blocks, calls and sources so far."""
         return self._ids.names()
 
     def start(self, index: Hashable, wire: dict[str, Any] | None) -> None:
-        """A step opens; it may bring some of its content."""
+        """Opens a step, which may already have some of its content."""
         if wire is None or not isinstance(wire.get("type"), str):
             self._reader.defect("a step.start came without a step or its type")
             return
@@ -106,13 +106,13 @@ class Steps:
                 self._output(step, piece)
 
     def note_error(self, wire: dict[str, Any]) -> None:
-        """An output may hold an error, which the interaction survives or not."""
+        """Stores the error of an output. The interaction may fail because of it, or continue."""
         if isinstance(wire.get("error"), dict):
             self.errors.append(wire["error"])
             self._reader.hold(held_size(wire["error"]))
 
     def delta(self, index: Hashable, delta: dict[str, Any] | None) -> None:
-        """A step grows; the deltas of text, which are most of them, go first."""
+        """Adds a delta to a step. Most deltas are text, which is checked first."""
         step = self.open.get(index)
         if delta is None:
             return
@@ -130,7 +130,7 @@ class Steps:
             self._extend(step, delta)
 
     def stop(self, index: Hashable) -> None:
-        """A step is over: calls and results are complete."""
+        """Closes a step: calls and results are complete."""
         step = self.open.pop(index, None)
         if step is None:
             return
@@ -149,12 +149,12 @@ class Steps:
             self._reader.out.append(Custom(f"{KEY}.{step.type}", step.rest("type")))
 
     def break_off(self, index: Hashable) -> None:
-        """A call whose end never came is no call."""
+        """Drops a call that has not ended."""
         step = self.open.pop(index)
         if step.id:
             self._reader.out.append(ToolInputEnd(step.id, incomplete=True))
 
-    # output and thoughts
+    # Outputs and thoughts.
 
     def _output(self, step: OpenStep, piece: dict[str, Any]) -> None:
         kind = piece.get("type")
@@ -180,7 +180,7 @@ class Steps:
         self._reader.out.append(TextStart(step.id))
 
     def _annotate(self, step: OpenStep, annotations: Any) -> None:
-        """Annotations become sources; all their fields are metadata at the end of the text."""
+        """Emits annotations as sources; all their fields become metadata of the end of the text."""
         for annotation in _list(annotations):
             step.annotations.append(annotation)
             self._retain(step, held_size(annotation))
@@ -189,14 +189,15 @@ class Steps:
 
     def _end_output(self, step: OpenStep) -> None:
         if step.unsourced and not step.id:
-            self._open_text(step)  # what a recording says may be annotated, without a text
+            # The transcript of a recording may have annotations, without any text.
+            self._open_text(step)
         if step.id:
             self._reader.out.append(TextEnd(step.id, provider_metadata=step.end_metadata))
         for mime_type, recording in step.audio.items():
             self._reader.out.append(recording.file(mime_type))
 
     def _think(self, step: OpenStep, piece: dict[str, Any]) -> None:
-        """A summary, plain or in a delta around it, or the signature; an empty one erases none."""
+        """Reads a piece of a summary, plain or inside a delta, or the signature."""
         inner = piece.get("content")
         content = inner if isinstance(inner, dict) else piece
         text, signature = content.get("text"), piece.get("signature")
@@ -227,7 +228,7 @@ class Steps:
         self._reader.out.append((ReasoningFile if draft else File)(media_type, made, metadata))
 
     def _gather_audio(self, step: OpenStep, piece: dict[str, Any]) -> None:
-        """A recording comes in pieces and is complete with its step."""
+        """Stores a piece of a recording, which is complete at the end of its step."""
         data = piece.get("data")
         if not isinstance(data, str) or not data:
             self._file(piece, draft=False)
@@ -243,7 +244,7 @@ class Steps:
         except ValueError as error:
             self._reader.defect(f"the data of a recording is not base64: {error}")
 
-    # calls of the caller's tools
+    # Calls of the caller's tools.
 
     def _open_call(self, step: OpenStep) -> None:
         if step.id or not step.name:
@@ -252,7 +253,7 @@ class Steps:
         self._reader.out.append(ToolInputStart(step.name, step.id, provider_metadata=step.signature))
 
     def _grow_call(self, step: OpenStep, delta: dict[str, Any]) -> None:
-        """Fragments of text, or what the start left out."""
+        """Adds a fragment of the input, or fields that the start omitted."""
         for key in ("id", "name", "signature"):
             if delta.get(key):
                 step.wire[key] = delta[key]
@@ -287,10 +288,10 @@ class Steps:
             ToolCall(step.name, text, step.id, invalid=not is_json(text), provider_metadata=step.signature)
         )
 
-    # tools that the vendor runs, and steps that only this vendor knows
+    # Tools that the vendor runs, and steps that only this vendor knows.
 
     def _extend(self, step: OpenStep, delta: dict[str, Any]) -> None:
-        """These come complete in one delta, or grow field by field."""
+        """Stores the fields of a delta: such steps come complete in one, or field by field."""
         for name, value in delta.items():
             if name != "type" and value is not None and value != "":
                 step.wire[name] = value
@@ -330,7 +331,7 @@ class Steps:
         wire_id = str(step.wire.get("call_id") or "")
         call_id = self._vendor_calls.get(wire_id) or wire_id or self._new_call_id()
         if call_id in self.settled:
-            self._reader.defect(f"the call {call_id!r} got a second result, which was left out")
+            self._reader.defect(f"the call {call_id!r} has a second result, which was ignored")
             return
         self.settled.add(call_id)
         result = step.wire.get("result")
@@ -341,10 +342,10 @@ class Steps:
         )
         self._reader.out.extend(sources_of_result(step, self._sources))
 
-    # ids, and what has no place
+    # Ids, and deltas without a step.
 
     def _orphaned(self, index: Hashable, delta: dict[str, Any]) -> OpenStep | None:
-        """A step for text that came without one, so that nothing is lost."""
+        """Opens a step for text without one, so that it is not lost."""
         kind = {"text": "model_output", "thought_summary": "thought"}.get(str(delta.get("type")))
         self._reader.defect(f"a {delta.get('type')} delta came for step {index}, which is not open")
         if kind is None:
@@ -357,7 +358,7 @@ class Steps:
         return self._fresh_id(str(number))
 
     def _fresh_id(self, wanted: str) -> str:
-        """An id that nothing else in the answer has, as near to the wanted one as can be."""
+        """Returns an id that is unique in the response: the wanted one, else one derived from it."""
         name = self._ids.fresh(wanted)
         if len(self._ids) > self._reader.limits.max_blocks:
             self._reader.fail(

@@ -1,7 +1,7 @@
-"""The events of an interaction as typed values, generous in all that may vary.
+"""Events of an interaction as typed values, tolerant where servers differ.
 
 An interaction is a list of steps: thoughts, outputs, calls and results. The stream opens each
-step, grows it by deltas and closes it; the SSE event name says the same as `event_type`.
+step, extends it by deltas and closes it. The name of the SSE event equals `event_type`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 
+# Names of events before May 2026, when steps were called contents.
 ALIASES: Final = {
     "interaction.start": "interaction.created",
     "interaction.complete": "interaction.completed",
@@ -44,13 +45,12 @@ ALIASES: Final = {
     "content.delta": "step.delta",
     "content.stop": "step.stop",
 }
-"""Names that events had before May 2026, when steps were called contents."""
 
 
 class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
     """Any event of the stream.
 
-    step, content: what opens, by its present and by its former name
+    step, content: what opens, by its present and its former name
     metadata:      may hold the usage so far
     usage:         so far, where it stands in the event itself
     step_usage:    of the step that ends
@@ -76,12 +76,12 @@ decode_event = msgspec.json.Decoder(WireEvent)
 
 # Token counts of an interaction, in both directions.
 #
-# On the wire `total_output_tokens` leaves out thoughts. What the vendor's tools added to the prompt
-# stands apart in `total_tool_use_tokens`, is in the total, and stays in `raw`.
+# On the wire `total_output_tokens` excludes thoughts. What the vendor's tools added to the prompt is
+# in `total_tool_use_tokens` and in the total; it stays in `raw`.
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
-    """The vendor's usage object in our meaning."""
+    """Reads the vendor's usage object."""
     thoughts = token_count(raw.get("total_thought_tokens"))
     given = token_count(raw.get("total_input_tokens"))
     made = added(token_count(raw.get("total_output_tokens")), thoughts)
@@ -97,7 +97,7 @@ def read_usage(raw: dict[str, Any]) -> Usage:
 
 
 def write_usage(usage: Usage) -> dict[str, Any]:
-    """Our counts as the vendor's usage object; the vendor's own is given back as it came."""
+    """Writes the vendor's usage object; one that the vendor itself sent is returned unchanged."""
     if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
         return dict(usage.raw)
     thoughts = usage.reasoning_tokens
@@ -113,13 +113,13 @@ def write_usage(usage: Usage) -> dict[str, Any]:
     return {name: count for name, count in counts.items() if count is not None}
 
 
-# What a step of an interaction is, and what it rests on.
+# Steps and their sources.
 
+# The key of all metadata of this dialect, the same as that of generateContent.
 KEY: Final = "google"
-"""The key of all metadata of this dialect."""
 
+# Prefix of the types of custom parts that are pieces of an output, not steps.
 CONTENT: Final = f"{KEY}.content."
-"""How the kinds of custom parts begin that are a piece of an output, not a step."""
 
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "completed": "stop",
@@ -131,8 +131,8 @@ FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "cancelled": "other",
 }
 
+# The status of an interaction that another one continues.
 CONTINUATION: Final = "requires_continuation"
-"""The status of an interaction that another one continues."""
 
 StepKind: TypeAlias = Literal["output", "thought", "call", "vendor-call", "vendor-result", "custom"]
 
@@ -141,14 +141,14 @@ StepKind: TypeAlias = Literal["output", "thought", "call", "vendor-call", "vendo
 class Recording:
     """Audio that comes in pieces.
 
-    fields: what they have beside their data, later ones over earlier ones
+    fields: fields of the pieces beside their data; later ones win
     """
 
     pieces: list[bytes] = dataclasses.field(default_factory=list)
     fields: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def file(self, mime_type: str) -> File:
-        """All of it."""
+        """Joins the pieces."""
         media_type, metadata = media_of_piece(self.fields, mime_type, inline=True)
         return File(media_type, b"".join(self.pieces), metadata)
 
@@ -157,13 +157,13 @@ class Recording:
 class OpenStep:
     """A step between its start and its stop.
 
-    wire:        the step as it is known: its start, with what deltas said
+    wire:        the step so far: its start, with the fields of its deltas
     id:          of its block or call; "" until there is one
     inputs:      fragments of a call's arguments
     audio:       recordings, by their type on the wire
-    annotations: what is said of its text, as the wire has it
-    unsourced:   whether any of them is no citation
-    held:        what it has gathered, in bytes of memory
+    annotations: of its text, as on the wire
+    unsourced:   whether any of them is not a citation
+    held:        memory counted for it, in bytes
     """
 
     kind: StepKind
@@ -183,10 +183,10 @@ class OpenStep:
 
     @property
     def name(self) -> str:
-        """The name of the tool: said by calls, else the type without its ending."""
-        said = self.wire.get("name")
-        if isinstance(said, str) and said:
-            return said
+        """Name of the tool; of a vendor's step without one, its type without the ending."""
+        name = self.wire.get("name")
+        if isinstance(name, str) and name:
+            return name
         return "" if self.kind == "call" else self.type.removesuffix("_call").removesuffix("_result")
 
     @property
@@ -197,22 +197,23 @@ class OpenStep:
 
     @property
     def end_metadata(self) -> Metadata | None:
-        """What the end of a text or thought says: its signature, and what it rests on."""
-        told = dict((self.signature or {}).get(KEY, {}))
+        """Metadata of the end of a text or thought: its signature and its annotations."""
+        fields = dict((self.signature or {}).get(KEY, {}))
         if self.annotations:
-            told["annotations"] = self.annotations
-        return {KEY: told} if told else None
+            fields["annotations"] = self.annotations
+        return {KEY: fields} if fields else None
 
     def rest(self, *own: str) -> Metadata:
-        """What the step says beyond our fields, its type included; empty signatures say nothing."""
-        told = {key: value for key, value in self.wire.items() if key not in own}
-        if told.get("signature") == "":
-            del told["signature"]
-        return {KEY: told}
+        """Returns the fields of the step except for our own, as metadata; an empty signature is dropped."""
+        fields = {key: value for key, value in self.wire.items() if key not in own}
+        if fields.get("signature") == "":
+            del fields["signature"]
+        return {KEY: fields}
 
 
 def step_kind(step_type: str) -> StepKind:
-    """What kind of events a step becomes. `text` and `image` are steps of former times."""
+    """Returns what kind of events a step becomes."""
+    # `text`, `image` and so on were steps before May 2026.
     if step_type in ("model_output", "text", "image", "audio", "video", "document"):
         return "output"
     if step_type == "thought":
@@ -225,10 +226,10 @@ def step_kind(step_type: str) -> StepKind:
 
 
 def media_of_piece(piece: dict[str, Any], usual: str, *, inline: bool) -> tuple[str, Metadata | None]:
-    """The media type of a picture, a recording and the like, and its other metadata.
+    """Returns the media type of a file, and its other metadata.
 
-    usual:  its type where it says none
-    inline: its bytes are there; an address beside them is one of the things said of it
+    usual:  media type of a piece without one
+    inline: the piece has bytes; a URI beside them is metadata
     """
     plain = str(piece.get("mime_type") or usual)
     rate = "sample_rate" if piece.get("sample_rate") is not None else "rate"
@@ -238,17 +239,17 @@ def media_of_piece(piece: dict[str, Any], usual: str, *, inline: bool) -> tuple[
         own |= {rate, "channels"}
     if not inline:
         own.add("uri")
-    told = {key: value for key, value in piece.items() if key not in own and value is not None}
-    return media_type, {KEY: told} if told else None
+    fields = {key: value for key, value in piece.items() if key not in own and value is not None}
+    return media_type, {KEY: fields} if fields else None
 
 
 def is_citation(annotation: dict[str, Any]) -> bool:
-    """Whether an annotation names something that becomes a source."""
+    """Whether an annotation becomes a source."""
     return annotation.get("type") == "file_citation" or isinstance(annotation.get("url"), str)
 
 
 def sources_of_annotation(annotation: Any, sources: Sources) -> Iterator[Source]:
-    """The page or document that a piece of text cites; the metadata is the annotation itself."""
+    """Yields the page or document that a piece of text cites, with the annotation as metadata."""
     metadata = {KEY: annotation}
     match annotation:
         case {"type": "file_citation"}:
@@ -260,7 +261,7 @@ def sources_of_annotation(annotation: Any, sources: Sources) -> Iterator[Source]
 
 
 def sources_of_result(step: OpenStep, sources: Sources) -> Iterator[Source]:
-    """The pages and documents that one of the vendor's tools found."""
+    """Yields the pages and documents that one of the vendor's tools found."""
     found = step.wire.get("result")
     for entry in found if isinstance(found, list) else ():
         if not isinstance(entry, dict):

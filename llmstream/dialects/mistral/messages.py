@@ -27,7 +27,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import ShortCallIds
-from llmstream.dialects.history_parts import own_parts, role_of, told_result, without_custom_parts
+from llmstream.dialects.history_parts import own_parts, result_or_failure_text, role_of, without_custom_parts
 from llmstream.dialects.media import audio_type, data_uri, read_data_uri
 from llmstream.dialects.mistral.wire import KEY
 from llmstream.dialects.requests import RequestWarnings
@@ -114,8 +114,8 @@ def _audio(held: object) -> Audio | None:
     return Audio(data=content, media_type=audio_type(content))
 
 
+# Assistant message that is added between tool results and the next user message.
 BRIDGE: Final = "OK"
-"""Assistant message that is added between tool results and the next user message."""
 
 NO_RESULT: Final = "There is no result: the call was not run."
 
@@ -230,7 +230,7 @@ class MessageWriter:
             self._result(part, part.name or name)
 
     def _result(self, part: ToolResult, name: str) -> None:
-        text = told_result(part)
+        text = result_or_failure_text(part)
         content: Any = text
         if part.parts:
             first = [{"type": "text", "text": text}] if text else []

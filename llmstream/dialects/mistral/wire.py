@@ -91,11 +91,11 @@ decode_chunk: Final = msgspec.json.Decoder(Chunk)
 
 # Finish reasons and token counts, read and written.
 
+# Key of this dialect's metadata, on every provider.
 KEY: Final = "mistral"
-"""Key of this dialect's metadata, on every provider."""
 
+# Key of the library's metadata of a message.
 OWN_KEY: Final = "llmstream"
-"""Key of the library's metadata of a message."""
 
 _REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",

@@ -22,7 +22,7 @@ from llmstream.dialects.ollama.wire import (
     Call,
     Fragment,
     Line,
-    LooseLine,
+    RepairedLine,
     decode_fragment,
     decode_line,
 )
@@ -41,7 +41,7 @@ _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _NO_FRAGMENT: Final = Fragment()
 
 
-class OllamaDecoder(PayloadDecoder[Line]):
+class OllamaDecoder(PayloadDecoder[Line[Any]]):
     """Decodes one response: thinking as reasoning, content as text, a complete call in one line.
 
     new_id: makes ids for calls without one
@@ -57,7 +57,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
     ) -> None:
         self._lines = NDJSONDecoder(max_bytes=limits.max_event_bytes)
         super().__init__(self._lines, decode_line, provider=provider, include_raw=include_raw, limits=limits)
-        self._type = LooseLine
+        self._type = RepairedLine
         self._new_id = new_id
         self._blocks = Blocks(self, Block, key=provider)
         self._named = False
@@ -89,7 +89,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
             if self.done:
                 return
 
-    def on(self, wire: Line) -> None:
+    def on(self, wire: Line[Any]) -> None:
         """Maps one line to events."""
         if wire.error:
             self.fail(error_from_value({"error": wire.error}, provider=self.provider))
@@ -115,7 +115,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
         """Decodes a last line without a line feed; an incomplete line is not reported here."""
         self._read([line for line in self._lines.close() if _is_complete(line)])
 
-    def _introduce(self, wire: Line) -> None:
+    def _introduce(self, wire: Line[Any]) -> None:
         self._named = True
         model = without_lone_surrogates(wire.model) if isinstance(wire.model, str) else None
         timestamp = _timestamp(wire.created_at)
@@ -131,7 +131,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
             return
         self.out.append(File(image_type(data), data))
 
-    def _call(self, call: Call) -> None:
+    def _call(self, call: Call[Any]) -> None:
         function = call.function
         if function is None or not function.name:
             self.defect("a tool call without a name was left out")
@@ -141,7 +141,7 @@ class OllamaDecoder(PayloadDecoder[Line]):
         block = Block("tool", self._blocks.call_id(given, self._new_id), name=name)
         self._blocks.complete_call(block, _arguments(function.arguments))
 
-    def _finish(self, wire: Line) -> None:
+    def _finish(self, wire: Line[Any]) -> None:
         self.usage = _usage(wire)
         given = wire.done_reason
         raw = without_lone_surrogates(given) if isinstance(given, str) and given else None
@@ -178,7 +178,7 @@ def _count(value: Any) -> int | None:
     return int(value) if value == value // 1 else None
 
 
-def _usage(wire: Line) -> Usage:
+def _usage(wire: Line[Any]) -> Usage:
     """Reads the counts of the last line; that of the prompt is missing if all of it was cached."""
     raw = {name: value for name in USAGE_FIELDS if (value := _count(getattr(wire, name))) is not None}
     given, made = _count(wire.prompt_eval_count), _count(wire.eval_count)

@@ -20,7 +20,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.history_parts import own_parts, told_result
+from llmstream.dialects.history_parts import own_parts, result_or_failure_text
 from llmstream.dialects.ollama.wire import object_text
 from llmstream.dialects.requests import (
     ANSWER_IN_JSON,
@@ -163,7 +163,7 @@ class _Body:
         return {"id": part.id, "type": "function", "function": function}
 
     def result(self, part: ToolResult) -> dict[str, Any]:
-        wire: dict[str, Any] = {"role": "tool", "content": told_result(part)}
+        wire: dict[str, Any] = {"role": "tool", "content": result_or_failure_text(part)}
         name = part.name or self.names.get(part.tool_call_id, "")
         if name:
             wire["tool_name"] = name

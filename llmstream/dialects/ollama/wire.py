@@ -6,7 +6,7 @@ source: github.com/ollama/ollama, api/types.go: ChatRequest, ChatResponse, Messa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -19,50 +19,55 @@ __all__ = [
     "Fragment",
     "Function",
     "Line",
-    "LooseLine",
     "Message",
+    "RepairedLine",
     "decode_fragment",
     "decode_line",
     "object_text",
 ]
 
+# Ollama supports only objects as a call's input; any other value is wrapped under this key.
 _WRAPPER: Final = "input"
-"""Key that wraps input that is not an object, because Ollama supports only objects."""
+
+# The type of a call's arguments. As `msgspec.Raw` they stay the JSON of the wire, byte for byte; a line that
+# had to be repaired before decoding is no longer bytes, and has them as values.
+A = TypeVar("A")
 
 
-class Function(msgspec.Struct, gc=False):
-    """A called function. `arguments` is the JSON of the wire, byte for byte."""
+class Function(msgspec.Struct, Generic[A], gc=False):
+    """A called function."""
 
     name: str | None = None
-    arguments: msgspec.Raw = msgspec.Raw()
+    # Not `A | None`: msgspec decodes a union with Raw into a value.
+    arguments: A = cast("A", msgspec.Raw())
 
 
-class Call(msgspec.Struct, gc=False):
+class Call(msgspec.Struct, Generic[A], gc=False):
     """One complete call. Old versions send no id; on some, `function.index` is 0 for every call."""
 
-    function: Function | None = None
+    function: Function[A] | None = None
     id: str | int | None = None
 
 
-class Message(msgspec.Struct, gc=False):
+class Message(msgspec.Struct, Generic[A], gc=False):
     """A fragment of the response; images are a list of base64."""
 
     content: str | None = None
     thinking: str | None = None
-    tool_calls: list[Call] | None = None
+    tool_calls: list[Call[A]] | None = None
     images: Any = None
 
 
 class Fragment(msgspec.Struct, gc=False):
     """The fields that show whether a line is only a fragment of text, as nearly all are."""
 
-    message: Message | None = None
+    message: Message[msgspec.Raw] | None = None
     done: bool | None = None
     error: msgspec.Raw | None = None
     logprobs: msgspec.Raw | None = None
 
 
-class Line(msgspec.Struct, gc=False):
+class Line(msgspec.Struct, Generic[A], gc=False):
     """One line of the response; the last one has `done` and the counts.
 
     created_at: RFC 3339, with up to nine digits of the second's fraction
@@ -70,7 +75,7 @@ class Line(msgspec.Struct, gc=False):
     error:      a string, or an object from an upstream server
     """
 
-    message: Message | None = None
+    message: Message[A] | None = None
     done: bool | None = None
     error: Any = None
     model: Any = None
@@ -83,30 +88,6 @@ class Line(msgspec.Struct, gc=False):
     prompt_eval_duration: Any = None
     eval_duration: Any = None
     logprobs: Any = None
-
-
-class LooseFunction(Function, gc=False):
-    """A function with `arguments` as a value, for lines that have to be repaired before decoding."""
-
-    arguments: Any = None
-
-
-class LooseCall(Call, gc=False):
-    """A call of a repaired line."""
-
-    function: LooseFunction | None = None
-
-
-class LooseMessage(Message, gc=False):
-    """A fragment of a repaired line."""
-
-    tool_calls: list[LooseCall] | None = None  # type: ignore[assignment]  # never assigned
-
-
-class LooseLine(Line, gc=False):
-    """A line with invalid UTF-8 or a lone surrogate."""
-
-    message: LooseMessage | None = None
 
 
 FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
@@ -128,7 +109,10 @@ USAGE_FIELDS: Final = (
 
 decode_fragment: Final = msgspec.json.Decoder(Fragment)
 
-decode_line: Final = msgspec.json.Decoder(Line)
+decode_line: Final = msgspec.json.Decoder(Line[msgspec.Raw])
+
+# Of a line with invalid UTF-8 or a lone surrogate, after its repair.
+RepairedLine: TypeAlias = Line[Any]
 
 
 def object_text(arguments: str) -> tuple[msgspec.Raw, bool]:

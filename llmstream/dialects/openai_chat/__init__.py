@@ -63,7 +63,7 @@ _PATH = "/chat/completions"
 class OpenAIChat(Dialect, frozen=True):
     """The dialect, for one vendor's quirks; see `dialects.base.Dialect`.
 
-    new_call_id: names calls that come without an id; unique across responses by default
+    new_call_id: makes the ids of calls that come without one; unique across responses by default
     """
 
     quirks: Quirks = Quirks()
@@ -71,23 +71,23 @@ class OpenAIChat(Dialect, frozen=True):
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect."""
         return "openai-chat"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "text/event-stream"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
         raises: InvalidRequest, Unsupported
         """
         return encode_request(request, self.quirks, provider=provider)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """What the model can be held to; see `Dialect`."""
+        """Returns how JSON output can be enforced; see `Dialect`."""
         return output_abilities(request, self.quirks)
 
     @property
@@ -98,11 +98,11 @@ class OpenAIChat(Dialect, frozen=True):
         return isinstance(options, dict) and bool(options.get("include_usage"))
 
     def facts(self, model: str) -> ModelFacts:
-        """What is known of a model; see `dialects.model_facts`."""
+        """Returns what is known about a model; see `dialects.model_facts`."""
         return facts_of(model, self.quirks.for_model(model))
 
     def model_page(self, model: str) -> ModelPage | None:
-        """The list of models."""
+        """Returns the list of models."""
         path = self.quirks.path
         if not path.endswith(_PATH):
             return None
@@ -111,7 +111,7 @@ class OpenAIChat(Dialect, frozen=True):
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> OpenAIChatDecoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         return OpenAIChatDecoder(
             self.quirks,
             provider=provider,
@@ -123,9 +123,9 @@ class OpenAIChat(Dialect, frozen=True):
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream; header names are lower case."""
+        """Returns the typed error of a response that is not a stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Whether the vendor fetches the part itself: never audio, images and files by its quirks."""
+        """Whether a part can be sent as a URL, by the quirks."""
         return accepts_url(part, self.quirks.media)

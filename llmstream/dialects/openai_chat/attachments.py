@@ -1,4 +1,4 @@
-"""What stands beside the text of an answer: sources, files, tools the vendor ran itself, and other fields."""
+"""Everything beside the text of an answer: sources, files, tools that the vendor ran, and other fields."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import Base64Pieces
 from llmstream.dialects.tool_calls import json_text
-from llmstream.errors import DecodeError
+from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
     Event,
     File,
@@ -25,9 +26,11 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
+from llmstream.events.types import merge_metadata
 
 __all__ = [
     "AnswerExtras",
+    "Attachments",
     "AudioFile",
     "ExecutedTools",
     "Sources",
@@ -37,19 +40,90 @@ __all__ = [
 ]
 
 
+# Memory of an entry in a CPython set, with its spare room.
 _SLOT_BYTES: Final = 64
+
+# The keys of a vendor's run that belong to the call; all others are its result.
 _CALL_KEYS: Final = ("index", "type", "name", "arguments")
-_SAID: Final = ("url", "title", "type")
-"""What a source says itself."""
+
+# The keys that a `Source` has as fields; all others of a page become its metadata.
+_SOURCE_KEYS: Final = ("url", "title", "type")
+
+
+class Attachments:
+    """Everything of one response that stands beside its text; the events go to the decoder's `out`."""
+
+    def __init__(self, reader: PayloadDecoder[Any], new_call_id: Callable[[], str]) -> None:
+        self._reader = reader
+        self._new_call_id = new_call_id
+        self._extras = AnswerExtras()
+        # Created when the first of its kind comes, which for most answers is never.
+        self._sources: Sources | None = None
+        self._audio: AudioFile | None = None
+        self._executed: ExecutedTools | None = None
+
+    def look(self, payload: bytes) -> None:
+        """Reads the fields beside the answer from a payload that may hold some."""
+        self._extras.look(payload)
+
+    def add_audio(self, audio: dict[str, Any]) -> str:
+        """Adds a piece of a recording; returns its transcript, which is text of the answer."""
+        if self._audio is None:
+            self._audio = AudioFile(self._reader.provider)
+        before = self._audio.held
+        transcript = self._audio.add(audio)
+        self._reader.hold(self._audio.held - before)
+        return transcript
+
+    def end_audio(self) -> None:
+        """Emits the recording, if there is one."""
+        try:
+            recording = None if self._audio is None else self._audio.take()
+        except DecodeError as error:
+            self._reader.defect(error.message)
+            return
+        if recording is not None:
+            self._reader.out.append(recording)
+
+    def add_sources(self, found: object) -> None:
+        """Emits the sources in a list that are new."""
+        if self._sources is None:
+            self._sources = Sources(self._reader.provider)
+        before = self._sources.held
+        self._reader.out.extend(self._sources.read(found))
+        self._reader.hold(self._sources.held - before)
+
+    def add_executed(self, runs: Iterable[object]) -> None:
+        """Emits calls that the vendor ran itself, and their results."""
+        reader = self._reader
+        if self._executed is None:
+            self._executed = ExecutedTools(self._new_call_id)
+        reader.out.extend(self._executed.read(runs))
+        if self._executed.count > reader.limits.max_blocks and not reader.done:
+            reader.fail(LimitExceeded(f"the response holds more than {reader.limits.max_blocks} calls"))
+
+    def add_image(self, image: object) -> None:
+        """Emits an image."""
+        try:
+            self._reader.out.append(image_file(image))
+        except DecodeError as error:
+            self._reader.defect(error.message)
+
+    def metadata(self) -> Metadata | None:
+        """Returns the fields that belong to no part of the answer, for its finish."""
+        fields = self._extras.metadata(self._reader.provider)
+        if self._audio is not None and self._audio.rest:
+            fields = merge_metadata(fields, {self._reader.provider: {"audio": self._audio.rest}})
+        return fields
 
 
 class Sources:
     """Web pages in any of their forms, each URL once.
 
     Perplexity repeats `citations` (URLs) and `search_results` (objects) on every chunk; OpenAI
-    and OpenRouter send `annotations` of type url_citation. What else they say of a page is metadata.
+    and OpenRouter send `annotations` of type url_citation. Their other fields become metadata.
 
-    held: what the addresses take that were seen, in bytes
+    held: memory of the URLs seen so far, in bytes
     """
 
     def __init__(self, provider: str) -> None:
@@ -59,7 +133,8 @@ class Sources:
         self._last: object = None
 
     def read(self, found: object) -> Iterator[Source]:
-        """The sources in a list that were not seen before."""
+        """Yields the sources of a list that were not seen before."""
+        # Perplexity's lists are the same on nearly every chunk: one comparison spares the loop.
         if not isinstance(found, list) or found == self._last:
             return
         self._last = found
@@ -69,10 +144,12 @@ class Sources:
             if isinstance(url, str) and url and url not in self._seen:
                 self._seen.add(url)
                 self.held += sys.getsizeof(url) + _SLOT_BYTES
-                told = {name: value for name, value in page.items() if name not in _SAID and _says(value)}
-                kept = {self._provider: told} if told else None
+                rest = {
+                    key: value for key, value in page.items() if key not in _SOURCE_KEYS and _has_value(value)
+                }
+                metadata = {self._provider: rest} if rest else None
                 title = title if isinstance(title, str) and title else None
-                yield Source("url", f"source-{len(self._seen)}", url, title, provider_metadata=kept)
+                yield Source("url", f"source-{len(self._seen)}", url, title, provider_metadata=metadata)
 
 
 def _page(item: object) -> dict[str, Any]:
@@ -85,9 +162,9 @@ def _page(item: object) -> dict[str, Any]:
 
 
 def image_file(image: object) -> File:
-    """The file of an `image_url` object, whose URL may hold the data.
+    """Returns the file of an `image_url` object, whose URL may hold the data.
 
-    raises: DecodeError where there is neither
+    raises: DecodeError if it has no URL, or data that is not base64
     """
     url = image.get("image_url", image.get("url")) if isinstance(image, dict) else image
     if isinstance(url, dict):
@@ -104,10 +181,9 @@ def image_file(image: object) -> File:
 
 
 class AudioFile:
-    """Spoken answers: base64 fragments in, one file at the end.
+    """A spoken answer: base64 fragments in, one file at the end.
 
-    rest: what was said of a recording that did not come
-    held: what has come of it, in bytes
+    rest: id and expiry of a recording whose data has not come
     """
 
     def __init__(self, provider: str) -> None:
@@ -117,48 +193,50 @@ class AudioFile:
 
     @property
     def held(self) -> int:
-        """What has come, in bytes."""
+        """Size of the data so far, in bytes."""
         return self._recording.size
 
     def add(self, audio: dict[str, Any]) -> str:
-        """Takes a fragment; returns the words it adds to the transcript."""
+        """Adds a fragment; returns what it adds to the transcript."""
         if isinstance(audio.get("id"), str):
             self.rest["audio_id"] = audio["id"]
         if audio.get("expires_at") is not None:
             self.rest["audio_expires_at"] = audio["expires_at"]
         if isinstance(audio.get("data"), str):
             self._recording.add(audio["data"])
-        words = audio.get("transcript")
-        return words if isinstance(words, str) else ""
+        transcript = audio.get("transcript")
+        return transcript if isinstance(transcript, str) else ""
 
     def take(self) -> File | None:
-        """The whole recording, if there is one; its id is what the vendor wants back.
+        """Returns the recording, if there is one.
 
-        raises: DecodeError where it is not base64
+        raises: DecodeError if it is not base64
         """
         recording, self._recording = self._recording, Base64Pieces()
         if not recording:
             return None
         try:
-            data = recording.whole()
+            data = recording.joined()
         except ValueError as error:
             raise DecodeError(f"the audio is not base64: {error}") from None
-        said, self.rest = self.rest, {}
-        metadata = {self._provider: said} if said else None
+        # The history refers to a recording by this id; OpenAI takes no bytes of an assistant's audio.
+        fields, self.rest = self.rest, {}
+        metadata = {self._provider: fields} if fields else None
         return File(audio_type(data), data, metadata)
 
 
 def audio_type(data: bytes) -> str:
-    """The media type by the first bytes; streamed audio is bare 16 bit samples."""
+    """Guesses the media type by the first bytes."""
     if data[:4] == b"RIFF":
         return "audio/wav"
     if data[:3] == b"ID3" or data[:2] in (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"):
         return "audio/mpeg"
+    # OpenAI streams audio only as bare 16 bit samples.
     return {b"fLaC": "audio/flac", b"OggS": "audio/ogg"}.get(data[:4], "audio/pcm")
 
 
 class ExecutedTools:
-    """Groq's `executed_tools`: a run appears once it begins, and again with what it gave."""
+    """Groq's `executed_tools`: a run appears when it begins, and again with its result."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
         self._new_id = new_id
@@ -167,11 +245,11 @@ class ExecutedTools:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of calls so far."""
         return len(self._ids)
 
     def read(self, runs: Iterable[object]) -> Iterator[Event]:
-        """The calls that were not seen before, and the results that are new."""
+        """Yields the events of calls and results that were not seen before."""
         for place, run in enumerate(runs):
             if not isinstance(run, dict):
                 continue
@@ -181,10 +259,10 @@ class ExecutedTools:
                 self._ids[key] = self._new_id()
                 yield from self._call(self._ids[key], name, run.get("arguments"))
             call_id = self._ids[key]
-            given = {k: v for k, v in run.items() if k not in _CALL_KEYS and _says(v)}
-            if given and call_id not in self._settled:
+            result = {k: v for k, v in run.items() if k not in _CALL_KEYS and _has_value(v)}
+            if result and call_id not in self._settled:
                 self._settled.add(call_id)
-                yield ToolResult(given, call_id, name, provider_executed=True)
+                yield ToolResult(result, call_id, name, provider_executed=True)
 
     def _call(self, call_id: str, name: str, arguments: object) -> Iterator[Event]:
         text = json_text(arguments)
@@ -195,18 +273,18 @@ class ExecutedTools:
         yield ToolCall(name, text or "{}", call_id, provider_executed=True)
 
 
-def _says(value: object) -> bool:
-    """Whether a value says anything; a list of no results says that the run goes on."""
+def _has_value(value: object) -> bool:
+    """Whether a value is more than a placeholder; Groq sends an empty list of results while a tool runs."""
     if isinstance(value, dict):
-        return any(_says(inner) for inner in value.values())
+        return any(_has_value(inner) for inner in value.values())
     return value not in (None, "", [])
 
 
 # Fields beside the answer, in chunks of their own or on every chunk.
 #
-# Perplexity repeats the pictures it found; Azure begins with what its filter made of the prompt; OpenAI
-# has in every chunk which tier and which configuration answers, and in a chunk of its own how it judges
-# prompt and answer. They become metadata of the finish, and go out again in a chunk without choices.
+# Perplexity repeats the images it found; Azure begins with the results of its prompt filter; OpenAI has the
+# service tier and the system fingerprint in every chunk, and moderation results in a chunk of their own.
+# They become metadata of the finish. The server side writes them in a chunk without choices.
 
 
 class _Extras(msgspec.Struct):
@@ -229,13 +307,14 @@ class AnswerExtras:
         self._fields: dict[str, Any] = {}
 
     def look(self, payload: bytes) -> None:
-        """A payload that may hold more than choices."""
+        """Stores the fields of a payload that may hold some."""
+        # Decoding costs far more than the search, and few payloads have any of them.
         if any(quoted in payload for quoted in _QUOTED_EXTRAS):
             found = _read_extras(payload)
             self._fields.update({name: found[name] for name in _EXTRAS if found.get(name)})
 
     def metadata(self, provider: str) -> Metadata | None:
-        """All of them, under the provider's name; None where there was none."""
+        """Returns all fields under the provider's name; None if there are none."""
         return {provider: self._fields} if self._fields else None
 
 
@@ -252,6 +331,6 @@ def _read_extras(payload: bytes) -> dict[str, Any]:
 
 
 def extras_chunk(metadata: Metadata | None) -> Mapping[str, Any]:
-    """The fields of the chunk that repeats them; empty where there are none."""
+    """Returns the chunk that repeats the fields; empty if there are none."""
     fields = {name: own[name] for own in (metadata or {}).values() for name in _EXTRAS if own.get(name)}
     return {"choices": [], **fields} if fields else {}

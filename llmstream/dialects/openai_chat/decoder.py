@@ -1,8 +1,11 @@
 """Decodes a Chat Completions stream into events.
 
-The wire marks neither blocks nor the end of a call, and its finish reason comes before its last
-chunks: blocks open as they come, calls end as `tool_calls.py` decides, and `finish` is held until
-`[DONE]` or the end of the body.
+The wire marks neither the start of a block nor the end of a call: the first fragment opens a block, and
+`dialects/tool_calls.py` decides where a call ends. The finish reason comes before the last chunks, such as
+that of the usage, so `finish` is held back until `[DONE]` or the end of the body.
+
+Where to look: `_read` is the loop over chunks, and handles nearly all of them itself; `on` maps every other
+chunk; `reasoning.py` and `attachments.py` have the parts of an answer that are not plain text.
 """
 
 from __future__ import annotations
@@ -21,15 +24,9 @@ from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.openai_chat import wire as wire
-from llmstream.dialects.openai_chat.attachments import (
-    AnswerExtras,
-    AudioFile,
-    ExecutedTools,
-    Sources,
-    image_file,
-)
+from llmstream.dialects.openai_chat.attachments import Attachments
 from llmstream.dialects.openai_chat.quirks import Quirks
-from llmstream.dialects.openai_chat.reasoning import ReasoningDetails, ThinkTags, reasoning_text
+from llmstream.dialects.openai_chat.reasoning import AnswerReasoning, ThinkTags, reasoning_text
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk, finish_reason, read_usage
 from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import CUSTOM_CALL, ToolCallTracker, mint_call_id
@@ -43,23 +40,26 @@ from llmstream.events import (
     TextDelta,
     Usage,
 )
-from llmstream.events.types import merge_metadata
 from llmstream.framing.sse import SSEDecoder
 from llmstream.grammar import TRUNCATING
 
 __all__ = ["OpenAIChatDecoder"]
 
-_NUMBERED: Final = re.compile(r"call_\d+")
+# The ids that Bedrock gives to calls, anew in each answer; see `ToolQuirks.numbered_call_ids`.
+_NUMBERED_ID: Final = re.compile(r"call_\d+")
+
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
+
+# A larger `created` cannot be in seconds, and may be past the last year of datetime (9999).
 _YEAR_3000_S: Final = 32503680000
 
 
 class OpenAIChatDecoder(PayloadDecoder[Chunk]):
-    """One response body of this wire; see `dialects.base.Decoder`.
+    """Decodes one response body; see `dialects.base.Decoder`.
 
-    Reasoning closes before text, text before a call's input opens.
+    Reasoning closes before text opens, and text before a call's input.
 
-    new_call_id: names calls that come without an id
+    new_call_id: makes the ids of calls that come without one
     """
 
     def __init__(
@@ -86,26 +86,22 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._tags = None
         if quirks.reasoning.tags != "none":
             self._tags = ThinkTags(opened=quirks.reasoning.tags == "opened", tag=quirks.reasoning.tag)
-        # Whether a fragment of text or reasoning is what it looks like, without a second look at it.
+        # Whether a fragment is an event as it stands: it holds no tag, and repeats no other fragment.
         self._plain = self._tags is None and not quirks.reasoning.dedupe
-        self._last_reasoning = ""
-        self._opaque: Any = None  # the signature of the open reasoning (Copilot)
+        self._reasoning = AnswerReasoning(self, dedupe=quirks.reasoning.dedupe)
+        self._attachments = Attachments(self, new_call_id)
+        # Google's signature, where it comes in a delta without a call.
         self._extra: Any = None
-        self._extras = AnswerExtras()
-        # Made when the first of its kind comes, which for most answers is never.
-        self._details: ReasoningDetails | None = None
-        self._sources: Sources | None = None
-        self._audio: AudioFile | None = None
-        self._executed: ExecutedTools | None = None
         self._raw_reason: str | None = None
         self._named = False
         self._beginning = True
         self._answered = False
         self._refused = False
 
-    # The stream, payload by payload.
+    # The loop over chunks.
 
     def _read(self, payloads: list[bytes]) -> None:
+        """Decodes chunks. A measured hot loop, hence its length (`python -m benchmarks`)."""
         decode, out, blocks = self._decode, self.out, self._blocks
         for payload in payloads:
             if self._include_raw:
@@ -119,8 +115,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                         return
                     continue
                 chunk = second
-            # Nearly every chunk goes on with the open text or reasoning and holds nothing else: that is
-            # dealt with here. Written out, since a call costs as much as all of these looks (0.1 us a chunk).
+            # Nearly every chunk continues the open text or reasoning and holds nothing else. It becomes a
+            # delta here: one function call would cost as much as all of these checks (0.1 us a chunk).
             choices = chunk.choices
             if (
                 choices is not None
@@ -186,11 +182,13 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         """The base begins with none; from then on the chunks report it."""
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """`[DONE]`, whatever follows it; `null` holds nothing; a list may hold an error."""
+        """Handles `[DONE]`, `null` and an error in a list; returns False for any other payload."""
         text = payload.strip()
+        # Only the beginning counts, as in OpenAI's own client.
         if text.startswith(b"[DONE]"):
             self._on_done()
             return True
+        # Google's server of this wire sends errors as `[{"error": ...}]`.
         if text.startswith(b"["):
             try:
                 value = json.loads(text)
@@ -202,7 +200,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         return text == b"null"
 
     def on(self, wire: Chunk) -> None:
-        """Turns one chunk into events."""
+        """Maps one chunk to events."""
         choices = wire.choices
         if self._beginning:
             self._begin(wire)
@@ -210,12 +208,13 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             self._count(wire.usage)
         if wire.x_groq is not None:
             self._on_x_groq(wire.x_groq)
+        # Before the choices: OpenRouter sends an error beside a choice with the reason "error".
         if wire.error or (not choices and self._is_error(wire)):
             self._fail_as_reported()
         if self.done:
             return
         if not choices or wire.citations is not None or wire.search_results is not None or wire.moderation:
-            self._extras.look(self.payload)
+            self._attachments.look(self.payload)
         for choice in choices or ():
             if choice is not None and _is_first(choice.index):
                 self._on_choice(choice)
@@ -223,29 +222,29 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                     return
         for found in (wire.search_results, wire.citations):
             if found is not None:
-                self._give_sources(found)
+                self._attachments.add_sources(found)
 
     def end(self) -> None:
-        """The body is over: finish, if the vendor gave a reason or `[DONE]`."""
+        """Ends the response, if the vendor has sent a finish reason or `[DONE]`."""
         if self.complete:
             self._finish()
         else:
             self._release()
 
     def fail(self, error: LLMStreamError) -> None:
-        """The stream cannot go on; text that waited for the rest of a tag is given out first.
+        """Ends the stream with an error; emits text that was held back as the possible start of a tag.
 
-        Fields beside the answer stand in the finish all the same.
+        The finish still has the fields beside the answer.
         """
         self._release()
-        error.provider_metadata = self._beside()
+        error.provider_metadata = self._attachments.metadata()
         super().fail(error)
 
     # Parts of a chunk.
 
     def _begin(self, chunk: Chunk) -> None:
         """Reads what every chunk repeats, up to the chunk with the first text."""
-        self._extras.look(self.payload)
+        self._attachments.look(self.payload)
         if isinstance(chunk, FirstChunk) and not self._named:
             self._name(chunk)
             if not self._named or not _has_text(chunk):
@@ -254,9 +253,10 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._decode = wire.chunks.decode
 
     def _name(self, chunk: FirstChunk) -> None:
-        """The response's names, once. Azure's prelude, which has no choices, has empty ones."""
+        """Emits the id and the model of the response, once."""
         model = chunk.model if isinstance(chunk.model, str) and chunk.model else None
         number = chunk.id if isinstance(chunk.id, (str, int)) and chunk.id else None
+        # Azure's first chunk has no choices; its id and its model are empty.
         if not chunk.choices or (model is None and number is None):
             return
         created = chunk.created
@@ -280,12 +280,14 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     def _is_error(self, chunk: Chunk) -> bool:
         """Whether a chunk without choices is an error without the usual `error` object."""
         if chunk.error is not None and chunk.error != "" and chunk.error is not False:
-            return True  # {} : something failed, and no message tells what
+            # `"error": {}`: something failed, without a message.
+            return True
         if chunk.usage is not None:
             return False
         value = _generic(self.payload)
         if not isinstance(value, dict):
             return False
+        # vLLM sends {"object": "error", "message": ...} (block/goose#8031).
         named = value.get("object") == "error" or value.get("type") == "error"
         message = value.get("message", value.get("detail"))
         return named or ("choices" not in value and isinstance(message, str))
@@ -308,13 +310,14 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             self._on_reason(choice.finish_reason)
 
     def _on_message(self, message: msgspec.Raw) -> None:
-        """A complete answer where chunks were expected."""
+        """Reads a complete answer, which some servers send although a stream was requested."""
         try:
             delta = wire.deltas.decode(message)
         except _UNREADABLE as error:
             self.defect(f"a message could not be read: {error}")
             return
         self._answered = True
+        # The calls of a complete answer have no index.
         for place, call in enumerate(delta.tool_calls or ()):
             if call is not None and call.index is None:
                 call.index = place
@@ -323,21 +326,24 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     # What a delta adds: reasoning, text, calls, and what stands beside them.
 
     def _on_delta(self, delta: wire.Delta) -> None:
-        self._on_reasoning(delta)
+        if thought := self._reasoning.read(delta):
+            # A server that separates reasoning itself leaves no tags in the content.
+            self._without_tags()
+            self._blocks.reasoning(thought)
         if delta.content:
             self._on_content(delta.content)
         if delta.refusal:
             self._refused = True
             self._blocks.text(delta.refusal)
         if delta.audio:
-            self._on_audio(delta.audio)
+            self._blocks.text(self._attachments.add_audio(delta.audio))
         for image in delta.images or ():
-            self._on_image(image)
+            self._attachments.add_image(image)
         if delta.annotations:
-            self._give_sources(delta.annotations)
+            self._attachments.add_sources(delta.annotations)
         if delta.executed_tools:
             self._blocks.close_prose()
-            self._give_executed(delta.executed_tools)
+            self._attachments.add_executed(delta.executed_tools)
         if delta.tool_calls:
             self._on_tool_calls(delta.tool_calls)
         if delta.function_call is not None:
@@ -345,67 +351,6 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             self._on_tool_calls([legacy])
         if delta.extra_content and not delta.tool_calls:
             self._extra = delta.extra_content
-
-    def _on_audio(self, audio: Any) -> None:
-        """A piece of a recording; its transcript is text."""
-        if self._audio is None:
-            self._audio = AudioFile(self.provider)
-        before = self._audio.held
-        self._blocks.text(self._audio.add(audio))
-        self.hold(self._audio.held - before)
-
-    def _give_recording(self, audio: AudioFile) -> None:
-        try:
-            recording = audio.take()
-        except DecodeError as error:
-            self.defect(error.message)
-            return
-        if recording is not None:
-            self.out.append(recording)
-
-    def _give_sources(self, found: object) -> None:
-        if self._sources is None:
-            self._sources = Sources(self.provider)
-        before = self._sources.held
-        self.out.extend(self._sources.read(found))
-        self.hold(self._sources.held - before)
-
-    def _give_executed(self, runs: Iterable[object]) -> None:
-        if self._executed is None:
-            self._executed = ExecutedTools(self._new_call_id)
-        self.out.extend(self._executed.read(runs))
-        if self._executed.count > self.limits.max_blocks and not self.done:
-            self.fail(LimitExceeded(f"the response holds more than {self.limits.max_blocks} calls"))
-
-    def _on_reasoning(self, delta: wire.Delta) -> None:
-        """`reasoning` and `reasoning_content` are the same where both are there, and so are typed details.
-
-        Details that come alone are read themselves; beside `reasoning: ""` they repeat what came before.
-        """
-        if delta.reasoning_opaque:
-            self._opaque = delta.reasoning_opaque
-        found = delta.reasoning_content or delta.reasoning or delta.reasoning_text
-        if not (found or delta.reasoning_details):
-            return
-        text = (
-            reasoning_text(delta.reasoning_content)
-            or reasoning_text(delta.reasoning)
-            or reasoning_text(delta.reasoning_text)
-        )
-        if delta.reasoning_details:
-            details = self._details
-            if details is None:
-                details = self._details = ReasoningDetails()
-            before = details.held
-            in_details = details.add(delta.reasoning_details)
-            self.hold(details.held - before)
-            if not text and delta.reasoning != "":
-                text = in_details
-        if not text or (self._quirks.reasoning.dedupe and text == self._last_reasoning):
-            return
-        self._last_reasoning = text
-        self._without_tags()  # a server that parts the two itself leaves none
-        self._blocks.reasoning(text)
 
     def _without_tags(self) -> None:
         self._release()
@@ -447,13 +392,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                     reasoning_text(part.get("thinking") or part.get("text") or part.get("summary"))
                 )
             elif kind == "image_url":
-                self._on_image(part)
-
-    def _on_image(self, image: object) -> None:
-        try:
-            self.out.append(image_file(image))
-        except DecodeError as error:
-            self.defect(error.message)
+                self._attachments.add_image(part)
 
     def _on_tool_calls(self, fragments: Iterable[wire.ToolCallFragment | None]) -> None:
         tools = self._tools
@@ -465,7 +404,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             function, custom = fragment.function, None
             extra = fragment.extra_content
             call_id = fragment.id
-            if self._quirks.tools.numbered_call_ids and _NUMBERED.fullmatch(str(call_id)):
+            if self._quirks.tools.numbered_call_ids and _NUMBERED_ID.fullmatch(str(call_id)):
                 call_id = None
             name = function.name if function else None
             arguments = function.arguments if function else None
@@ -496,23 +435,26 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     # The end.
 
     def _on_reason(self, raw: str) -> None:
-        """A finish reason: the answer is complete. Some servers repeat it on the usage chunk."""
+        """Handles a finish reason: the answer is complete, though chunks may follow."""
+        # The first one counts: OpenRouter repeats it on the usage chunk.
         if self._raw_reason is None:
             self._raw_reason = raw
         self.complete = True
-        self._extras.look(self.payload)
+        self._attachments.look(self.payload)
         self._end_calls()
         self._release()
         self._blocks.close_prose()
 
     def _on_done(self) -> None:
+        # Disputed without a finish reason: Vercel's AI SDK fails, others take the answer as complete
+        # (can1357/oh-my-pi#9433). Nothing that came would be gained by an error.
         if self._answered or self.complete:
             self.complete = True
             self._finish()
             return
         self.fail(
             IncompleteStream(
-                "the stream said [DONE] before any answer. Look at the model's name, or ask again.",
+                "the stream ended with [DONE] before any answer. Check the model's name, or send it again.",
                 provider=self.provider,
             )
         )
@@ -526,73 +468,54 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self.out.extend(events)
 
     def _closing(self, block: Block) -> Metadata | None:
-        """Reasoning closes with the details and the signature that the vendor wants back."""
-        if block.kind != "reasoning":
-            return None
-        details = self._take_details(self._details) if self._details else None
-        return merge_metadata(details, self._take_opaque()) if self._opaque else details
+        return self._reasoning.take() if block.kind == "reasoning" else None
 
     def _finish(self) -> None:
         self._release()
         self._end_calls()
         self._blocks.close_prose()
-        if self._audio is not None:
-            self._give_recording(self._audio)
-        if self._details:
-            details = self._take_details(self._details)
-            self.out.append(Custom(f"{self.provider}.reasoning_details", details))
-        if self._opaque:
-            self.out.append(Custom(f"{self.provider}.reasoning_opaque", self._take_opaque()))
+        self._attachments.end_audio()
+        # Signatures that came after their reasoning had closed; the vendor wants them back all the same.
+        for metadata in (self._reasoning.take_details(), self._reasoning.take_signature()):
+            self._custom(metadata)
         if self._extra:
-            metadata = self._metadata("extra_content", self._extra)
-            self.out.append(Custom(f"{self.provider}.extra_content", metadata))
+            self._custom(self._metadata("extra_content", self._extra))
         if self._tools.nameless():
             self.defect("a tool call came without a name. It was left out.")
         raw = self._raw_reason
         reason = finish_reason(raw, self._quirks.finish_reasons)
+        # OpenAI ends a refusal in "stop".
         if self._refused and reason in ("stop", "unknown"):
             reason = "content-filter"
         if reason == "error":
             error_value = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
             self.out.append(ErrorEvent(error_from_value(error_value, provider=self.provider).info))
         self._blocks.client_called = self._tools.called > 0
-        self._blocks.finish(reason, raw, self._beside())
+        self._blocks.finish(reason, raw, self._attachments.metadata())
 
     def _release(self) -> None:
-        """Gives out text that waited for the rest of a tag."""
+        """Emits text that was held back as the possible start of a tag."""
         if self._tags is not None:
             for inside, text in self._tags.close():
                 (self._blocks.reasoning if inside else self._blocks.text)(text)
 
-    def _beside(self) -> Metadata | None:
-        """Fields beside the answer that belong to no part of it."""
-        fields = self._extras.metadata(self.provider)
-        if self._audio is not None and self._audio.rest:
-            fields = merge_metadata(fields, self._metadata("audio", self._audio.rest))
-        return fields
-
-    def _take_details(self, details: ReasoningDetails) -> Metadata:
-        metadata = self._metadata("reasoning_details", details.items)
-        self.let_go(details.held)
-        details.clear()
-        return metadata
-
-    def _take_opaque(self) -> Metadata:
-        metadata = self._metadata("reasoning_opaque", self._opaque)
-        self._opaque = None
-        return metadata
+    def _custom(self, metadata: Metadata | None) -> None:
+        """Emits metadata that belongs to no block, named by its one key."""
+        for own in (metadata or {}).values():
+            self.out.extend(Custom(f"{self.provider}.{key}", metadata) for key in own)
 
     def _metadata(self, key: str, value: Any) -> Metadata:
         return {self.provider: {key: value}}
 
 
 def _has_text(chunk: Chunk) -> bool:
-    """Whether a chunk holds text: the next one may continue it, and is looked at no more."""
+    """Whether a chunk holds text, which the next chunk may continue."""
     deltas = [choice.delta for choice in chunk.choices or () if choice is not None]
     return any(delta is not None and (delta.content or delta.reasoning_content) for delta in deltas)
 
 
 def _is_first(index: object) -> bool:
+    """Whether a choice is the first; the others, of requests with `n`, are not read."""
     return not index or index == "0"
 
 

@@ -28,7 +28,7 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.call_ids import ShortCallIds
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import role_of, told_result, without_custom_parts
+from llmstream.dialects.history_parts import result_or_failure_text, role_of, without_custom_parts
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
 from llmstream.dialects.openai_chat.reasoning import joined
@@ -59,11 +59,12 @@ def own(part: object, provider: str) -> dict[str, Any]:
 
 
 def accepts_url(part: Image | Audio | Document | File, quirks: MediaQuirks) -> bool:
-    """Whether a part may be given by its URL."""
+    """Whether a part can be sent as a URL."""
     if quirks.string_only:
-        return True  # no file is taken, whatever holds it
+        # No file is accepted in any form, so downloading it would be of no use.
+        return True
     if isinstance(part, Audio):
-        return quirks.audio_urls or quirks.audio_formats == frozenset()  # refused all the same
+        return quirks.audio_urls or quirks.audio_formats == frozenset()
     if _is_image(part):
         return quirks.image_urls or part.url.startswith("data:")
     kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or "text/plain"
@@ -71,19 +72,19 @@ def accepts_url(part: Image | Audio | Document | File, quirks: MediaQuirks) -> b
 
 
 def write_media(
-    part: Image | Audio | Document | File, quirks: MediaQuirks, *, provider: str, told: dict[str, Any]
+    part: Image | Audio | Document | File, quirks: MediaQuirks, *, provider: str, own: dict[str, Any]
 ) -> dict[str, Any]:
-    """The part of the content.
+    """Encodes a file as a part of the content.
 
-    told:   what the part's metadata holds for the vendor
-    raises: Unsupported for what the vendor does not take
+    own:   the vendor's metadata of the part
+    raises: Unsupported if the vendor does not accept it
     """
     if isinstance(part, Audio):
         return {"type": "input_audio", "input_audio": _audio(part, quirks, provider)}
     if _is_image(part):
-        detail = {"detail": told["detail"]} if told.get("detail") else {}
+        detail = {"detail": own["detail"]} if own.get("detail") else {}
         return {"type": "image_url", "image_url": {"url": _image_url(part, quirks, provider), **detail}}
-    return _document(part, quirks, provider, told.get("file_id"))
+    return _document(part, quirks, provider, own.get("file_id"))
 
 
 def _is_image(part: Image | Audio | Document | File) -> bool:
@@ -95,22 +96,22 @@ def _image_url(part: Image | Audio | Document | File, quirks: MediaQuirks, provi
         return data_uri(part.data, part.media_type or "image/png")
     if quirks.image_urls or part.url.startswith("data:"):
         return part.url
-    raise Unsupported(f"{provider} takes images as bytes only. Pass data and media_type.")
+    raise Unsupported(f"{provider} accepts images as bytes only. Pass data and media_type.")
 
 
 def _audio(part: Audio, quirks: MediaQuirks, provider: str) -> dict[str, Any]:
     allowed = quirks.audio_formats
     if allowed == frozenset():
-        raise Unsupported(f"{provider} takes no audio. Send a transcript instead.")
+        raise Unsupported(f"{provider} accepts no audio. Send a transcript instead.")
     if not part.data and not quirks.audio_urls:
-        raise Unsupported(f"{provider} takes audio as bytes only. Pass data and media_type.")
+        raise Unsupported(f"{provider} accepts audio as bytes only. Pass data and media_type.")
     kind = part.media_type.lower()
     name = _AUDIO_FORMATS.get(kind, kind.rpartition("/")[2])
     if not part.data:
         return {"data": part.url, "format": name}
     if allowed is not None and name not in allowed:
         raise Unsupported(
-            f"{provider} takes no audio of type {part.media_type!r}, only {', '.join(sorted(allowed))}."
+            f"{provider} accepts no audio of type {part.media_type!r}, only {', '.join(sorted(allowed))}."
         )
     data = base64.b64encode(part.data).decode()
     return {"data": f"data:;base64,{data}" if quirks.audio_urls else data, "format": name}
@@ -126,19 +127,19 @@ def _document(
     if part.data and kind.startswith("text/"):
         return {"type": "text", "text": part.data.decode("utf-8", "replace")}
     if not quirks.files:
-        raise Unsupported(f"{provider} takes no files of type {kind!r}. Send the text, or pages as images.")
+        raise Unsupported(f"{provider} accepts no files of type {kind!r}. Send the text, or pages as images.")
     if not part.data and not quirks.file_urls:
-        raise Unsupported(f"{provider} takes documents as bytes only. Pass data and media_type.")
+        raise Unsupported(f"{provider} accepts documents as bytes only. Pass data and media_type.")
     data = data_uri(part.data, kind) if part.data else part.url
     name = name or f"document{mimetypes.guess_extension(kind) or ''}"
     return {"type": "file", "file": {"filename": name, "file_data": data}}
 
 
-# Which thoughts of earlier answers go back to the server, and under which name.
+# Which reasoning of earlier responses goes back to the server, and under which name.
 #
-# A provider's quirks say what its server wants. Of a server that nobody knows, a request that was
-# read from the wire says it: the fields in which it gave thoughts to that server are those to use again.
-# The mark `{"llmstream": {"sent_as": {PROVIDER: [FIELD]}}}` in a thought's metadata keeps the names.
+# A provider's quirks have what its server requires. For an unknown server, a request that was read from
+# the wire shows it: reasoning goes back in the fields in which that request had it. They are stored in the
+# metadata of the reasoning: `{"llmstream": {"sent_as": {PROVIDER: [FIELD]}}}`.
 
 _OURS: Final = "llmstream"
 _SENT_AS: Final = "sent_as"
@@ -146,14 +147,14 @@ _FIELDS: Final = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 def sent_as(provider: str, message: Mapping[str, Any]) -> tuple[str, Metadata]:
-    """The thoughts of a message as its text fields say them, and their mark; empty where none does."""
+    """Returns the reasoning in the text fields of a message, and its mark; both empty if there is none."""
     text = next((str(message[name]) for name in _FIELDS if message.get(name)), "")
     fields = [name for name in _FIELDS if text and message.get(name) == text]
     return text, {_OURS: {_SENT_AS: {provider: fields}}} if fields else {}
 
 
 def fields_of_request(thoughts: Iterable[Reasoning], provider: str) -> tuple[str, ...]:
-    """The fields under which all these thoughts went to this provider before; none where not all did."""
+    """Returns the fields in which all this reasoning was sent to the provider before; () if they differ."""
     fields = {_fields(part, provider) for part in thoughts if part.text}
     return fields.pop() if len(fields) == 1 else ()
 
@@ -161,15 +162,15 @@ def fields_of_request(thoughts: Iterable[Reasoning], provider: str) -> tuple[str
 def _fields(part: Reasoning, provider: str) -> tuple[str, ...]:
     ours = part.metadata.get(_OURS) if isinstance(part.metadata, dict) else None
     marks = ours.get(_SENT_AS) if isinstance(ours, dict) else None
-    said = marks.get(provider) if isinstance(marks, dict) else None
-    return tuple(name for name in _FIELDS if name in said) if isinstance(said, list) else ()
+    names = marks.get(provider) if isinstance(marks, dict) else None
+    return tuple(name for name in _FIELDS if name in names) if isinstance(names, list) else ()
 
 
 # The order of messages: results as their calls.
 
 
 def in_call_order(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same messages; results in the order of their calls, as xAI wants them."""
+    """Sorts results by the order of their calls, which xAI requires."""
     out: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []  # behind the latest message of another role
     places: dict[str, int] = {}
@@ -188,22 +189,22 @@ def _sorted(results: list[dict[str, Any]], places: dict[str, int]) -> list[dict[
     return sorted(results, key=lambda result: places.get(result["tool_call_id"], len(places)))
 
 
+# Parts without text whose metadata goes back with the message.
 _ECHOED: Final = (".reasoning_details", ".reasoning_opaque")
-"""Parts without text whose metadata goes back with the message."""
 _UNSIGNED: Final = "reasoning of earlier answers was left out: it came without the signature that it needs"
 
 
 class MessageWriter:
-    """Writes the messages of one request.
+    """Encodes the messages of one request.
 
-    system_role: what this model calls the system role
-    warnings:    what was left out
+    system_role: this model's name of the system role
+    warnings:    of the request; those about parts that were left out are added
     marked:      something carries a mark of the prompt cache
     """
 
-    def __init__(self, quirks: Quirks, *, provider: str, system_role: str) -> None:
-        self.warnings = RequestWarnings()
-        self._warn = self.warnings.note_once
+    def __init__(self, quirks: Quirks, *, provider: str, system_role: str, warnings: RequestWarnings) -> None:
+        self.warnings = warnings
+        self._warn = warnings.note_once
         self.marked = False
         self._quirks = quirks
         self._provider = provider
@@ -211,12 +212,12 @@ class MessageWriter:
         self._out: list[dict[str, Any]] = []
         self._result_files: list[tuple[str, Part]] = []
         self._short_ids: ShortCallIds | None = None
-        self._answered = False  # there are results of calls
+        self._answered = False  # whether there are results of calls
 
     def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """The wire's messages.
+        """Returns the messages of the wire.
 
-        raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
+        raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
         messages = without_custom_parts(messages, self._warn)
         if self._quirks.tools.short_call_ids:
@@ -257,11 +258,14 @@ class MessageWriter:
                 continue
             call_id = self._id(part.tool_call_id)
             self._answered = True
-            self._out.append({"role": "tool", "tool_call_id": call_id, "content": told_result(part)})
+            self._out.append(
+                {"role": "tool", "tool_call_id": call_id, "content": result_or_failure_text(part)}
+            )
             self._result_files.extend((call_id, file) for file in part.parts)
 
     def _flush_result_files(self) -> None:
-        """Files of tool results, once all results of the turn are written."""
+        """Writes the files of tool results as a user message, behind all results of the turn."""
+        # A tool message takes text alone, and all results have to follow their calls without a gap.
         files, self._result_files = self._result_files, []
         content: list[dict[str, Any]] = []
         for call_id, file in files:
@@ -296,7 +300,7 @@ class MessageWriter:
         self._out.append(out)
 
     def _echo(self, message: Message, out: dict[str, Any]) -> None:
-        """Reasoning under the name the vendor reads it; typed details exactly as they came."""
+        """Adds reasoning under the name that the vendor reads; typed details unchanged."""
         field = self._quirks.reasoning.field
         vendors = MessageVendors(message)
         thoughts = [part for part in _thoughts(message) if not is_foreign(part, vendors, self._provider)]
@@ -305,9 +309,11 @@ class MessageWriter:
         text = "".join(part.text for part in thoughts)
         if field == "think-tags":
             tagged = {"type": "text", "text": f"<think>\n{text.strip()}\n</think>\n\n"}
-            said = out["content"] or ""
+            content = out["content"] or ""
             if text:
-                out["content"] = f"{tagged['text']}{said}" if isinstance(said, str) else [tagged, *said]
+                out["content"] = (
+                    f"{tagged['text']}{content}" if isinstance(content, str) else [tagged, *content]
+                )
             return
         if field == "reasoning_text":
             self._echo_signed(message, out, thoughts)
@@ -321,7 +327,7 @@ class MessageWriter:
                 out["reasoning_details"] = details
 
     def _echo_signed(self, message: Message, out: dict[str, Any], thoughts: list[Reasoning]) -> None:
-        """Copilot's reasoning goes back with its signature; of a request without one, as it came."""
+        """Adds Copilot's reasoning with its signature; without one, in the fields of an earlier request."""
         text = "".join(part.text for part in thoughts)
         signature = self._signature(message)
         if signature:
@@ -334,12 +340,12 @@ class MessageWriter:
             self._warn(_UNSIGNED)
 
     def _signature(self, message: Message) -> Any:
-        """The last signature of Copilot's in a message; its wire has one place for it."""
+        """Returns Copilot's last signature in a message, which has one place for it."""
         found = [self._own(part).get("reasoning_opaque") for part in message.parts]
         return next((value for value in reversed(found) if value), None)
 
     def _echo_again(self, message: Message, out: dict[str, Any]) -> None:
-        """Reasoning for a server that is not known to want any, as a request to it had it."""
+        """Adds reasoning for a server that is not known to accept it, in the fields of an earlier request."""
         thoughts = _thoughts(message)
         fields = fields_of_request(thoughts, self._provider)
         text = "".join(part.text for part in thoughts)
@@ -362,7 +368,7 @@ class MessageWriter:
         return out | {name: own[name] for name in ("extra_content", "cache_control") if own.get(name)}
 
     def _id(self, call_id: str) -> str:
-        """An id in the form that the vendor takes; the same for call and result."""
+        """Returns an id in the form that the vendor accepts; the same for call and result."""
         if self._short_ids is not None:
             return self._short_ids[call_id]
         longest = self._quirks.tools.max_call_id_chars
@@ -371,7 +377,7 @@ class MessageWriter:
         return f"call_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()}"[:longest]
 
     def _content(self, parts: Iterable[Part], glue: str = "\n") -> str | list[dict[str, Any]]:
-        """One string where that says it all, else a list of parts."""
+        """Returns one string if that loses nothing, else a list of parts."""
         parts = list(parts)
         if len(parts) == 1 and type(parts[0]) is Text and parts[0].metadata is None:
             return parts[0].text
@@ -391,7 +397,7 @@ class MessageWriter:
         if isinstance(part, Text):
             out: dict[str, Any] = {"type": "text", "text": part.text}
         elif isinstance(part, (Image, Audio, Document, File)):
-            out = write_media(part, self._quirks.media, provider=self._provider, told=self._own(part))
+            out = write_media(part, self._quirks.media, provider=self._provider, own=self._own(part))
         else:
             raise self._lost(part, "a user message")
         if self._own(part).get("cache_control"):
@@ -403,11 +409,12 @@ class MessageWriter:
         return own(part, self._provider)
 
     def _lost(self, part: object, where: str) -> Unsupported:
-        return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
+        kind = part_kind(part)
+        return Unsupported(f"{self._provider} does not accept a part of kind {kind!r} in {where}. Send text.")
 
 
 def _last_turn(messages: Iterable[Message]) -> int:
-    """The place of the user's last message; -1 where there is none."""
+    """Returns the index of the last user message; -1 if there is none."""
     return max((place for place, message in enumerate(messages) if message.role == Role.USER), default=-1)
 
 

@@ -63,11 +63,11 @@ groq:             `reasoning_effort` and `reasoning_format: parsed`
 none:             cannot be requested
 """
 
+# The audio formats that OpenAI's models accept.
 OPENAI_AUDIO: Final = frozenset({"wav", "mp3"})
-"""The formats that OpenAI's models hear."""
 
+# Styles with a switch. In any other, an effort means "on" for models without efforts.
 _SWITCHES: Final = frozenset({"thinking", "thinking-effort", "enable-thinking", "chat-template", "enabled"})
-"""Styles with a switch; elsewhere an effort stands for "on" at hosts of models without efforts."""
 
 
 class SettingQuirks(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,6 +323,11 @@ def _of_open_model(rules: OpenModelRules, style: ThinkingStyle) -> tuple[Change[
 
 # Quirks that many providers share, so that a new one has only what is its own.
 
+# A host of open models: vLLM, SGLang or the like behind a gateway, which also take top_k.
+#
+# They know the role `system` and the field `max_tokens` alone, have no list of stop sequences that is full,
+# and no parts of the types `file` and `input_audio` (seen 2026-11: the protocols of vLLM and SGLang,
+# litellm's `openai_like/providers.json`, of which nearly all map to `max_tokens`).
 OPEN_MODEL_HOST: Final = Quirks(
     system_role="system",
     reasoning_model_rules=False,
@@ -331,12 +336,6 @@ OPEN_MODEL_HOST: Final = Quirks(
     media=MediaQuirks(files=False, audio_formats=frozenset()),
     reasoning=ReasoningQuirks(field="reasoning_content"),
 )
-"""A host of open models: vLLM, SGLang or the like behind a gateway, which also take top_k.
-
-They know the role `system` and the field `max_tokens` alone, have no list of stop sequences that is
-full, and no parts of the types `file` and `input_audio` (seen 2026-11: the protocols of vLLM and
-SGLang, litellm's `openai_like/providers.json`, of which nearly all map to `max_tokens`).
-"""
 
 
 def hosted(*changes: Change[AnyQuirks], by_model: tuple[ModelQuirks[AnyQuirks], ...] = ()) -> Quirks:

@@ -1,4 +1,4 @@
-"""Reasoning in the forms that servers have for it: tags inside of text, typed details, texts in objects."""
+"""Reasoning in every form that servers use: a field of the delta, tags in the text, typed details."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from llmstream.dialects.decoder import held_size
+from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.openai_chat.wire import Delta
+from llmstream.events import Metadata
+from llmstream.events.types import merge_metadata
 
-__all__ = ["ReasoningDetails", "ThinkTags", "joined", "reasoning_text"]
+__all__ = ["AnswerReasoning", "ReasoningDetails", "ThinkTags", "joined", "reasoning_text"]
 
 
 def reasoning_text(reasoning: object) -> str:
-    """The text of reasoning given as text, as an object with text, or as a list of these."""
+    """Reads the text of reasoning: a string, an object with text, or a list of these."""
     if isinstance(reasoning, str):
         return reasoning
     if isinstance(reasoning, list):
@@ -22,15 +25,80 @@ def reasoning_text(reasoning: object) -> str:
     return ""
 
 
+class AnswerReasoning:
+    """Reasoning of one response, except for tags in its content.
+
+    dedupe: drops a fragment that repeats the one before; xAI sends some twice (Vercel's AI SDK does the same)
+    """
+
+    def __init__(self, reader: PayloadDecoder[Any], *, dedupe: bool) -> None:
+        self._reader = reader
+        self._dedupe = dedupe
+        self._last = ""
+        self._details: ReasoningDetails | None = None
+        self._signature: Any = None
+
+    def read(self, delta: Delta) -> str:
+        """Returns the reasoning that a delta adds; stores its details and its signature."""
+        if delta.reasoning_opaque:
+            self._signature = delta.reasoning_opaque
+        found = delta.reasoning_content or delta.reasoning or delta.reasoning_text
+        if not (found or delta.reasoning_details):
+            return ""
+        # vLLM renamed `reasoning_content` to `reasoning` (vllm-project/vllm#27755). Servers that send both
+        # send the same text in both.
+        text = (
+            reasoning_text(delta.reasoning_content)
+            or reasoning_text(delta.reasoning)
+            or reasoning_text(delta.reasoning_text)
+        )
+        if delta.reasoning_details:
+            in_details = self._add_details(delta.reasoning_details)
+            # OpenRouter: details repeat the text beside them. Beside "" they repeat earlier text.
+            if not text and delta.reasoning != "":
+                text = in_details
+        if self._dedupe and text == self._last:
+            return ""
+        self._last = text or self._last
+        return text
+
+    def _add_details(self, fragments: list[Any]) -> str:
+        if self._details is None:
+            self._details = ReasoningDetails()
+        before = self._details.held
+        text = self._details.add(fragments)
+        self._reader.hold(self._details.held - before)
+        return text
+
+    def take(self) -> Metadata | None:
+        """Returns what the vendor wants back with the reasoning so far; it is then no longer stored."""
+        return merge_metadata(self.take_details(), self.take_signature())
+
+    def take_details(self) -> Metadata | None:
+        """Returns OpenRouter's details."""
+        details = self._details
+        if not details:
+            return None
+        items = details.items
+        self._reader.let_go(details.held)
+        details.clear()
+        return {self._reader.provider: {"reasoning_details": items}}
+
+    def take_signature(self) -> Metadata | None:
+        """Returns Copilot's signature."""
+        signature, self._signature = self._signature, None
+        return {self._reader.provider: {"reasoning_opaque": signature}} if signature else None
+
+
 # Takes `<think>…</think>` out of content, for servers that leave a model's tags in its text.
 #
 # Tags may be cut across chunks. Only tags at the beginning of the answer count, after white space
-# at most, so that an answer about tags stays as it is. Qwen3 and R1 templates put the opening tag
+# at most, so that an answer about tags is not changed. Qwen3 and R1 templates put the opening tag
 # into the prompt: `opened=True` begins inside the reasoning. Bedrock calls the tag `reasoning`.
 
 
 class ThinkTags:
-    """Content in, (is it reasoning, fragment) out."""
+    """Content in, (whether it is reasoning, fragment) out."""
 
     def __init__(self, *, opened: bool = False, tag: str = "think") -> None:
         self._open, self._close = f"<{tag}>", f"</{tag}>"
@@ -42,11 +110,11 @@ class ThinkTags:
 
     @property
     def over(self) -> bool:
-        """The tags are behind us, and whatever comes is text as it is."""
+        """Whether the reasoning has ended: all further content is text."""
         return self._behind and not self._strip
 
     def feed(self, content: str) -> Iterator[tuple[bool, str]]:
-        """The fragments that are certain by now; what may be part of a tag is held."""
+        """Yields the fragments that are certain; holds back what may be part of a tag."""
         text = self._held + content
         self._held = ""
         if not self._inside and not self._behind:
@@ -61,13 +129,13 @@ class ThinkTags:
             yield from self._text(text)
 
     def close(self) -> Iterator[tuple[bool, str]]:
-        """The content is over: what was held is what it looks like."""
+        """Ends the content; yields what was held back."""
         held, self._held = self._held, ""
         if held:
             yield self._inside, held
 
     def _beginning(self, text: str) -> str:
-        """Looks for the opening tag at the beginning; holds what may become one."""
+        """Returns the text behind the opening tag; holds back what may become one."""
         bare = text.lstrip()
         if bare.startswith(self._open):
             self._inside = True
@@ -80,7 +148,7 @@ class ThinkTags:
         return text
 
     def _own_opening_tag(self, text: str) -> str:
-        """A tag that came although the prompt was said to hold it."""
+        """Removes an opening tag that the model repeats although the prompt has it."""
         bare = text.lstrip()
         if bare and len(bare) < len(self._open) and self._open.startswith(bare):
             self._held = text
@@ -110,7 +178,7 @@ class ThinkTags:
         yield from self._text(text[end + len(self._close) :])
 
     def _text(self, text: str) -> Iterator[tuple[bool, str]]:
-        """What follows the closing tag, without the empty lines between."""
+        """Yields what follows the closing tag, without the empty lines between."""
         if self._strip:
             text = text.lstrip()
         if text:
@@ -118,20 +186,24 @@ class ThinkTags:
             yield False, text
 
 
-# OpenRouter's `reasoning_details`: fragments of typed reasoning, put together to be echoed unmodified.
+# OpenRouter's `reasoning_details`: fragments of typed reasoning, joined to be sent back unchanged.
 #
-# Fragments belong together by (type, index); an id that differs, or text after a signature, starts
-# a detail of its own. An Anthropic signature comes as a detail without text, even after tool calls.
+# Fragments belong together by (type, index); Gemini's share an index, so another id, or text after a
+# signature, starts another detail. An Anthropic signature comes as a detail without text, even after tool
+# calls.
 
-_GROWING: Final = ("text", "summary", "data")
-_DETAIL_BYTES: Final = 600  # two dicts, a tuple, a place in a list and in a dict
+# The keys whose values are joined; of all others the last value counts.
+_JOINED_KEYS: Final = ("text", "summary", "data")
+
+# Memory of two dicts, a tuple, and places in a list and a dict.
+_DETAIL_BYTES: Final = 600
 _SLOT_BYTES: Final = 16
 
 
 class ReasoningDetails:
     """Fragments in, complete details out.
 
-    held: what they take, in bytes
+    held: memory they take, in bytes
     """
 
     def __init__(self) -> None:
@@ -148,7 +220,7 @@ class ReasoningDetails:
         return [{**fixed, **{key: "".join(p) for key, p in grown.items()}} for fixed, grown in self._found]
 
     def add(self, fragments: Iterable[object]) -> str:
-        """Takes the fragments of one chunk; returns the readable text they add."""
+        """Adds the fragments of one chunk; returns the readable text they add."""
         text = ""
         for fragment in fragments:
             if isinstance(fragment, dict):
@@ -159,7 +231,7 @@ class ReasoningDetails:
         return text
 
     def clear(self) -> None:
-        """What was read has been handed on."""
+        """Forgets all details."""
         self._found = []
         self._latest = {}
         self.held = 0
@@ -175,11 +247,12 @@ class ReasoningDetails:
             self.held += _DETAIL_BYTES
         fixed, grown = latest
         for name, value in fragment.items():
-            if name in _GROWING and isinstance(value, str):
+            if name in _JOINED_KEYS and isinstance(value, str):
                 grown.setdefault(name, []).append(value)
                 self.held += sys.getsizeof(value) + _SLOT_BYTES
             elif value is not None or name not in fixed:
-                if fixed.get(name) != value or name not in fixed:  # fragments repeat type and index
+                # Fragments repeat type and index.
+                if fixed.get(name) != value or name not in fixed:
                     self.held += held_size(name) + held_size(value) + _SLOT_BYTES
                 fixed[name] = value
 
@@ -191,7 +264,7 @@ def _is_another(known: dict[str, Any], fragment: dict[str, Any]) -> bool:
 
 
 def joined(lists: Iterable[object]) -> list[dict[str, Any]]:
-    """The details of one assistant message from all its parts, as the vendor wants them back."""
+    """Joins the details of all parts of an assistant message, as the vendor wants them back."""
     details = ReasoningDetails()
     for fragments in lists:
         if isinstance(fragments, list):

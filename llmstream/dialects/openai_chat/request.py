@@ -1,4 +1,4 @@
-"""A Request as a Chat Completions request: everything but the messages, which `messages.py` writes."""
+"""Encodes a request for Chat Completions: everything but the messages, which `messages.py` encodes."""
 
 from __future__ import annotations
 
@@ -31,77 +31,80 @@ from llmstream.request import NamedTool, ProviderTool, Request, ResponseFormat, 
 __all__ = ["encode_request", "moonshot_schema", "output_abilities"]
 
 
-# JSON schemas as Moonshot takes them.
+# JSON schemas in the subset that Moonshot accepts.
 #
-# Every schema says its type, in the branches of an `anyOf` and not beside it; references lead to `$defs`
-# of the root, which is an object. What has no place there moves into the description, where the model
-# still reads it.
+# Every schema names its type, in the branches of an `anyOf` and not beside it; references lead to `$defs`
+# of the root, which is an object. Unsupported keywords move into the description, where the model still
+# reads them.
 # source: "Moonshot Flavored JSON Schema Spec" and the rules of its validator, both at MoonshotAI/walle
 
-_KEPT: Final = frozenset({"type", "description", "default", "enum", "required"})
-_SILENT: Final = frozenset({"$schema", "$id", "$comment", "title", "$defs", "definitions"})
-_ANYTHING: Final = ("string", "number", "boolean", "object", "array", "null")
+_SUPPORTED: Final = frozenset({"type", "description", "default", "enum", "required"})
+_DROPPED: Final = frozenset({"$schema", "$id", "$comment", "title", "$defs", "definitions"})
+_ALL_TYPES: Final = ("string", "number", "boolean", "object", "array", "null")
 _OWNERS: Final = {
     "properties": "object", "required": "object", "additionalProperties": "object", "items": "array",
 }  # fmt: skip
 _NAMES: Final = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
-_MAX_DEPTH: Final = 12  # to which references that are no definitions are written out
+# References to anything but a definition are expanded to this depth: they may be circular.
+_MAX_DEPTH: Final = 12
 
 
 def moonshot_schema(schema: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """A schema of an object in the subset, and whether something of it went into words."""
-    return _Narrower(schema).whole()
+    """Converts the schema of an object; returns also whether a keyword moved into a description."""
+    return _SchemaConverter(schema).converted()
 
 
-class _Narrower:
-    """Rewrites one schema; `moved` says whether something went into words."""
+class _SchemaConverter:
+    """Converts one schema.
+
+    moved: whether a keyword moved into a description
+    """
 
     def __init__(self, root: dict[str, Any]) -> None:
         self.root = root
         self.moved = False
 
-    def whole(self) -> tuple[dict[str, Any], bool]:
-        out = self.narrowed(self.resolved(self.root), 0)
+    def converted(self) -> tuple[dict[str, Any], bool]:
+        out = self.convert(self.resolved(self.root), 0)
         if "anyOf" in out:
             out = self.one_object(out)
         elif out.get("type") != "object":
-            out = self.said({"type": "object"}, out)  # no arguments of a tool, whatever it is
+            out = self.with_description({"type": "object"}, out)
         out.setdefault("properties", {})
         held = self.root.get("$defs", self.root.get("definitions"))
         if isinstance(held, dict) and '"#/$defs/' in msgspec.json.encode(out).decode():
-            out["$defs"] = {name: self.narrowed(inner, 1) for name, inner in held.items()}
+            out["$defs"] = {name: self.convert(inner, 1) for name, inner in held.items()}
         return out, self.moved
 
-    def narrowed(self, schema: Any, depth: int) -> dict[str, Any]:
+    def convert(self, schema: Any, depth: int) -> dict[str, Any]:
         if not isinstance(schema, dict) or depth > _MAX_DEPTH:
             schema = {}
         schema = self.merged(self.inlined(schema))
         out: dict[str, Any] = {}
-        words: dict[str, Any] = {}
+        unsupported: dict[str, Any] = {}
         for key, value in schema.items():
             if key == "properties" and isinstance(value, dict):
-                out[key] = {name: self.narrowed(inner, depth + 1) for name, inner in value.items()}
+                out[key] = {name: self.convert(inner, depth + 1) for name, inner in value.items()}
             elif key == "items" and value not in ({}, True):
-                out[key] = self.narrowed(value, depth + 1)
+                out[key] = self.convert(value, depth + 1)
             elif key == "additionalProperties":
-                out[key] = (
-                    value if isinstance(value, bool) or value == {} else self.narrowed(value, depth + 1)
-                )
+                out[key] = value if isinstance(value, bool) or value == {} else self.convert(value, depth + 1)
             elif key in ("anyOf", "oneOf") and isinstance(value, list) and value:
                 out["anyOf"] = [self.inlined(branch) for branch in value if isinstance(branch, dict)]
             elif key == "const":
                 out["enum"] = [value]
-            elif key in _KEPT or key == "$ref":
+            elif key in _SUPPORTED or key == "$ref":
                 out[key] = value
-            elif key not in _SILENT and key != "items":
-                words[key] = value
-        return self.said(self.typed(out, words, depth), words)
+            elif key not in _DROPPED and key != "items":
+                unsupported[key] = value
+        return self.with_description(self.typed(out, unsupported, depth), unsupported)
 
-    def typed(self, out: dict[str, Any], words: dict[str, Any], depth: int) -> dict[str, Any]:
-        """With its type where it belongs."""
+    def typed(self, out: dict[str, Any], unsupported: dict[str, Any], depth: int) -> dict[str, Any]:
+        """Puts the type where the subset has it: in the branches of an `anyOf`."""
         if "$ref" in out:
-            out.pop("type", None)  # the definition has one
-            words.update({key: out.pop(key) for key in list(out) if key not in ("$ref", "description")})
+            # The definition has one.
+            out.pop("type", None)
+            unsupported.update({key: out.pop(key) for key in list(out) if key not in ("$ref", "description")})
             return out
         kinds = out.pop("type", None)
         if kinds is None:
@@ -112,16 +115,16 @@ class _Narrower:
         branches = out.pop("anyOf", None)
         about = {key: out.pop(key) for key in ("description",) if key in out}
         if branches is None and len(kinds) == 1:
-            return self.of_type(kinds[0], {**out, **about}, words)
+            return self.of_type(kinds[0], {**out, **about}, unsupported)
         if branches is None:
             return {"anyOf": [self.of_type(kind, out, {}) for kind in kinds], **about}
-        shared = {} if kinds == list(_ANYTHING) or len(kinds) > 1 else {"type": kinds[0]}
-        joined = [self.narrowed(_both({**shared, **out}, branch), depth + 1) for branch in branches]
+        shared = {} if kinds == list(_ALL_TYPES) or len(kinds) > 1 else {"type": kinds[0]}
+        joined = [self.convert(_both({**shared, **out}, branch), depth + 1) for branch in branches]
         flat = [inner for one in joined for inner in (one["anyOf"] if set(one) == {"anyOf"} else [one])]
         return {"anyOf": flat, **about}
 
-    def of_type(self, kind: str, out: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
-        """The fields that a type has."""
+    def of_type(self, kind: str, out: dict[str, Any], unsupported: dict[str, Any]) -> dict[str, Any]:
+        """Returns a schema of one type, with the keywords of that type."""
         fields = {key: value for key, value in out.items() if _OWNERS.get(key, kind) == kind}
         if isinstance(fields.get("required"), list):
             named = fields.get("properties", {})
@@ -134,13 +137,13 @@ class _Narrower:
             if fitting and kind not in ("null", "boolean"):
                 fields["enum"] = fitting
             else:
-                words["enum"] = fields.pop("enum")
+                unsupported["enum"] = fields.pop("enum")
         if kind in ("object", "array"):
             fields.pop("default", None)
         return {"type": kind, **fields}
 
     def guessed(self, out: dict[str, Any]) -> list[str]:
-        """The types that a schema means which names none."""
+        """Derives the types of a schema that names none from its keywords."""
         if "properties" in out or "required" in out or "additionalProperties" in out:
             return ["object"]
         if "items" in out:
@@ -149,10 +152,10 @@ class _Narrower:
             return list(dict.fromkeys(_NAMES.get(type(value), "string") for value in out["enum"])) or [
                 "string"
             ]
-        return list(_ANYTHING)
+        return list(_ALL_TYPES)
 
     def one_object(self, out: dict[str, Any]) -> dict[str, Any]:
-        """The root has to be one object: its alternatives become properties, and words."""
+        """Joins the alternatives of the root, which has to be an object; they are described as well."""
         branches = [branch for branch in out["anyOf"] if branch.get("type") == "object"]
         properties: dict[str, Any] = {}
         for branch in branches:
@@ -160,29 +163,29 @@ class _Narrower:
         always = set(properties)
         for branch in branches:
             always &= set(branch.get("required", ()))
-        whole = {"type": "object", "properties": properties, "required": sorted(always)}
+        joined_schema = {"type": "object", "properties": properties, "required": sorted(always)}
         if "description" in out:
-            whole["description"] = out["description"]
+            joined_schema["description"] = out["description"]
         alternatives = [{"required": branch.get("required", [])} for branch in branches]
-        return self.said(whole, {"anyOf": alternatives} if len(alternatives) > 1 else {})
+        return self.with_description(joined_schema, {"anyOf": alternatives} if len(alternatives) > 1 else {})
 
-    def said(self, out: dict[str, Any], words: dict[str, Any]) -> dict[str, Any]:
-        """With what has no place put into the description."""
-        if not words:
+    def with_description(self, out: dict[str, Any], unsupported: dict[str, Any]) -> dict[str, Any]:
+        """Adds unsupported keywords to the description."""
+        if not unsupported:
             return out
         self.moved = True
-        text = msgspec.json.encode(words).decode()
+        text = msgspec.json.encode(unsupported).decode()
         return {**out, "description": f"{out['description']} {text}" if out.get("description") else text}
 
     def inlined(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """References that lead to the definitions stay, others give way to what they name."""
+        """Leaves references to definitions, and replaces any other by the schema it names."""
         ref = schema.get("$ref")
         if isinstance(ref, str) and ref.startswith(("#/$defs/", "#/definitions/")) and ref.count("/") == 2:
             return {**schema, "$ref": ref.replace("#/definitions/", "#/$defs/")}
         return self.resolved(schema) if isinstance(ref, str) and ref != "#" else schema
 
     def resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """What a local reference names, with what stands beside it."""
+        """Replaces a local reference by the schema it names, with the keywords beside it."""
         for _ in range(_MAX_DEPTH):
             ref = schema.get("$ref")
             if not isinstance(ref, str):
@@ -196,7 +199,7 @@ class _Narrower:
         return {key: value for key, value in schema.items() if key != "$ref"}
 
     def merged(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """`allOf` has no place: its parts become one, conditions apart."""
+        """Joins the parts of `allOf`, which the subset does not have; conditions go into the description."""
         parts = schema.get("allOf")
         if not isinstance(parts, list):
             return schema
@@ -211,7 +214,7 @@ class _Narrower:
 
 
 def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """A schema that says what both say; where they differ, the second."""
+    """Merges two schemas; where they differ, the second wins."""
     out = {**one, **other}
     if isinstance(one.get("properties"), dict) and isinstance(other.get("properties"), dict):
         out["properties"] = {**one["properties"], **other["properties"]}
@@ -220,44 +223,42 @@ def _both(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-# The wish for an answer in JSON: by the wire's field as far as the vendor knows it, else in words.
+# JSON output: by the field of the wire as far as the vendor supports it, else by an instruction.
 
 
-class OutputWish(msgspec.Struct, frozen=True):
-    """What a request says of it.
+class OutputFields(msgspec.Struct, frozen=True):
+    """How a request enforces JSON output.
 
     field:       `response_format`, or None
-    instruction: a system message to stand first, or None
+    instruction: system message at the beginning, or None
     """
 
     field: dict[str, Any] | None = None
     instruction: str | None = None
 
 
-def encode_output(request: Request, quirks: SchemaQuirks, warnings: RequestWarnings) -> OutputWish:
-    """The wish of a request."""
+def encode_output(request: Request, quirks: SchemaQuirks, warnings: RequestWarnings) -> OutputFields:
     wanted, known = request.response_format, quirks.output
     if wanted is None:
-        return OutputWish()
+        return OutputFields()
     if wanted.schema is not None and known == "json_schema":
-        return OutputWish({"type": "json_schema", "json_schema": _schema(wanted, quirks, warnings)})
+        return OutputFields({"type": "json_schema", "json_schema": _schema(wanted, quirks, warnings)})
     field = {"type": "json_object"} if known != "none" and quirks.json_object else None
     if field is not None and wanted.schema is None:
-        return OutputWish(field, None if says_json(request.messages) else ANSWER_IN_JSON)
+        return OutputFields(field, None if says_json(request.messages) else ANSWER_IN_JSON)
     what = "it" if wanted.schema is None else "the schema"
     warnings.append(UnsupportedSetting("output", f"{what} went into the prompt instead"))
-    return OutputWish(field, in_words(wanted))
+    return OutputFields(field, in_words(wanted))
 
 
 def _schema(wanted: ResponseFormat, quirks: SchemaQuirks, warnings: RequestWarnings) -> dict[str, Any]:
-    """The field `json_schema`."""
     schema = wanted.schema or {}
     out: dict[str, Any] = {"name": wanted.name, "schema": schema, "strict": wanted.strict}
     if quirks.subset == "moonshot":
         out["schema"], moved = moonshot_schema(schema)
         if moved:
-            words = "the output schema says what the API cannot check; that went into descriptions"
-            warnings.append(OtherWarning(words))
+            note = "the API cannot check all of the output schema; the rest went into descriptions"
+            warnings.append(OtherWarning(note))
     elif wanted.strict and "properties" in schema:
         fitting = openai_strict_schema(schema)
         if fitting is None:
@@ -290,7 +291,7 @@ def _fields(quirks: SettingQuirks) -> FieldTable:
 
 
 def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encoded:
-    """The HTTP request, relative to the provider's address.
+    """Encodes the HTTP request, relative to the provider's base URL.
 
     raises: InvalidRequest, Unsupported
     """
@@ -299,7 +300,7 @@ def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encode
 
 
 def output_abilities(request: Request, quirks: Quirks) -> tuple[OutputAbility, ...]:
-    """What the quirks say of this request: schema, a tool that can be forced, JSON of any shape."""
+    """Returns how JSON output can be enforced: by a schema, a forced tool, or as JSON of any shape."""
     quirks = quirks.for_model(request.model)
     out: list[OutputAbility] = ["json_schema"] if quirks.schemas.output == "json_schema" else []
     forced = "required" in quirks.tools.choice or ("named" in quirks.tools.choice and not request.tools)
@@ -330,9 +331,8 @@ class _Body:
         role = quirks.system_role
         if role == "auto":
             role = "developer" if GPT.find(request.model).reasons else "system"
-        messages = MessageWriter(quirks, provider=self.provider, system_role=role)
+        messages = MessageWriter(quirks, provider=self.provider, system_role=role, warnings=self.warnings)
         body["messages"] = messages.write(request.messages)
-        self.warnings += messages.warnings
         if request.settings != _UNSET:
             body.update(self.settings())
         if request.tools:
@@ -358,7 +358,7 @@ class _Body:
         return fields
 
     def refused_by_model(self) -> set[str]:
-        """Settings that OpenAI's model would refuse."""
+        """Returns the settings that OpenAI's model refuses."""
         rules = GPT.find(self.request.model)
         effort = self.request.reasoning.effort if self.request.reasoning else None
         refused = set() if rules.stop else {"stop"}
@@ -374,7 +374,7 @@ class _Body:
         return self.writer.settings(_fields(quirks.settings), reasons)
 
     def tools(self) -> None:
-        """Tools and the choice among them; never an empty list, which servers refuse."""
+        """Adds tools and tool choice; never an empty list, which servers refuse (Together among them)."""
         request, quirks = self.request, self.quirks
         tools = []
         for tool in request.tools:
@@ -438,18 +438,18 @@ class _Body:
         elif choice in self.quirks.tools.choice:
             self.body["tool_choice"] = choice
         elif choice != "auto":
-            self.warnings.unsupported("tool_choice", f"{choice!r} cannot be asked for")
+            self.warnings.unsupported("tool_choice", f"{choice!r} is not supported")
 
     def output(self, system_role: str) -> None:
-        wish = encode_output(self.request, self.quirks.schemas, self.warnings)
-        if wish.field is not None:
-            self.body["response_format"] = wish.field
-        if wish.instruction is not None:
-            self.body["messages"].insert(0, {"role": system_role, "content": wish.instruction})
+        wanted = encode_output(self.request, self.quirks.schemas, self.warnings)
+        if wanted.field is not None:
+            self.body["response_format"] = wanted.field
+        if wanted.instruction is not None:
+            self.body["messages"].insert(0, {"role": system_role, "content": wanted.instruction})
 
 
 def _marked(messages: list[dict[str, Any]]) -> Iterator[Any]:
-    """What may carry a cache mark, in the order of the prompt."""
+    """Yields everything that may carry a cache mark, in the order of the prompt."""
     for message in messages:
         if isinstance(message.get("content"), list):
             yield from message["content"]

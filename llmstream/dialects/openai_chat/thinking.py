@@ -17,8 +17,10 @@ __all__ = ["beside_tools", "check_served", "encode_thinking", "facts_of", "think
 
 _ALWAYS = "this model always thinks"
 _ON_OR_OFF = "thinking was switched on; how much cannot be said"
+
+# OpenAI's Chat Completions refuse max for every model (seen 2026-11, BerriAI/litellm-docs#1173).
 _OPENAI_EFFORTS: Final = {"max": "xhigh"}
-"""OpenAI's Chat Completions refuse max for every model (seen 2026-11, BerriAI/litellm-docs#1173)."""
+
 _ONE_OF_BOTH = "not together with an effort, which was sent"
 
 

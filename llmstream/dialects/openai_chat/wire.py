@@ -1,8 +1,8 @@
-"""Chunks of a Chat Completions stream, as loosely typed as the servers that speak it.
+"""Chunks of a Chat Completions stream as typed values, tolerant where servers differ.
 
-Only what the decoder looks at is named: unknown keys are skipped by msgspec without a Python
-object, and every named key costs a little on every chunk. What differs between servers is
-`Any`, so that harmless looseness (a number for an id, null for a list) is no defect.
+Only fields that the decoder reads are named: msgspec skips unknown keys without creating a Python object,
+and every named key costs a little on every chunk. Fields that differ between servers are `Any`, so that a
+harmless difference (a number for an id, null for a list) is not an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ToolCallFragment(msgspec.Struct, gc=False):
     """A piece of a tool call.
 
     custom:        `{name, input}` of a custom tool, whose input is plain text
-    extra_content: Google's, and wants to go back with the call
+    extra_content: Google's signature, which goes back with the call
     """
 
     index: Any = None
@@ -44,7 +44,7 @@ class ToolCallFragment(msgspec.Struct, gc=False):
 
 
 class Delta(msgspec.Struct, gc=False):
-    """What one chunk adds; a whole message has the same keys.
+    """What one chunk adds; a complete message has the same keys.
 
     content:           text, or a list of typed parts
     reasoning_details: OpenRouter's typed reasoning, with signatures
@@ -70,7 +70,7 @@ class Delta(msgspec.Struct, gc=False):
 
 
 class Choice(msgspec.Struct, gc=False):
-    """One of the answers. `message` is kept unread: Perplexity repeats the text so far in it."""
+    """One of the answers. `message` stays undecoded: Perplexity repeats the text so far in it."""
 
     index: Any = None
     delta: Delta | None = None
@@ -93,7 +93,7 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 class FirstChunk(Chunk, gc=False):
-    """A chunk with the names that every chunk repeats, read until they are known and text is open."""
+    """A chunk with the names that every chunk repeats; used until they are known and text is open."""
 
     id: Any = None
     model: Any = None
@@ -114,7 +114,7 @@ _REASONS: Final[Mapping[str, FinishReason]] = {
     "tool_calls": "tool-calls",
     "function_call": "tool-calls",
     "error": "error",
-    # Words of compatible servers that mean one thing only.
+    # Values of compatible servers that are unambiguous.
     "eos": "stop",
     "eos_token": "stop",
     "end_turn": "stop",
@@ -141,27 +141,27 @@ _RAW: Final[Mapping[FinishReason, str | None]] = {
 
 
 def finish_reason(raw: str | None, own: Mapping[str, FinishReason]) -> FinishReason:
-    """The reason in our words; `own` are those of one vendor."""
+    """Maps the vendor's reason to ours; `own` has those of one vendor."""
     if not raw:
         return "unknown"
     return own.get(raw) or _REASONS.get(raw) or _REASONS.get(raw.lower(), "other")
 
 
 def raw_reason(reason: FinishReason, raw: str | None, own: Mapping[str, FinishReason]) -> str | None:
-    """The reason in the wire's words: the vendor's own where it means the same; None where none was given."""
+    """Maps our reason to the wire's; prefers the vendor's original value if it means the same."""
     if raw and (finish_reason(raw, own) == reason or (reason == "tool-calls" and raw == "stop")):
         return raw
     return _RAW[reason]
 
 
-# Token counts of a Chat Completions answer, in every place and under every name they have.
+# Token counts of a Chat Completions response, in every place and under every name they have.
 #
 # `prompt_tokens` includes cached tokens and `completion_tokens` includes reasoning, except where
-# the counts themselves say otherwise: xAI's total is the sum of prompt, completion and reasoning.
+# the counts themselves show otherwise: xAI's total is the sum of prompt, completion and reasoning.
 
 
 def read_usage(raw: dict[str, Any], quirks: UsageQuirks) -> Usage:
-    """Counts from a usage object; what it does not say is None."""
+    """Reads a usage object; missing counts are None."""
     given, made = _details(raw, "prompt"), _details(raw, "completion")
     prompt = _count(raw, "prompt_tokens", "input_tokens")
     completion = _count(raw, "completion_tokens", "output_tokens")
@@ -189,7 +189,7 @@ def read_usage(raw: dict[str, Any], quirks: UsageQuirks) -> Usage:
 
 
 def write_usage(usage: Usage, quirks: UsageQuirks) -> dict[str, Any]:
-    """The usage object that says these counts; 0 where the wire wants a number."""
+    """Writes a usage object; 0 where the wire requires a number."""
     prompt, completion = usage.input_tokens or 0, usage.output_tokens or 0
     total = usage.total_tokens if usage.total_tokens is not None else prompt + completion
     if quirks.output_excludes_reasoning:

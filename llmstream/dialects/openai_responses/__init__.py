@@ -20,7 +20,7 @@ from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimit
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_responses.background import ResponsesBackground
-from llmstream.dialects.openai_responses.content import may_stay
+from llmstream.dialects.openai_responses.content import accepts_url
 from llmstream.dialects.openai_responses.decoder import OpenAIResponsesDecoder
 from llmstream.dialects.openai_responses.quirks import (
     AnyQuirks,
@@ -57,11 +57,12 @@ __all__ = [
 _VENDOR = "openai"
 _PATH = "/responses"
 _COUNTING = "/input_tokens"
+
+# The fields that the endpoint accepts. source: developers.openai.com, "Get input token counts", 2026-11
 _COUNTED = (
     *("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text"),
     *("truncation", "conversation", "previous_response_id"),
 )
-"""What the endpoint takes (developers.openai.com, "Get input token counts", 2026-11)."""
 
 
 class OpenAIResponses(Dialect, frozen=True):
@@ -71,23 +72,23 @@ class OpenAIResponses(Dialect, frozen=True):
 
     @property
     def name(self) -> str:
-        """As in `llmstream replay --dialect`."""
+        """Name of the dialect."""
         return "openai-responses"
 
     @property
     def content_type(self) -> str:
-        """Media type of a streamed answer."""
+        """Media type of a streamed response."""
         return "text/event-stream"
 
     def encode(self, request: Request, *, provider: str) -> Encoded:
-        """The HTTP request, without address and key.
+        """Encodes the HTTP request, without base URL and API key.
 
         raises: InvalidRequest, Unsupported
         """
         return encode_request(request, self.quirks, provider=provider)
 
     def output_abilities(self, request: Request) -> tuple[OutputAbility, ...]:
-        """A schema, a tool that can be forced, and JSON of any shape where that can be asked for."""
+        """Returns how JSON output can be enforced; see `Dialect`."""
         return (
             ("json_schema", "tool", "json_object")
             if self.quirks.output.json_object
@@ -95,7 +96,7 @@ class OpenAIResponses(Dialect, frozen=True):
         )
 
     def facts(self, model: str) -> ModelFacts:
-        """What is known of a model; see `dialects.model_facts`."""
+        """Returns what is known about a model; see `dialects.model_facts`."""
         quirks = self.quirks.for_model(model)
         if not quirks.thinking.supported:
             return ModelFacts(efforts=())
@@ -110,7 +111,7 @@ class OpenAIResponses(Dialect, frozen=True):
         )
 
     def model_page(self, model: str) -> ModelPage | None:
-        """The list of models."""
+        """Returns the list of models."""
         path = self.quirks.path
         if not path.endswith(_PATH):
             return None
@@ -118,17 +119,17 @@ class OpenAIResponses(Dialect, frozen=True):
 
     @property
     def counts_tokens(self) -> bool:
-        """By `count_request`."""
+        """See `count_request`."""
         return True
 
     def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """The request to `input_tokens`."""
+        """Returns the request to `input_tokens`."""
         return with_fields(http, http.url + _COUNTING, _COUNTED)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> OpenAIResponsesDecoder:
-        """A decoder for one response body."""
+        """Creates a decoder for one response body."""
         return OpenAIResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)
 
     @property
@@ -144,11 +145,11 @@ class OpenAIResponses(Dialect, frozen=True):
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
-        """The typed error of an answer that is no stream; header names are lower case."""
+        """Returns the typed error of a response that is not a stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
-        """Images and files may stay URLs by the quirks; recordings, where they are known at all, may not."""
+        """Whether a part can be sent as a URL: images and files by the quirks, recordings never."""
         if isinstance(part, Audio):
             return not self.quirks.input.audio
-        return may_stay(part.url, self.quirks.input)
+        return accepts_url(part.url, self.quirks.input)

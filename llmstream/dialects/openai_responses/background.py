@@ -1,4 +1,4 @@
-"""Background responses: requested, read over several bodies by the numbers of their events, cancelled."""
+"""Background responses: stored by the vendor, and read over several bodies by the numbers of their events."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = [
     "RESPONSE_ID",
     "BackgroundResponsesDecoder",
     "cancel_request",
-    "is_kept",
     "is_made",
-    "kept",
+    "is_stored",
     "resume_request",
-    "whole_request",
+    "state_request",
+    "stored",
 ]
 
 
@@ -47,7 +47,7 @@ _SLOT_BYTES: Final = 8
 
 
 class _NumberedEvent(WireEvent, gc=False):
-    """An event with its place in the answer, from 0."""
+    """An event with its number in the response, from 0."""
 
     sequence_number: Any = None
 
@@ -56,10 +56,9 @@ _numbered: Final = msgspec.json.Decoder(_NumberedEvent)
 
 
 class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
-    """Reads one background response over several bodies; see `dialects.base.FollowingDecoder`.
+    """Decodes one background response over several bodies; see `dialects.base.ResumableDecoder`.
 
-    Numbers are trusted here only, where they are promised: servers of the API without background
-    responses count as they like, or not at all.
+    Only here the numbers of events are used: servers without background responses may not number them.
     """
 
     def __init__(
@@ -80,35 +79,35 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         self._refused = False  # the vendor does not store the response after all
         self._counted = False
         self._catching_up = False
-        self._given: dict[str, list[str]] = {}  # deltas of the blocks that are open
+        self._emitted: dict[str, list[str]] = {}  # deltas of the blocks that are open
         self._waiting: deque[bytes] = deque()
 
     @property
     def position(self) -> Position | None:
-        """How far the response is read; None without a name, or where the vendor does not store it."""
+        """How far the response is read; None while it has no id, or if the vendor does not store it."""
         if self._response.response_id is None or self._refused:
             return None
         return Position(self._response.response_id, self._last)
 
     @property
     def held(self) -> bool:
-        """Whether `feed(b"")` has more to give."""
+        """Whether `feed(b"")` returns more events."""
         return bool(self._waiting) and not self.done
 
     def reconnect(self) -> None:
-        """Another body follows; what was half read of the last one is dropped."""
+        """Prepares for another body; drops unread payloads of the current one."""
         self._framing = SSEDecoder(max_bytes=self.limits.max_event_bytes)
         self._waiting.clear()
         self.gap = None
 
     def catch_up(self, body: bytes) -> None:
-        """The complete response has come: its items end now, each with what was not given of it."""
+        """Reads the complete response: ends its items, each with what was not emitted of it."""
         try:
             response = msgspec.json.decode(body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             response = None
         if not isinstance(response, dict):
-            self.fail(DecodeError("the answer that was kept could not be read", provider=self.provider))
+            self.fail(DecodeError("the stored response could not be read", provider=self.provider))
             return
         self._catching_up = True
         output = response.get("output")
@@ -117,13 +116,14 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         self._wait_for({"type": f"response.{response.get('status')}", "response": response})
 
     def on(self, wire: _NumberedEvent) -> None:
-        """Reads an event in its turn: once, and none after one that is missing."""
+        """Reads each event once and in order; stops where one is missing."""
         self._counted = True
         number = wire.sequence_number
         if not isinstance(number, int) or isinstance(number, bool) or wire.type == "error":
             if self._catching_up and wire.type == "response.output_item.done":
-                self._give_missing(wire)
-            self._response.on(wire)  # an error ends the answer, whatever its number
+                self._emit_missing(wire)
+            # An error ends the response, whatever its number.
+            self._response.on(wire)
             return
         if number <= self._last:
             self.out.clear()
@@ -132,11 +132,11 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
             self._miss(number)
             return
         if self._last == self._wanted_after and self._wanted_after >= 0:
-            self.out[:0] = self._under_way()
+            self.out[:0] = self._resumed_events()
         if wire.response is not None and wire.response.get("background") is False:
             self._refused = True
         self._response.on(wire)
-        self._note()
+        self._store_deltas()
         self._last = number
         if number <= self._wanted_after and not self.done:
             self._names = next((e for e in self.out if isinstance(e, ResponseMetadata)), self._names)
@@ -147,21 +147,21 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         return is_end_mark(payload)
 
     def end(self) -> None:
-        """The body is over."""
+        """Reads the payloads that were held back."""
         while self.held and not self.done and self.gap is None:
             self._read_next()
         if self.gap is not None and not self.done:
             self.fail(self.gap)
 
     def _read(self, payloads: list[bytes]) -> None:
-        """As many payloads as it takes for one to give an event; the others of the body wait."""
+        """Reads payloads until one yields an event; holds the others back, so that `position` is exact."""
         self._waiting.extend(payloads)
         broken = self._framing.error is not None
         while self.held and self.gap is None and (broken or not self.out):
             self._read_next()
 
     def _read_next(self) -> None:
-        """One payload; what cannot be read has taken its place in the answer all the same."""
+        """Reads one payload. One that cannot be decoded still counts as an event."""
         before, defects = self._last, self.defects
         self._counted = False
         super()._read([self._waiting.popleft()])
@@ -172,16 +172,16 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         self.out.clear()
         self._waiting.clear()
         self.gap = ProtocolError(
-            f"events {self._last + 1} to {number - 1} of the answer are missing",
+            f"events {self._last + 1} to {number - 1} of the response are missing",
             provider=self.provider,
             reason="sequence-gap",
             retryable=True,
         )
 
-    def _under_way(self) -> list[Event]:
-        """What was under way when the reader left: names, blocks that go on, and inputs from their beginning.
+    def _resumed_events(self) -> list[Event]:
+        """Returns events that reopen the response at the resumed position: its names and its open blocks.
 
-        An input is of use only from its beginning, so what had come of it is given once more.
+        An input is of no use without its beginning, which is emitted again.
         """
         events: list[Event] = [] if self._names is None else [self._names]
         self._names = None
@@ -197,35 +197,35 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
                 events.append(response.messages.start_event(item, item.block))
         return events
 
-    # The rest of a response comes in one piece, with items whose beginning was given already.
+    # The rest of a response in one piece, with items whose beginning was already emitted.
 
     def _wait_for(self, wire: dict[str, Any]) -> None:
         self._waiting.append(msgspec.json.encode(wire))
 
-    def _note(self) -> None:
-        """Stores the deltas of open blocks, for the time when the rest comes in one piece."""
+    def _store_deltas(self) -> None:
+        """Stores the deltas of open blocks, in case the rest comes in one piece."""
         for event in self.out:
             if isinstance(event, TextDelta | ReasoningDelta):
-                self._given.setdefault(event.id, []).append(event.delta)
+                self._emitted.setdefault(event.id, []).append(event.delta)
                 self.hold(sys.getsizeof(event.delta) + _SLOT_BYTES)
             elif isinstance(event, TextEnd | ReasoningEnd):
-                given = self._given.pop(event.id, ())
+                given = self._emitted.pop(event.id, ())
                 self.let_go(sum(sys.getsizeof(delta) + _SLOT_BYTES for delta in given))
 
-    def _give_missing(self, wire: WireEvent) -> None:
-        """An item is complete of which a part was given: its open block goes on where it was."""
+    def _emit_missing(self, wire: WireEvent) -> None:
+        """Emits the rest of an item of which a part was emitted."""
         item, found = self._response.items.find(wire), wire.item or {}
         if item is None or item.done or item.block is None or found.get("type") not in (item.kind, None):
             return
         if item.kind == "message":
-            self._give_message(item, item.block, _dicts(found.get("content")))
+            self._emit_message(item, item.block, _dicts(found.get("content")))
         elif item.kind == "reasoning" and item.slot is not None:
             kind, place = item.slot
             pieces = [str(piece.get("text") or "") for piece in _dicts(found.get(kind))]
             complete = "".join(pieces) if kind == "content" else "".join(pieces[place : place + 1])
             self._response.reasoning.delta(item, item.slot, self._missing(item.block, complete))
 
-    def _give_message(self, item: OpenItem, block_id: str, content: list[dict[str, Any]]) -> None:
+    def _emit_message(self, item: OpenItem, block_id: str, content: list[dict[str, Any]]) -> None:
         messages = self._response.messages
         complete = "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
         messages.text(item, self._missing(block_id, complete), ("content", 0))
@@ -235,8 +235,8 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
                 messages.cite(item, annotation)
 
     def _missing(self, block_id: str, complete: str) -> str:
-        """What was not given yet of the text of a block that is open."""
-        given = "".join(self._given.get(block_id, ()))
+        """Returns the end of a complete text, behind what was emitted of it."""
+        given = "".join(self._emitted.get(block_id, ()))
         return complete[len(given) :] if complete.startswith(given) else ""
 
 
@@ -244,10 +244,10 @@ def _dicts(value: object) -> list[dict[str, Any]]:
     return [piece for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []
 
 
-# Requests around a response that OpenAI makes in the background and stores for a while.
+# Requests about responses that OpenAI makes in the background and stores for a while.
 #
-# source: "Background mode" in OpenAI's documents: `background` wants `store`; an event has a
-# `sequence_number`, and `starting_after` gives those behind it
+# source: "Background mode" in OpenAI's documents: `background` requires `store`; an event has a
+# `sequence_number`, and `starting_after` returns those behind it
 
 RESPONSE_ID: Final = re.compile(r"[^/?#]+")
 
@@ -256,46 +256,46 @@ class _Response(msgspec.Struct):
     status: str | None = None
 
 
-def kept(request: Request, *, provider: str) -> Request:
-    """The request with the fields that make the vendor keep its answer.
+def stored(request: Request, *, provider: str) -> Request:
+    """Returns the request that has the response stored.
 
-    raises: InvalidRequest where the request wants nothing stored
+    raises: InvalidRequest if the request forbids storing
     """
-    said = options_of(request, KEY, provider)
+    options = options_of(request, KEY, provider)
     for name in ("background", "store"):
-        if said.get(name) is False:
+        if options.get(name) is False:
             raise InvalidRequest(
-                f"background=True needs the answer to be kept at {provider}, but provider_options say "
+                f"background=True needs {provider} to store the response, but provider_options have "
                 f"{name}=False. Leave out one of the two."
             )
     ours = {**request.provider_options.get(KEY, {}), "background": True, "store": True}
     return msgspec.structs.replace(request, provider_options={**request.provider_options, KEY: ours})
 
 
-def is_kept(request: Request, *, provider: str) -> bool:
-    """Whether a request asks for an answer in the background."""
+def is_stored(request: Request, *, provider: str) -> bool:
+    """Whether a request asks for a background response."""
     return options_of(request, KEY, provider).get("background") is True
 
 
 def resume_request(path: str, position: Position) -> HttpRequest:
-    """The request for what comes after a position, as a stream."""
+    """Returns the request for the events after a position, as a stream."""
     after = f"&starting_after={position.sequence_number}" if position.sequence_number >= 0 else ""
     url = f"{path}/{_segment(position.response_id)}?stream=true{after}"
     return HttpRequest(url, b"", {"accept": "text/event-stream"}, "GET")
 
 
 def cancel_request(path: str, response_id: str) -> HttpRequest:
-    """The request that ends the making of an answer."""
+    """Returns the request that stops a response."""
     return HttpRequest(f"{path}/{_segment(response_id)}/cancel", b"", {"accept": "application/json"})
 
 
-def whole_request(path: str, response_id: str) -> HttpRequest:
-    """The request for an answer in one piece, as far as it is made."""
+def state_request(path: str, response_id: str) -> HttpRequest:
+    """Returns the request for the current state of a response, in one piece."""
     return HttpRequest(f"{path}/{_segment(response_id)}", b"", {"accept": "application/json"}, "GET")
 
 
 def is_made(body: bytes) -> bool:
-    """Whether a response is over; what is none will not change by waiting either."""
+    """Whether a response is final; waiting does not help if the body is no response."""
     try:
         response = msgspec.json.decode(body, type=_Response)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -304,45 +304,46 @@ def is_made(body: bytes) -> bool:
 
 
 def _segment(response_id: str) -> str:
-    """An id as one segment of a path; it comes from a vendor or a saved token, and is not trusted.
+    """Quotes an id as one segment of a path.
 
     raises: InvalidRequest
     """
+    # It comes from a vendor or from a saved token, so it may try to lead to another path.
     if response_id in ("", ".", ".."):
-        raise InvalidRequest(f"{response_id!r} is no id of a response")
+        raise InvalidRequest(f"{response_id!r} is not the id of a response")
     return quote(response_id, safe="-_.~")
 
 
 class ResponsesBackground(msgspec.Struct, frozen=True):
-    """Responses in the background; see `dialects.base.Background`."""
+    """Background responses; see `dialects.base.Background`."""
 
     quirks: Quirks
 
-    def keep(self, request: Request, *, provider: str) -> Request | None:
-        """The request for an answer in the background; None where the vendor has none.
+    def store(self, request: Request, *, provider: str) -> Request | None:
+        """Returns the request for a background response; None if the vendor has none.
 
-        raises: InvalidRequest where the request wants nothing stored
+        raises: InvalidRequest if the request forbids storing
         """
-        return kept(request, provider=provider) if self.quirks.delivery.background else None
+        return stored(request, provider=provider) if self.quirks.delivery.background else None
 
-    def is_kept(self, request: Request, *, provider: str) -> bool:
-        """Whether a request asks for an answer in the background."""
-        return is_kept(request, provider=provider)
+    def is_stored(self, request: Request, *, provider: str) -> bool:
+        """Whether a request asks for a background response."""
+        return is_stored(request, provider=provider)
 
     def resume(self, position: Position) -> HttpRequest:
-        """The request for what comes behind a position of an answer in the background."""
+        """Returns the request for the events after a position, as a stream."""
         return resume_request(self.quirks.path, position)
 
     def look_up(self, response_id: str) -> HttpRequest:
-        """The request for an answer in the background in one piece."""
-        return whole_request(self.quirks.path, response_id)
+        """Returns the request for the current state of a response, in one piece."""
+        return state_request(self.quirks.path, response_id)
 
     def is_made(self, body: bytes) -> bool:
-        """Whether it is over, so that the answer is whole."""
+        """Whether the body of a response shows that it is final."""
         return is_made(body)
 
     def cancel(self, response_id: str) -> HttpRequest:
-        """The request that ends the making of an answer in the background."""
+        """Returns the request that stops a response."""
         return cancel_request(self.quirks.path, response_id)
 
     def following_decoder(
@@ -353,7 +354,7 @@ class ResponsesBackground(msgspec.Struct, frozen=True):
         limits: StreamLimits = StreamLimits(),
         after: Position | None = None,
     ) -> BackgroundResponsesDecoder:
-        """A decoder of an answer in the background, over any number of bodies."""
+        """Creates a decoder of a background response, over any number of bodies."""
         return BackgroundResponsesDecoder(
             provider=provider, include_raw=include_raw, limits=limits, after=after
         )

@@ -1,4 +1,4 @@
-"""Calls of a response: functions, custom tools and the vendor's own, with inputs and results."""
+"""Maps calls of a response to events: functions, custom tools and the vendor's own, with their results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from llmstream.dialects.openai_responses.items import (
     RESULT_ITEMS,
     as_text,
     call_id_of,
+    has_result,
+    input_layout,
     is_call_item,
     is_hosted,
-    is_whole,
-    layout_of,
     may_wrap,
     quoted,
     tool_name_of,
@@ -36,30 +36,31 @@ from llmstream.events import (
 
 __all__ = ["CALL_EVENTS", "Calls"]
 
-_SLOT_BYTES: Final = 8  # a place in a list
+# Memory of a place in a CPython list.
+_SLOT_BYTES: Final = 8
 
+# Items whose call goes back as plain fields; all others go back as the complete item.
 _STREAMED: Final = frozenset({"function_call", "custom_tool_call"})
-"""Items whose call goes back as plain fields; all others go back as the complete item."""
 
+# Fields of a draft of an image.
 _DRAFT: Final = (
     *("partial_image_b64", "partial_image_index"),
     *("output_format", "size", "quality", "background"),
 )
-"""Metadata of a picture that is not finished."""
 
+# The field with the input of an item; of other items, any of the fields is accepted.
 _INPUT_NAMES: Final = {
     "function_call": ("arguments",),
     "mcp_call": ("arguments",),
     "custom_tool_call": ("input",),
     "code_interpreter_call": ("code",),
 }
-"""Where an item has its input; of items that are not here, any name is taken."""
 
 
 class Calls:
     """The calls of a response.
 
-    client_called: whether the caller has calls to run
+    client_called: whether there are calls for the caller to run
     """
 
     def __init__(
@@ -73,20 +74,20 @@ class Calls:
         self._last_search: str | None = None
 
     def start(self, item: OpenItem) -> None:
-        """The input of a call begins, once its name is known."""
+        """Opens the input of a call, once its name is known."""
         name = tool_name_of(item.wire)
         if item.call_id is not None or not name or may_wrap(item.wire):
             return
         self._start(item)
 
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        """The item of a call is complete; a call that broke off stays open until the reason is known."""
+        """Handles the complete item of a call; a call that broke off stays open until the finish reason."""
         inner = wrapped_calls(wire)
         if inner is not None and item.call_id is None:
             self._unwrap(item, wire, inner)
             return
         if item.call_id is None:
-            self._renew(item, wire)
+            self._update(item, wire)
             name = tool_name_of(item.wire)
             if not name:
                 self._reader.defect(f"the tool call {call_id_of(wire)!r} has no name. It was left out.")
@@ -94,10 +95,10 @@ class Calls:
                 return
             self._start(item)
         if not item.ended:
-            self._renew(item, wire)
+            self._update(item, wire)
             if wire.get("status") == "incomplete" and not is_hosted(item.wire):
                 if item.kind in _STREAMED or not item.parts:
-                    self._complete_input(item, layout_of(item.wire).text)
+                    self._complete_input(item, input_layout(item.wire).text)
                 item.done = False
                 return
             self._complete(item)
@@ -105,13 +106,13 @@ class Calls:
         self._after_call(item, wire)
 
     def settle(self, item: OpenItem, *, cut: bool) -> bool:
-        """The response ended before the item of a call did; whether that leaves the call broken.
+        """Ends a call whose item has no end; returns whether it is incomplete.
 
-        cut: a limit or a filter ended the response, so what is not complete was never meant to be
+        cut: a limit or a filter ended the response, so the input may be cut even if it is valid JSON
         """
         if item.call_id is None:
             return False
-        text = "".join(item.parts) or layout_of(item.wire).text
+        text = "".join(item.parts) or input_layout(item.wire).text
         complete = INPUT in item.given or (item.kind != "custom_tool_call" and is_json(text or "{}"))
         if not cut and complete and item.wire.get("status") != "incomplete":
             self._complete_input(item, text)
@@ -122,16 +123,16 @@ class Calls:
         return True
 
     def result_item(self, wire: dict[str, Any]) -> None:
-        """What a call of the vendor gave, in an item of its own."""
+        """Emits the result of a vendor's call, which is an item of its own."""
         kind = str(wire.get("type"))
         call_id = wire.get("call_id") or self._last_search
         if not call_id:
-            self._reader.defect(f"a {kind} does not say which call it belongs to")
+            self._reader.defect(f"a {kind} does not name its call")
             return
         self._result(str(call_id), RESULT_ITEMS[kind], wire)
 
     def start_event(self, item: OpenItem, call_id: str) -> ToolInputStart:
-        """The event that opens the input of a call."""
+        """Returns the event that opens the input of a call."""
         wire, hosted = item.wire, is_hosted(item.wire)
         metadata: dict[str, Any] = {"type": item.kind, **self._items.origin(item)}
         if hosted and item.kind == "custom_tool_call":
@@ -149,54 +150,57 @@ class Calls:
         self._reader.out.append(self.start_event(item, item.call_id))
         waiting, item.parts = item.parts, []
         for fragment in waiting:
-            self._give(item, fragment)
+            self._emit(item, fragment)
         if not is_hosted(wire):
             self.client_called = True
         elif item.kind == "tool_search_call":
             self._last_search = item.call_id
 
-    def _renew(self, item: OpenItem, wire: dict[str, Any]) -> None:
+    def _update(self, item: OpenItem, wire: dict[str, Any]) -> None:
         item.wire = _latest(item.wire, wire)
         if item.wire is wire:
             self._reader.hold(held_size(wire))
 
     def _input(self, item: OpenItem, fragment: object, *, quote: bool = False) -> None:
-        """A fragment of input; quote: it is the inside of a JSON string."""
+        """Adds a fragment of input; with quote, it is text to put inside a JSON string."""
         if item.ended:
             return
         text = as_text(fragment)
         if not item.parts:
-            head = layout_of(item.wire).head
+            head = input_layout(item.wire).head
             if head:
-                self._give(item, head)
-        self._give(item, quoted(text) if quote else text)
+                self._emit(item, head)
+        self._emit(item, quoted(text) if quote else text)
 
     def _complete_input(self, item: OpenItem, text: str) -> None:
-        """The complete input: gives what the fragments left out."""
+        """Compares the complete input with the fragments; emits the end that they omitted."""
         if item.compared is not None and item.compared == text:
-            return  # the fragments only grow, so that it still leaves out nothing, or fits no better
+            # Fragments are only added, so the result of the last comparison still holds.
+            return
         item.compared = text
         if 2 * len(text) <= item.size:
-            return  # shorter, even if each two halves of a character were one; a look costs all fragments
+            # Shorter than the fragments, even if all were halves of surrogate pairs; joining them costs time.
+            return
         given = without_lone_surrogates("".join(item.parts))
         if len(text) > len(given) and text.startswith(given):
-            self._give(item, text[len(given) :])
+            self._emit(item, text[len(given) :])
 
     def _end_input(self, item: OpenItem) -> None:
-        """The input is complete and the call stands, though its item is still open: the vendor runs it."""
+        """Emits the call of a vendor's tool whose input is complete, while its item is still open."""
         if item.ended or item.call_id is None or not is_hosted(item.wire):
             return
         self._complete(item)
         self._call(item)
 
     def _complete(self, item: OpenItem) -> None:
-        """Gives what is missing of the input; a shell's paths may change at the end (2026-02)."""
-        layout = layout_of(item.wire)
+        """Emits the rest of the input."""
+        # It may differ from what was streamed: a shell's paths changed at the end (seen 2026-02).
+        layout = input_layout(item.wire)
         self._complete_input(item, layout.text)
         if layout.tail and not is_json("".join(item.parts) or "{}"):
-            self._give(item, layout.tail)
+            self._emit(item, layout.tail)
 
-    def _give(self, item: OpenItem, text: str) -> None:
+    def _emit(self, item: OpenItem, text: str) -> None:
         if not text:
             return
         reader = self._reader
@@ -231,26 +235,27 @@ class Calls:
         )
 
     def _call_metadata(self, item: OpenItem, text: str) -> dict[str, Any]:
-        """What the vendor wants back with the call."""
+        """Returns the metadata that the vendor wants back with the call."""
         metadata: dict[str, Any] = {"type": item.kind, **self._items.origin(item)}
         if item.kind in _STREAMED:
             metadata |= extras_of(item.wire)
             last_id = call_id_of(item.wire)
             if last_id and last_id != item.first_id:
-                metadata["call_id"] = last_id  # the item's latest id is what its output has to name
+                # The output has to name the latest id of the item.
+                metadata["call_id"] = last_id
             if item.kind == "custom_tool_call" and not text:
                 metadata["input"] = ""
-        elif not is_whole(item.wire):
+        elif not has_result(item.wire):
             metadata["item"] = item.wire
         return metadata
 
     def _after_call(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        """Approval that a call waits for, or the result that stands in its own item."""
+        """Emits the approval that a call needs, or the result that its item has."""
         if item.call_id is None:
             return
         if item.kind == "mcp_approval_request":
             self._reader.out.append(ToolApprovalRequest(item.call_id, item.item_id or item.call_id))
-        elif is_whole(item.wire):
+        elif has_result(item.wire):
             self._result(item.call_id, tool_name_of(item.wire), wire)
             for url in listed_sources(wire):
                 self._sources.listed(url)
@@ -263,7 +268,7 @@ class Calls:
         )
 
     def _unwrap(self, item: OpenItem, wire: dict[str, Any], calls: list[tuple[str, str]]) -> None:
-        """The calls inside a wrapper, each under an id of its own that other vendors take too."""
+        """Emits the calls inside a wrapper, each with an id that other vendors accept as well."""
         self._messages.close_all()
         self.client_called = True
         item.ended = True
@@ -279,7 +284,7 @@ class Calls:
     # Events of the wire.
 
     def _open_call(self, wire: WireEvent) -> OpenItem | None:
-        """The call that an event names, while its item is open."""
+        """Returns the call that an event names, while its item is open."""
         item = self._items.find(wire)
         return item if item is not None and is_call_item(item.wire) and not item.done else None
 
@@ -306,7 +311,7 @@ class Calls:
         item.wire = {**item.wire, **found}
         self._reader.hold(held_size(found))
         item.given.add(INPUT)
-        text = layout_of(item.wire).text
+        text = input_layout(item.wire).text
         self._complete_input(item, text)
         if item.kind == "mcp_call" and (not again or len(text) >= item.size) and is_json("".join(item.parts)):
             self._end_input(item)
@@ -317,7 +322,7 @@ class Calls:
             self._input(item, wire.diff, quote=True)
 
     def _on_command(self, wire: WireEvent) -> None:
-        """Commands of a shell: strings of a list, each framed by its own events."""
+        """Handles the commands of a shell: strings of a list, each with events of its own."""
         item = self._items.find(wire)
         if item is None or item.kind != "shell_call" or item.done:
             return
@@ -332,8 +337,9 @@ class Calls:
                 self._input(item, wire.command, quote=True)
             self._input(item, '"')
 
-    def _on_running(self, wire: WireEvent) -> None:
-        """The vendor runs the call, so its input is complete; OpenAI says only later what it searches for."""
+    def _on_run(self, wire: WireEvent) -> None:
+        """Handles the start of a vendor's call, whose input is then complete."""
+        # Except for OpenAI's searches, whose queries come later.
         item = self._open_call(wire)
         if item is None:
             return
@@ -341,7 +347,7 @@ class Calls:
             self._end_input(item)
 
     def _on_partial_image(self, wire: WireEvent) -> None:
-        """A draft of what a call gives."""
+        """Emits a draft of an image as a preliminary result."""
         item = self._items.find(wire)
         if item is None or item.kind != "image_generation_call" or item.done:
             return
@@ -370,10 +376,10 @@ CALL_EVENTS: Final[dict[str, Callable[[Calls, WireEvent], None]]] = {
     "response.mcp_call_arguments.done": _C._on_input_done,
     "response.code_interpreter_call_code.delta": _C._on_quoted_input,
     "response.code_interpreter_call_code.done": _C._on_input_done,
-    "response.web_search_call.searching": _C._on_running,
-    "response.file_search_call.searching": _C._on_running,
-    "response.code_interpreter_call.interpreting": _C._on_running,
-    "response.image_generation_call.generating": _C._on_running,
+    "response.web_search_call.searching": _C._on_run,
+    "response.file_search_call.searching": _C._on_run,
+    "response.code_interpreter_call.interpreting": _C._on_run,
+    "response.image_generation_call.generating": _C._on_run,
     "response.image_generation_call.partial_image": _C._on_partial_image,
     "response.apply_patch_call_operation_diff.delta": _C._on_quoted_input,
     "response.apply_patch_call_operation_diff.done": _C._on_diff_done,

@@ -1,4 +1,4 @@
-"""Decodes the stream of one Responses answer: the response, with its items in parts of their own."""
+"""Decodes a Responses stream into events: the response. Its items are in modules of their own."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from llmstream.dialects.openai_responses.wire import (
     TERMINAL,
     WireEvent,
     events,
+    finish_fields,
     pages_of,
     read_usage,
     reason_of,
-    said_beside,
 )
 from llmstream.errors import NotAStream
 from llmstream.events import Custom, File, Finish, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
@@ -46,14 +46,14 @@ _log: Final = logging.getLogger("llmstream")
 
 
 class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
-    """One answer of the Responses API; see `dialects.base.Decoder`."""
+    """Decodes one response body; see `dialects.base.Decoder`."""
 
     def __init__(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> None:
         framing = SSEDecoder(max_bytes=limits.max_event_bytes)
         super().__init__(framing, events, provider=provider, include_raw=include_raw, limits=limits)
-        # Bound here: a method in between would cost 3 % of the decoding, for each event that it passes on.
+        # Assigned, not called: a method in between would cost 3 % of the decoding time.
         self.on = ResponseReader(self).on  # type: ignore[method-assign]
 
     def on_sentinel(self, payload: bytes) -> bool:
@@ -61,19 +61,19 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
         return is_end_mark(payload)
 
     def end(self) -> None:
-        """The body is over; an answer without its last event is not complete."""
+        """Does nothing: a response without its last event is not complete."""
 
 
 def is_end_mark(payload: bytes) -> bool:
-    """Gateways that also speak chat completions end with its mark; others keep alive with `null`."""
+    """Whether a payload is `[DONE]`, which some gateways send, or `null`, their keep-alive."""
     return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
 
 
 class ResponseReader:
-    """Turns the events of a response into ours, for the decoder that reads them from a body.
+    """Maps the events of a response to ours, for the decoder that reads them from a body.
 
-    A message is one text, each summary of a reasoning item one reasoning. The answer is complete
-    with its last event, `response.completed`, `.incomplete`, `.failed` or `.cancelled`.
+    A message is one text block, each summary of a reasoning item one reasoning block. The response is
+    complete after its last event, `response.completed`, `.incomplete`, `.failed` or `.cancelled`.
 
     reader: the decoder; events go to its `out`
     """
@@ -89,13 +89,13 @@ class ResponseReader:
         self._by_place = self.items.by_place
         self._reader = reader
         self._named = False
-        self._broken = False  # the input of a call broke off
-        self._earlier: Usage | None = None  # of the responses that this one goes on from
+        self._broken = False  # whether the input of a call broke off
+        self._earlier: Usage | None = None  # of the responses that this one succeeds
         self._audio = Base64Pieces()
         self._spoken: OpenItem | None = None
 
     def on(self, wire: WireEvent) -> None:
-        """Turns one event into ours; the deltas of text, which are most of them, go first."""
+        """Maps one event to ours. Most events are deltas of text, which are checked first."""
         kind = wire.type
         if kind == "response.output_text.delta":
             item = self._by_place.get(wire.output_index)
@@ -124,13 +124,13 @@ class ResponseReader:
         elif (on_response := _RESPONSE_EVENTS.get(kind)) is not None:
             on_response(self, wire)
         elif kind in TERMINAL:
-            # Perplexity reports what failed beside the response, not in it.
+            # Perplexity reports an error beside the response, not in it.
             self.conclude(kind, wire.response or ({"error": wire.error} if wire.error else None))
         elif kind.endswith("error"):
             self._on_error(wire)
 
     def conclude(self, kind: str, response: dict[str, Any] | None) -> None:
-        """The last event of the response."""
+        """Handles the last event of the response."""
         response = response or {}
         self._on_response(WireEvent(response=response))
         usage = read_usage(response.get("usage"))
@@ -145,9 +145,9 @@ class ResponseReader:
         self._finish(reason, raw, response)
 
     def succeed(self, response: dict[str, Any]) -> None:
-        """Another response goes on with the answer: what is open is closed, and places count anew.
+        """Prepares for another response that succeeds this one: closes what is open; places count from 0.
 
-        response: the last one, as its last event has it
+        response: the current one, from its last event
         """
         for item in list(self._by_place.values()):
             self._settle(item, cut=True)
@@ -161,7 +161,8 @@ class ResponseReader:
     # The response.
 
     def _on_response(self, wire: WireEvent) -> None:
-        """Names of the response; a resumed stream may begin with any of its events."""
+        """Emits id and model of the response, once."""
+        # A stream that was resumed may begin with any event.
         response = wire.response
         if self._named or response is None:
             return
@@ -182,8 +183,8 @@ class ResponseReader:
         elif wire.choices is not None or str(wire.object).startswith("chat.completion"):
             self._reader.fail(
                 NotAStream(
-                    "these are chunks of Chat Completions, not events of the Responses API: the address "
-                    "is of the other API. Use the path /responses, or the dialect openai-chat.",
+                    "these are chunks of Chat Completions, not events of the Responses API: the URL "
+                    "belongs to the other API. Use the path /responses, or the dialect openai-chat.",
                     provider=self._reader.provider,
                 )
             )
@@ -191,20 +192,20 @@ class ResponseReader:
             self._on_error(wire)
 
     def _on_error(self, wire: WireEvent) -> None:
-        """An error event, flat or nested; a `response.failed` that follows repeats it."""
+        """Handles an error event, flat or nested; a `response.failed` that follows repeats it."""
         self._fail_with(_as_value(wire))
 
     def _fail_with(self, value: dict[str, Any], response: dict[str, Any] = {}) -> None:
         inner = value.get("error")
         code = inner.get("code") if isinstance(inner, dict) else value.get("code")
-        # Images that cannot be used are the caller's (image_too_large, image_file_not_found ...).
+        # Images that cannot be used are an error of the caller (image_too_large, image_file_not_found ...).
         status = 400 if isinstance(code, str) and ("image" in code or code == "invalid_prompt") else None
         failure = error_from_value(value, provider=self._reader.provider, status=status)
         failure.provider_metadata = self._finish_metadata(response)
         self._reader.fail(failure)
 
     def _add_unseen(self, output: object) -> None:
-        """Items of a response that were never streamed: some gateways send only the last event."""
+        """Reads the items of a response that has not streamed any: some gateways send only the last event."""
         if self._by_place or not isinstance(output, list):
             return
         for place, item in enumerate(output):
@@ -221,7 +222,8 @@ class ResponseReader:
             self._settle(item, cut=reason in ("length", "content-filter"))
         self._end_audio()
         if self._broken and (reader.defects or reason not in ("length", "content-filter")):
-            reason = "error"  # an input that broke off beside an error leaves no other
+            # An input that broke off, and nothing but an error explains it.
+            reason = "error"
         elif self.messages.refused and reason == "stop":
             reason = "content-filter"
         elif self.calls.client_called and reason in ("stop", "other", "unknown"):
@@ -231,12 +233,12 @@ class ResponseReader:
 
     def _finish_metadata(self, response: dict[str, Any]) -> Metadata | None:
         metadata = {"response_id": self.response_id} if self.response_id else {}
-        metadata |= said_beside(response)
+        metadata |= finish_fields(response)
         self._warn_of_removed(response.get("input_transformations"))
         return {KEY: metadata} if metadata else None
 
     def _warn_of_removed(self, changes: object) -> None:
-        """Reasoning that the vendor took out of the conversation: the answer was made without it."""
+        """Logs that the vendor removed reasoning from the conversation."""
         found = (
             [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
         )
@@ -247,7 +249,7 @@ class ResponseReader:
             )
             _log.warning(message, self._reader.provider, ", ".join(sorted(reasons)))
 
-    # Items begin and end.
+    # Start and end of items.
 
     def _on_added(self, wire: WireEvent) -> None:
         item = wire.item
@@ -267,12 +269,12 @@ class ResponseReader:
 
     def _on_done(self, wire: WireEvent) -> None:
         if wire.item is None:
-            self._reader.defect("an output item ended without saying what it is")
+            self._reader.defect("an output item ended without its type")
             return
         self._item_done(wire)
 
     def _item_done(self, wire: WireEvent) -> None:
-        """The item is complete, whether it was streamed or not."""
+        """Handles a complete item, whether it was streamed or not."""
         item = wire.item or {}
         opened = self.items.find(wire)
         if opened is not None and opened.done:
@@ -302,7 +304,7 @@ class ResponseReader:
             self._reader.out.append(Custom(f"{KEY}.{kind}", {KEY: metadata}))
 
     def _settle(self, item: OpenItem, *, cut: bool = False) -> None:
-        """Closes what an item without its end left open; a call that is not complete is none.
+        """Closes an item that has no end; a call that is not complete is dropped.
 
         cut: a limit or a filter ended the response
         """
@@ -337,7 +339,7 @@ class ResponseReader:
             return
         self._reader.let_go(recording.size)
         try:
-            data = recording.whole()
+            data = recording.joined()
         except ValueError:
             self._reader.defect("the audio is not base64")
             return
@@ -345,24 +347,22 @@ class ResponseReader:
 
 
 def _as_value(wire: WireEvent) -> dict[str, Any]:
-    """An error event as an error object, whichever of its shapes it has."""
+    """Returns the error object of an error event in any of its forms."""
     if wire.error:
         return {"error": wire.error}
     return {"message": wire.message, "code": wire.code, "detail": wire.detail, "param": wire.param}
 
 
 def _encodable(wire: WireEvent) -> WireEvent:
-    """The same event without halves of characters, which JSON could not hold again.
-
-    Those of a fragment stay: the next one may bring the other half.
-    """
-    whole = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), WireEvent)
+    """Replaces lone surrogates, except in a delta, where the next one may have the other half."""
+    repaired = msgspec.convert(encodable_value(msgspec.to_builtins(wire)), WireEvent)
     if isinstance(wire.delta, str):
-        whole.delta = wire.delta
-    return whole
+        repaired.delta = wire.delta
+    return repaired
 
 
 _R = ResponseReader
+# Events that are in no table repeat what others have, or are unknown.
 _RESPONSE_EVENTS: Final[dict[str, Callable[[ResponseReader, WireEvent], None]]] = {
     "response.output_item.added": _R._on_added,
     "response.output_item.done": _R._on_done,
@@ -373,4 +373,3 @@ _RESPONSE_EVENTS: Final[dict[str, Callable[[ResponseReader, WireEvent], None]]] 
     "response.audio.done": _R._end_audio,
     "response.audio.transcript.delta": _R._on_transcript,
 }
-"""Events that no table has repeat what others hold, or are unknown."""

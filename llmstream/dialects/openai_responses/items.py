@@ -1,7 +1,7 @@
-"""Which output items are tool calls, whose they are, and how their input is laid out as JSON.
+"""Which output items are tool calls, who runs them, and how their input becomes JSON text.
 
-Functions stream JSON. A custom tool's input is plain text. All other tools say their input in
-fields of the item; its JSON begins the same while it streams and once it is whole.
+Functions stream JSON. A custom tool's input is plain text. All other tools have their input in fields of the
+item; its JSON text begins the same while it streams and when it is complete.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ __all__ = [
     "RESULT_ITEMS",
     "as_text",
     "call_id_of",
+    "has_result",
+    "input_layout",
     "is_call_item",
     "is_hosted",
-    "is_whole",
-    "layout_of",
     "may_wrap",
     "quoted",
     "tool_name_of",
@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 
+# Item types whose tool has one name; items of functions, custom tools and MCP have the name themselves.
 _NAMES: Final = {
     "web_search_call": "web_search",
     "file_search_call": "file_search",
@@ -42,13 +43,12 @@ _NAMES: Final = {
     "view_image_call": "view_image",
     "view_x_video_call": "view_x_video",
 }
-"""Item types whose tool has one name; function, custom and MCP calls bring theirs."""
 
 _NAMED: Final = frozenset({"function_call", "custom_tool_call", "mcp_call", "mcp_approval_request"})
+# Calls of xAI's own tools, beside those that OpenAI has as well; their input is `arguments`.
 _XAI_CALLS: Final = frozenset(
     {"x_search_call", "code_execution_call", "view_image_call", "view_x_video_call"}
 )
-"""Calls of xAI's own tools, beside those that it has in common with OpenAI; their input is `arguments`."""
 
 _HOSTED: Final = _XAI_CALLS | frozenset(
     {
@@ -61,18 +61,19 @@ _HOSTED: Final = _XAI_CALLS | frozenset(
         "program",
     }
 )
+# Items with the result of a call that the vendor ran, and the name of its tool.
 RESULT_ITEMS: Final = {
     "shell_call_output": "shell",
     "tool_search_output": "tool_search",
     "program_output": "programmatic_tool_calling",
 }
-"""Items that are the result of a call that the vendor ran, and the name of its tool."""
 
-_WHOLE: Final = _XAI_CALLS | frozenset(
+# Items with both a call and its result.
+_WITH_RESULT: Final = _XAI_CALLS | frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
-"""Items that hold a call and its result."""
 
+# xAI's names for the parts of a tool, and the name under which the tool is requested.
 _XAI_NAMES: Final = {
     "x_keyword_search": "x_search",
     "x_semantic_search": "x_search",
@@ -81,7 +82,6 @@ _XAI_NAMES: Final = {
     "web_search_with_snippets": "web_search",
     "browse_page": "web_search",
 }
-"""What xAI calls the parts of a tool, and the tool as it was asked for."""
 _WRAPPERS: Final = frozenset({"parallel", "multi_tool_use.parallel"})
 
 
@@ -102,13 +102,13 @@ def is_hosted(item: dict[str, Any]) -> bool:
     return kind in _HOSTED or _is_of_xai(item)
 
 
-def is_whole(item: dict[str, Any]) -> bool:
-    """Whether the item of a hosted call also holds what the call gave."""
-    return item.get("type") in _WHOLE or _is_of_xai(item)
+def has_result(item: dict[str, Any]) -> bool:
+    """Whether the item of a hosted call also has its result."""
+    return item.get("type") in _WITH_RESULT or _is_of_xai(item)
 
 
 def tool_name_of(item: dict[str, Any]) -> str:
-    """The name of the tool; "" where it is not known yet."""
+    """Returns the name of the tool; "" while it is unknown."""
     kind, name = str(item.get("type")), item.get("name")
     if kind in _NAMES:
         return _NAMES[kind]
@@ -118,7 +118,7 @@ def tool_name_of(item: dict[str, Any]) -> str:
 
 
 def call_id_of(item: dict[str, Any]) -> str | None:
-    """The id under which the result goes back, or the item's own where the vendor runs the call."""
+    """Returns the id that the result refers to, or the item's own id if the vendor runs the call."""
     kind = item.get("type")
     own = kind in _HOSTED and kind != "program"
     for name in ("id", "call_id") if own or _is_of_xai(item) else ("call_id", "id"):
@@ -129,7 +129,7 @@ def call_id_of(item: dict[str, Any]) -> str | None:
 
 
 def _is_of_xai(item: dict[str, Any]) -> bool:
-    """xAI's own tools come as custom calls too; the item's id is made of the call's (seen 2025-12)."""
+    # xAI's own tools also come as custom calls, whose item id ends in the id of the call (seen 2025-12).
     item_id, call_id = item.get("id"), item.get("call_id")
     return (
         item.get("type") == "custom_tool_call"
@@ -141,11 +141,11 @@ def _is_of_xai(item: dict[str, Any]) -> bool:
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """The input of a call as JSON text, and what frames the fragments that stream.
+    """The input of a call as JSON text, and the text around the fragments that stream.
 
-    text: the whole input, as far as the item says it
-    head: what stands before the first fragment
-    tail: what closes it, where the whole turns out to be another than what streamed
+    text: the complete input, as far as the item has it
+    head: text before the first fragment
+    tail: text that closes it, if the complete input differs from what was streamed
     """
 
     text: str
@@ -153,8 +153,8 @@ class Layout(msgspec.Struct, frozen=True):
     tail: str = ""
 
 
-def layout_of(item: dict[str, Any]) -> Layout:
-    """The input as far as the item says it."""
+def input_layout(item: dict[str, Any]) -> Layout:
+    """Returns the input as far as the item has it."""
     match item.get("type"):
         case "function_call" | "mcp_call" | "mcp_approval_request":
             return Layout(as_text(item.get("arguments")))
@@ -168,7 +168,8 @@ def layout_of(item: dict[str, Any]) -> Layout:
         case "shell_call":
             return Layout(_json({"action": _shell(item.get("action"))}), '{"action":{"commands":[', "]}}")
         case "web_search_call" if isinstance(item.get("arguments"), str) and item["arguments"]:
-            return Layout(item["arguments"])  # xAI
+            # xAI sends the input as text.
+            return Layout(item["arguments"])
         case kind if kind in _XAI_CALLS and isinstance(item.get("arguments"), str):
             return Layout(item["arguments"])
         case "web_search_call":
@@ -182,7 +183,7 @@ def layout_of(item: dict[str, Any]) -> Layout:
 
 
 def _patch(operation: object) -> Layout:
-    """Type and path stand before the diff, which streams."""
+    """Puts type and path before the diff, which streams."""
     known = operation if isinstance(operation, dict) else {}
     ordered = {name: known[name] for name in ("type", "path") if name in known}
     ordered |= {name: value for name, value in known.items() if name not in ("type", "path", "diff")}
@@ -192,34 +193,33 @@ def _patch(operation: object) -> Layout:
 
 
 def _shell(action: object) -> dict[str, Any]:
-    """Commands stand first: they stream before the rest is known."""
+    """Puts the commands first: they stream before the rest is known."""
     known = action if isinstance(action, dict) else {}
     return {"commands": known.get("commands") or [], **{k: v for k, v in known.items() if k != "commands"}}
 
 
 def _without_sources(action: object) -> dict[str, Any]:
-    """What was searched for; what was found is the result."""
+    """Returns the query without the sources, which are the result."""
     known = action if isinstance(action, dict) else {}
     return {name: value for name, value in known.items() if name != "sources"}
 
 
 def quoted(text: str) -> str:
-    """Text as it stands inside a JSON string."""
+    """Encodes text as the inside of a JSON string."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def as_text(value: object) -> str:
-    """JSON text as it is; some servers send the JSON value itself."""
+    """Returns JSON text unchanged; encodes the value that some servers send instead."""
     if isinstance(value, str):
         return value
     return "" if value is None else _json(value)
 
 
 def wrapped_calls(item: dict[str, Any]) -> list[tuple[str, str]] | None:
-    """Names and inputs of the calls inside a call of `parallel`, which no caller declares.
+    """Returns names and inputs of the calls inside a call of `parallel`; None for any other item.
 
-    Azure's gpt-5.4 now and then sends its own wrapper as a function (vercel/ai #19067, 2026-08).
-    None where the item is anything else.
+    Azure's gpt-5.4 sometimes sends this wrapper of its own as a function (vercel/ai#19067, 2026-08).
     """
     if not may_wrap(item):
         return None
@@ -240,7 +240,7 @@ def wrapped_calls(item: dict[str, Any]) -> list[tuple[str, str]] | None:
 
 
 def may_wrap(item: dict[str, Any]) -> bool:
-    """Whether an item could turn out to be a wrapper, so that its input has to wait."""
+    """Whether an item may turn out to be a wrapper, so that its input is held back."""
     return item.get("type") == "function_call" and tool_name_of(item) in _WRAPPERS
 
 

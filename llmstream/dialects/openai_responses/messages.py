@@ -1,6 +1,6 @@
-"""A conversation as the `input` of a request: messages of ours to items.
+"""Encodes a conversation as the `input` of a request: messages to items.
 
-Every call has a result and every result a call: the API refuses them otherwise.
+Every call has a result and every result a call, or the API refuses the request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import role_of, told_result, without_custom_parts
+from llmstream.dialects.history_parts import result_or_failure_text, role_of, without_custom_parts
 from llmstream.dialects.openai_responses.content import own, write_part
 from llmstream.dialects.openai_responses.quirks import InputQuirks, Quirks
 from llmstream.dialects.openai_responses.wire import KEY
@@ -38,12 +38,13 @@ from llmstream.errors import Unsupported
 __all__ = ["InputWriter"]
 
 
-# An answer of the model as items of the input, ready to go back.
+# Responses of the model as items of the input.
 #
 # Text goes back with its item's id and phase, reasoning with its encrypted form, the vendor's own
-# calls whole. Another vendor's go back as plain messages and functions, or not at all where the
-# API would refuse them.
+# calls unchanged. Another vendor's become plain messages and functions, or are left out if the API
+# would refuse them.
 
+# Longer ids of calls are refused. source: FunctionCallOutputItemParam in OpenAI's OpenAPI specification
 _MAX_CALL_ID: Final = 64
 _OURS: Final = frozenset({"type", "item_id", "provider", "item", "input", "part", "encrypted_content"})
 _TEXT_OURS: Final = _OURS | {"annotations", "logprobs", "refusal", "content", "role"}
@@ -52,7 +53,7 @@ _WITHOUT_ID: Final = ("message", "function_call", "custom_tool_call")
 
 
 def wire_id(call_id: str) -> str:
-    """Another vendor's id in the length that the API takes; the same for call and result."""
+    """Shortens another vendor's id to what the API accepts; the same for call and result."""
     if len(call_id) <= _MAX_CALL_ID:
         return call_id
     return f"call_{hashlib.sha256(call_id.encode()).hexdigest()[:40]}"
@@ -62,13 +63,13 @@ def _is_call(item: dict[str, Any]) -> bool:
     return item.get("type") in ("function_call", "custom_tool_call")
 
 
-class AnswerWriter:
-    """Writes the assistant's messages of one request.
+class AssistantWriter:
+    """Encodes the assistant's messages of one request.
 
-    stored: the vendor keeps the conversation, so that ids alone stand for reasoning
-    warn:   takes in words what was left out
+    stored: the vendor stores the conversation, so an id alone refers to reasoning
+    warn:   called with the text of a warning
 
-    calls:  the items of calls that wait for a result, by our ids
+    calls:  items of calls that wait for a result, by our ids
     """
 
     def __init__(self, quirks: Quirks, *, provider: str, stored: bool, warn: Callable[[str], None]) -> None:
@@ -80,7 +81,7 @@ class AnswerWriter:
         self._warn = warn
 
     def write(self, message: Message) -> list[dict[str, Any]]:
-        """The items of one message."""
+        """Returns the items of one message."""
         items: list[dict[str, Any]] = []
         vendors = MessageVendors(message)
         for part in message.parts:
@@ -88,7 +89,7 @@ class AnswerWriter:
                 case Text():
                     self._text(part, items)
                 case Reasoning():
-                    if self._quirks.thinking.plain and self._is_anothers(part, vendors):
+                    if self._quirks.thinking.plain and self._is_foreign_reasoning(part, vendors):
                         self._warn(FOREIGN_REASONING)
                     else:
                         self._reasoning(part, items)
@@ -104,23 +105,24 @@ class AnswerWriter:
                 case Image() | Audio() | Document():
                     kind = part_kind(part)
                     self._warn(f"a file of the assistant ({kind}) cannot go back; it was left out")
-                case _:  # results and sources that are no items
+                case _:  # the caller's results, and sources
                     pass
         fresh = [self._with_fresh_id(item) for item in self._chained(items)]
-        written = self._chained(fresh)  # stored reasoning that comes again is nothing without its id
+        # Again: reasoning that is stored at the vendor is of no use without the id that it may have lost.
+        written = self._chained(fresh)
         return sorted(written, key=_is_call) if self._quirks.input.calls_last else written
 
     def _text(self, part: Text, items: list[dict[str, Any]]) -> None:
-        told = own(part)
-        item_id = self._id(told)
-        if isinstance(told.get("content"), list):
-            content = told["content"]
-        elif told.get("refusal"):
+        own_fields = own(part)
+        item_id = self._id(own_fields)
+        if isinstance(own_fields.get("content"), list):
+            content = own_fields["content"]
+        elif own_fields.get("refusal"):
             content = [{"type": "refusal", "refusal": part.text}]
         else:
             piece: dict[str, Any] = {"type": "output_text", "text": part.text}
-            if told.get("annotations"):
-                piece["annotations"] = told["annotations"]
+            if own_fields.get("annotations"):
+                piece["annotations"] = own_fields["annotations"]
             content = [piece]
         last = items[-1] if items else {}
         if item_id is not None and last.get("role") == "assistant" and last.get("id") == item_id:
@@ -129,15 +131,15 @@ class AnswerWriter:
         item: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
         if item_id is not None:
             item["id"] = item_id
-        items.append(item | {k: v for k, v in told.items() if k not in _TEXT_OURS})
+        items.append(item | {k: v for k, v in own_fields.items() if k not in _TEXT_OURS})
 
     def _reasoning(self, part: Reasoning, items: list[dict[str, Any]]) -> None:
-        """Parts of one id are one item; what the vendor could not read again is left out."""
-        told = own(part)
-        foreign = not told or self._is_foreign(told)
-        encrypted = told.get("encrypted_content") if not foreign else None
-        bare = foreign or told.get("part") == "reasoning_text"
-        item_id = self._id(told)
+        """Adds a part of reasoning. Parts with the same id are one item."""
+        own_fields = own(part)
+        foreign = not own_fields or self._is_foreign(own_fields)
+        encrypted = own_fields.get("encrypted_content") if not foreign else None
+        bare = foreign or own_fields.get("part") == "reasoning_text"
+        item_id = self._id(own_fields)
         piece = {"type": "reasoning_text" if bare else "summary_text", "text": part.text}
         last = items[-1] if items else {}
         if last.get("type") == "reasoning" and item_id is not None and last.get("id") == item_id:
@@ -147,8 +149,8 @@ class AnswerWriter:
             if item_id is not None:
                 item["id"] = item_id
             items.append(item)
-        if isinstance(told.get("summary"), list):
-            item["summary"] = told["summary"]
+        if isinstance(own_fields.get("summary"), list):
+            item["summary"] = own_fields["summary"]
         elif part.text and not bare:
             item["summary"] = [*item["summary"], piece]
         elif part.text:
@@ -156,49 +158,49 @@ class AnswerWriter:
         if encrypted:
             item["encrypted_content"] = encrypted
         if not foreign:
-            item |= {k: v for k, v in told.items() if k not in _REASONING_OURS}
+            item |= {k: v for k, v in own_fields.items() if k not in _REASONING_OURS}
 
     def _call(self, part: ToolCall, items: list[dict[str, Any]]) -> None:
-        told = own(part)
-        kind = told.get("type", "function_call")
+        own_fields = own(part)
+        kind = own_fields.get("type", "function_call")
         if part.provider_executed:
-            if isinstance(told.get("item"), dict):
-                self._hosted(part, told["item"], items)
+            if isinstance(own_fields.get("item"), dict):
+                self._hosted(part, own_fields["item"], items)
                 if kind == "mcp_approval_request":
-                    self.calls[part.id] = told["item"]
-            elif not told:
+                    self.calls[part.id] = own_fields["item"]
+            elif not own_fields:
                 self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
             return
         item: dict[str, Any]
-        if isinstance(told.get("item"), dict) and not self._is_foreign(told):
-            item = dict(told["item"])
+        if isinstance(own_fields.get("item"), dict) and not self._is_foreign(own_fields):
+            item = dict(own_fields["item"])
         elif kind == "custom_tool_call":
             item = {"type": kind, "call_id": wire_id(part.id), "name": part.name}
-            item["input"] = told.get("input", part.arguments)
+            item["input"] = own_fields.get("input", part.arguments)
         else:
             item = {"type": "function_call", "call_id": wire_id(part.id), "name": part.name}
             item["arguments"] = json_input(part.arguments.strip(), part.metadata)
-        item_id = self._id(told)
+        item_id = self._id(own_fields)
         if item_id is not None and "id" not in item:
             item["id"] = item_id
         if item["type"] in ("function_call", "custom_tool_call"):
-            item |= {k: v for k, v in told.items() if k not in _OURS}
+            item |= {k: v for k, v in own_fields.items() if k not in _OURS}
         self.calls[part.id] = item
         items.append(item)
 
     def _hosted(
         self, part: ToolCall | ToolResult | Custom, item: object, items: list[dict[str, Any]]
     ) -> None:
-        """An item that only this API knows, whole."""
-        told = own(part)
-        if told and isinstance(item, dict) and not self._is_foreign(told):
+        """Adds an item that only this API knows, unchanged."""
+        own_fields = own(part)
+        if own_fields and isinstance(item, dict) and not self._is_foreign(own_fields):
             items.append(item)
             return
         name = part.type if isinstance(part, Custom) else getattr(part, "tool_call_id", "")
-        self._warn(f"{part_kind(part)} {name!r} was left out: it is another vendor's own")
+        self._warn(f"{part_kind(part)} {name!r} was left out: it belongs to another vendor")
 
     def _chained(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Items without reasoning that would be refused: unreadable, or without what came of it."""
+        """Removes reasoning that would be refused: without its encrypted form, or with no item behind it."""
         out: list[dict[str, Any]] = []
         dropped = False
         for item in reversed(items):
@@ -209,15 +211,15 @@ class AnswerWriter:
             elif out:
                 out.append(item)
             else:
-                self._warn("reasoning at the end of an answer was left out: nothing came of it")
+                self._warn("reasoning at the end of an answer was left out: no item follows it")
         if dropped:
-            self._warn("reasoning that is not the vendor's own, not encrypted or there twice was left out")
-            # Ids of items whose reasoning is missing are refused; without them nothing is missed.
+            self._warn("reasoning that is not the vendor's own, not encrypted or repeated was left out")
+            # The API refuses the id of an item whose reasoning is missing; without an id it accepts the item.
             out = [_without_id(item) if item.get("type") in _WITHOUT_ID else item for item in out]
         return out[::-1]
 
     def _with_fresh_id(self, item: dict[str, Any]) -> dict[str, Any]:
-        """The item without its id where one before it had the same: the API refuses a second one."""
+        """Removes the id of an item that an earlier item had: the API refuses a second one."""
         item_id = item.get("id")
         if not isinstance(item_id, str) or item.get("type") == "item_reference":
             return item
@@ -231,43 +233,43 @@ class AnswerWriter:
             return True
         return self._stored and item.get("id") is not None
 
-    def _id(self, told: dict[str, Any]) -> str | None:
-        """The item's id, where it goes back to who gave it."""
-        value = told.get("item_id")
+    def _id(self, own_fields: dict[str, Any]) -> str | None:
+        """Returns the id of an item, if this provider has made it."""
+        value = own_fields.get("item_id")
         return (
             value
-            if isinstance(value, str) and self._quirks.input.item_ids and not self._is_foreign(told)
+            if isinstance(value, str) and self._quirks.input.item_ids and not self._is_foreign(own_fields)
             else None
         )
 
-    def _is_anothers(self, part: Reasoning, vendors: MessageVendors) -> bool:
-        """Whether reasoning, which goes back as plain text here, is known to be of another vendor."""
+    def _is_foreign_reasoning(self, part: Reasoning, vendors: MessageVendors) -> bool:
+        """Whether reasoning, which goes back as plain text here, is known to come from another vendor."""
         return self._is_foreign(own(part)) or is_foreign(part, vendors, KEY, self._provider)
 
-    def _is_foreign(self, told: dict[str, Any]) -> bool:
-        return told.get("provider") not in (None, self._provider)
+    def _is_foreign(self, own_fields: dict[str, Any]) -> bool:
+        return own_fields.get("provider") not in (None, self._provider)
 
 
 def _without_id(item: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name != "id"}
 
 
-# Results of calls as items of the input: each kind of call wants its own.
+# Results of calls as items of the input: each kind of call requires its own.
 
 
 def output_item(
     result: ToolResult, call_id: str, call: dict[str, Any], quirks: InputQuirks, *, provider: str
 ) -> dict[str, Any]:
-    """The item that answers a call.
+    """Returns the item with the result of a call.
 
-    call_id: as the wire has it
-    call:    the call's item, whose type decides; {} for a function
+    call_id: as on the wire
+    call:    item of the call, whose type decides; {} for a function
 
-    raises: Unsupported for files the wire cannot take
+    raises: Unsupported for files that the wire does not support
     """
-    told = own(result)
-    if isinstance(told.get("item"), dict):
-        return dict(told["item"])
+    own_fields = own(result)
+    if isinstance(own_fields.get("item"), dict):
+        return dict(own_fields["item"])
     match call.get("type"):
         case "custom_tool_call":
             kind = "custom_tool_call_output"
@@ -287,16 +289,18 @@ def output_item(
             return _approval(result, call)
         case _:
             kind = "function_call_output"
-    output: str | list[dict[str, Any]] = told_result(result)
+    output: str | list[dict[str, Any]] = result_or_failure_text(result)
     if result.parts:
-        words = [{"type": "input_text", "text": output}] if output else []
-        output = [*words, *(write_part(part, quirks, provider=provider) for part in result.parts)]
-    extras: dict[str, Any] = {name: told[name] for name in ("id", "status", "caller") if name in told}
+        text = [{"type": "input_text", "text": output}] if output else []
+        output = [*text, *(write_part(part, quirks, provider=provider) for part in result.parts)]
+    extras: dict[str, Any] = {
+        name: own_fields[name] for name in ("id", "status", "caller") if name in own_fields
+    }
     return {"type": kind, "call_id": call_id, "output": output, **extras}
 
 
 def _value(result: ToolResult) -> Any:
-    """A result as JSON, where it is."""
+    """Returns a result as a JSON value, if it is one."""
     if result.result is not None:
         return result.result
     try:
@@ -306,7 +310,7 @@ def _value(result: ToolResult) -> Any:
 
 
 def _shell(result: ToolResult, call_id: str, call: dict[str, Any]) -> dict[str, Any]:
-    """What each command gave; plain words are what a single one wrote."""
+    """Returns the output of each command; plain text is the output of a single one."""
     value = _value(result)
     if isinstance(value, dict) and isinstance(value.get("output"), list):
         value = value["output"]
@@ -341,7 +345,7 @@ def _found_tools(result: ToolResult, call_id: str) -> dict[str, Any]:
 
 
 def _approval(result: ToolResult, call: dict[str, Any]) -> dict[str, Any]:
-    """An answer of true or false decides; any other approves unless it is an error."""
+    """Returns the decision: a result of true or false, else approved unless the result is an error."""
     value = _value(result)
     approve = value if isinstance(value, bool) else not result.is_error
     out = {"type": "mcp_approval_response", "approval_request_id": call.get("id"), "approve": approve}
@@ -352,14 +356,14 @@ _NOT_RUN: Final = "No result: the call was not run."
 
 
 class InputWriter:
-    """Writes the messages of one request.
+    """Encodes the messages of one request.
 
-    role:      what the model calls the system role
-    stored:    the vendor keeps the conversation, so that ids alone stand for reasoning
-    continued: the request goes on from a conversation at the vendor, which holds what is missing here
+    role:      the model's name of the system role
+    stored:    the vendor stores the conversation, so an id alone refers to reasoning
+    continued: the request continues a conversation at the vendor, which has the calls that are missing here
 
-    instructions: the first system message, where it stands apart
-    warnings:     what was left out
+    instructions: the first system message, if it has a field of its own
+    warnings:     about parts that were left out
     """
 
     def __init__(
@@ -374,12 +378,12 @@ class InputWriter:
         self._continued = continued
         self._answered_at: dict[str, int] = {}  # by id of the call: the last message with a result
         self._out: list[dict[str, Any]] = []
-        self._answers = AnswerWriter(quirks, provider=provider, stored=stored, warn=self._warn)
+        self._answers = AssistantWriter(quirks, provider=provider, stored=stored, warn=self._warn)
 
     def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """The items.
+        """Returns the items.
 
-        raises: Unsupported where content would be lost, InvalidRequest for a role nobody knows
+        raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
         messages = without_custom_parts(messages, self._warn)
         for place, message in enumerate(messages):
@@ -397,7 +401,8 @@ class InputWriter:
                 self._close_calls(message, place)
             else:
                 self._results(message.parts)
-        if not self._out and self.instructions is not None:  # the API wants some input
+        # The API refuses an empty input.
+        if not self._out and self.instructions is not None:
             self._message(self._role, [Text(self.instructions)])
             self.instructions = None
         return self._out
@@ -433,7 +438,7 @@ class InputWriter:
                 continue
             known = self._answers.calls.get(part.tool_call_id)
             if known is None and not self._continued:
-                self._warn(f"the result of {part.tool_call_id!r} was left out: no call asks for it")
+                self._warn(f"the result of {part.tool_call_id!r} was left out: it belongs to no call")
                 continue
             call_id = str((known or {}).get("call_id") or wire_id(part.tool_call_id))
             self._out.append(
@@ -441,15 +446,16 @@ class InputWriter:
             )
 
     def _close_calls(self, message: Message, place: int) -> None:
-        """Calls that nobody answered get an output that says so: the API refuses them otherwise."""
+        """Adds error results to calls without one, which the API refuses."""
         for call in message.tool_calls:
             if call.provider_executed or self._answered_at.get(call.id, -1) >= place:
                 continue
-            self._warn(f"the call {call.id!r} has no result; one was added that says it was not run")
+            self._warn(f"the call {call.id!r} has no result; it was closed with an error")
             result = ToolResult(call.id, _NOT_RUN, is_error=True)
             item = self._answers.calls.get(call.id, {})
             call_id = str(item.get("call_id") or wire_id(call.id))
             self._out.append(output_item(result, call_id, item, self._quirks.input, provider=self._provider))
 
     def _lost(self, part: object, where: str) -> Unsupported:
-        return Unsupported(f"{self._provider} cannot take a part of kind {part_kind(part)!r} in {where}.")
+        kind = part_kind(part)
+        return Unsupported(f"{self._provider} does not accept a part of kind {kind!r} in {where}. Send text.")

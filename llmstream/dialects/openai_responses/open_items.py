@@ -1,4 +1,4 @@
-"""The output items of one response while it streams: found by their place, with what was given of each."""
+"""The output items of one response while it streams, with what was emitted of each."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from llmstream.unique_ids import UniqueIds
 
 __all__ = ["INPUT", "OpenItem", "OpenItems", "Slot"]
 
+# A piece of an item: ("summary" | "content" | "command", its index).
 Slot: TypeAlias = tuple[str, Any]
-"""A piece of an item: ("summary" | "content" | "command", its index)."""
 
+# Added to `given` of a call after the wire has sent its complete input.
 INPUT: Final[Slot] = ("input", 0)
-"""Given of a call once the wire has sent its complete input."""
 
-_SLOT_BYTES: Final = 200  # a tuple with its index, in a set
+# Memory of a tuple and its index in a CPython set.
+_SLOT_BYTES: Final = 200
 
 
 class OpenItem:
-    """An item, and what was given of it.
+    """An item, and what was emitted of it.
 
     kind:     type of the item, such as "message"
     wire:     its latest form
@@ -29,11 +30,11 @@ class OpenItem:
     call_id:  id of the call whose input has started, or None
     first_id: the wire's id of that call when its input started
     slot:     the piece of reasoning that the open block is
-    given:    pieces of which something was given
-    parts:    fragments of a tool's input, as they were given
-    compared: the complete input that they were last compared with
+    given:    pieces of which something was emitted
+    parts:    fragments of a tool's input, as emitted
+    compared: the complete input with which they were last compared
     done:     the wire has closed it
-    ended:    the input of the call has ended (and the call was given)
+    ended:    the input of the call has ended (and the call was emitted)
     """
 
     __slots__ = (
@@ -93,13 +94,13 @@ class OpenItems:
         self._ids = UniqueIds(hold=reader.hold)
 
     def find(self, wire: WireEvent) -> OpenItem | None:
-        """The item that an event names: by its place, else by its id."""
+        """Returns the item that an event names: by its place, else by its id."""
         if isinstance(wire.output_index, int):
             return self.by_place.get(wire.output_index)
         return self._by_id.get(wire.item_id) if isinstance(wire.item_id, str) else None
 
     def enter(self, wire: WireEvent, item: dict[str, Any]) -> OpenItem:
-        """Adds an item; one that stood at its place has to be settled before."""
+        """Adds an item; an earlier one at its place has to be closed before."""
         place = wire.output_index if isinstance(wire.output_index, int) else ("unplaced", self.count)
         opened = self.by_place[place] = OpenItem(item)
         for name in (item.get("id"), wire.item_id):
@@ -113,18 +114,18 @@ class OpenItems:
         return opened
 
     def fresh_id(self, wanted: str) -> str:
-        """An id that no block or call of the response has yet."""
+        """Returns an id that no block or call of the response has."""
         return self._ids.fresh(wanted)
 
     def origin(self, item: OpenItem) -> dict[str, Any]:
-        """Who gave an item and under which id: ids and encrypted forms mean nothing to others."""
+        """Returns the provider and the id of an item, which goes back to no other provider."""
         origin: dict[str, Any] = {"provider": self._reader.provider}
         if item.item_id is not None:
             origin["item_id"] = item.item_id
         return origin
 
     def note(self, item: OpenItem, slot: Slot) -> None:
-        """Something of this piece was given."""
+        """Marks a piece as emitted."""
         if slot not in item.given:
             item.given.add(slot)
             self._reader.hold(_SLOT_BYTES)

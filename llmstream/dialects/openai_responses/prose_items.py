@@ -1,4 +1,4 @@
-"""Messages and reasoning of a response, as blocks: text, refusals, summaries, and the sources of a text."""
+"""Maps messages and reasoning of a response to blocks: text, refusals, summaries, and sources of a text."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from llmstream.events import (
 
 __all__ = ["MESSAGE_EVENTS", "REASONING_EVENTS", "Messages", "ReasoningItems", "Sources"]
 
-_NAME_BYTES: Final = 64  # a place in a set
+# Memory of a place in a CPython set.
+_NAME_BYTES: Final = 64
 
 
 class Sources:
-    """Pages and documents that a response rests on, from annotations and from searches."""
+    """Sources of a response, from annotations and from searches."""
 
     def __init__(self, reader: PayloadDecoder[Any]) -> None:
         self._reader = reader
@@ -33,27 +34,27 @@ class Sources:
         self._pages: set[Any] = set()
 
     def cited(self, annotation: dict[str, Any]) -> None:
-        """A page or document that a text cites; not a page that a search has given already."""
+        """Emits a page or document that a text cites, unless a search has emitted it."""
         url = annotation.get("url")
         if not isinstance(url, str) or url not in self._pages:
-            self._give(annotation)
+            self._emit(annotation)
 
     def found(self, annotation: dict[str, Any]) -> None:
-        """A page that a search found, once; the text may cite it later."""
+        """Emits a page that a search found, once; the text may cite it later."""
         if annotation["url"] not in self._pages:
             self._pages.add(annotation["url"])
             self._reader.hold(held_size(annotation["url"]) + _NAME_BYTES)
-            self._give(annotation)
+            self._emit(annotation)
 
     def listed(self, url: str) -> None:
-        """A page that a web search lists, once; where the text cites it, that is another source."""
+        """Emits a page that a web search lists, once; a citation of it is another source."""
         if url not in self._listed:
             self._listed.add(url)
             self._count += 1
             metadata = {KEY: {"type": LISTED}}
             self._reader.out.append(Source("url", f"source-{self._count}", url, provider_metadata=metadata))
 
-    def _give(self, annotation: dict[str, Any]) -> None:
+    def _emit(self, annotation: dict[str, Any]) -> None:
         source = source_of(annotation, f"source-{self._count + 1}")
         if source is not None:
             self._count += 1
@@ -61,9 +62,9 @@ class Sources:
 
 
 class Messages:
-    """The messages of a response: each is one text.
+    """The messages of a response: each is one text block.
 
-    refused: the model refused
+    refused: whether the model refused
     """
 
     def __init__(self, reader: PayloadDecoder[Any], items: OpenItems, sources: Sources) -> None:
@@ -82,7 +83,7 @@ class Messages:
         refusal: bool = False,
         logprobs: list[Any] | None = None,
     ) -> None:
-        """A fragment of a message's text; its log probabilities come again with the end."""
+        """Adds a fragment of text; its log probabilities are repeated at the end of the block."""
         if item.block is None:
             self._start(item, refusal=refusal)
         if isinstance(delta, str) and delta and item.block is not None:
@@ -93,25 +94,25 @@ class Messages:
             self._reader.out.append(TextDelta(delta, item.block, metadata))
 
     def start_event(self, item: OpenItem, block_id: str, *, refusal: bool = False) -> TextStart:
-        """The event that opens a message's text."""
+        """Returns the event that opens the text of a message."""
         metadata = {**self._items.origin(item), **extras_of(item.wire)}
         if refusal:
             metadata["refusal"] = True
         return TextStart(block_id, {KEY: metadata})
 
     def cite(self, item: OpenItem, annotation: dict[str, Any]) -> None:
-        """A page or document that the text rests on."""
+        """Stores an annotation, and emits its source."""
         item.annotations.append(annotation)
         self._reader.hold(held_size(annotation))
         self._sources.cited(annotation)
 
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        """The item is complete: gives what its deltas left out, and closes the text."""
+        """Handles a complete item: emits what its deltas omitted, and closes the text."""
         content = _dicts(wire.get("content"))
         cited = bool(item.annotations)
         for place, part in enumerate(content):
             refusal = part.get("type") == "refusal"
-            # Bedrock counts the parts of a message from 1 while it streams, so the number decides.
+            # Bedrock counts the parts of a message from 1 while it streams, so their number decides as well.
             if ("content", place) not in item.given and len(item.given) < len(content):
                 text = part.get("refusal" if refusal else "text")
                 self.text(item, text, ("content", place), refusal=refusal)
@@ -119,7 +120,8 @@ class Messages:
                 for annotation in _dicts(part.get("annotations")):
                     self.cite(item, annotation)
         logprobs = [one for part in content for one in _dicts(part.get("logprobs"))]
-        if len(logprobs) > len(item.logprobs):  # some servers send them only here
+        # Some servers send log probabilities only here.
+        if len(logprobs) > len(item.logprobs):
             item.logprobs = logprobs
         if item.block is None and not item.given:
             self._start(item)
@@ -127,7 +129,7 @@ class Messages:
             self.close(item, content)
 
     def close(self, item: OpenItem, content: list[dict[str, Any]] = []) -> None:
-        """Closes the text of a message, with what belongs to all of it."""
+        """Closes the text of a message, with annotations and log probabilities as metadata."""
         if item.block is None:
             return
         metadata: dict[str, Any] = {}
@@ -142,12 +144,12 @@ class Messages:
         del self._open[item]
 
     def close_all(self) -> None:
-        """Closes whatever text is open: the input of a tool may not begin inside it."""
+        """Closes all open text: the input of a tool must not begin inside a block."""
         for item in list(self._open):
             self.close(item)
 
     def _start(self, item: OpenItem, *, refusal: bool = False) -> None:
-        """The text begins once it is known whether it is a refusal."""
+        """Opens the text, once it is known whether it is a refusal."""
         self.refused = self.refused or refusal
         item.block = self._items.fresh_id(item.item_id or f"text-{self._items.count}")
         self._open[item] = None
@@ -160,14 +162,14 @@ class Messages:
     # Events of the wire.
 
     def _item_of(self, wire: WireEvent) -> OpenItem:
-        """The message that an event names; a resumed stream may begin inside one."""
+        """Returns the message that an event names; creates it if a resumed stream begins inside it."""
         item = self._items.find(wire)
         if item is None:
             item = self._items.enter(wire, {"type": "message", "id": wire.item_id})
         return item
 
     def _on_delta(self, wire: WireEvent) -> None:
-        """A fragment of text that is more than the next one of an open block."""
+        """Handles a fragment of text that the fast path does not."""
         item = self._item_of(wire)
         if item.done or item.kind != "message":
             return
@@ -179,7 +181,7 @@ class Messages:
             self._complete(item, slot, wire.text, wire.logprobs)
 
     def _complete(self, item: OpenItem, slot: Slot, text: object, logprobs: list[Any] | None) -> None:
-        """A complete piece of text: gives it where no fragment came, or its log probabilities alone."""
+        """Emits a complete piece of text if it had no fragments, else only stores its log probabilities."""
         if slot not in item.given:
             self.text(item, text, slot, logprobs=logprobs)
         elif not item.logprobs:
@@ -200,7 +202,7 @@ class Messages:
             self._start(item, refusal=kind == "refusal")
 
     def _on_part_done(self, wire: WireEvent) -> None:
-        """A piece is complete: it repeats its fragments, unless a server sends none."""
+        """Handles a complete piece, which repeats its fragments if the server sends any."""
         item, part = self._items.find(wire), wire.part or {}
         slot: Slot = ("content", wire.content_index or 0)
         if item is None or item.done or item.kind != "message" or not isinstance(wire.content_index, int):
@@ -217,17 +219,14 @@ class Messages:
 
 
 class ReasoningItems:
-    """The reasoning of a response: each summary of an item is a block of its own."""
+    """The reasoning of a response: each summary of an item is a block."""
 
     def __init__(self, reader: PayloadDecoder[Any], items: OpenItems) -> None:
         self._reader = reader
         self._items = items
 
     def delta(self, item: OpenItem, slot: Slot, delta: object = "") -> None:
-        """A fragment of reasoning.
-
-        Bare reasoning, which is no summary, is marked: it goes back as what it was.
-        """
+        """Adds a fragment of reasoning. Reasoning that is not a summary is marked, to go back as such."""
         if item.slot != slot:
             if item.slot is not None and item.slot in item.given:
                 self.close(item)
@@ -241,11 +240,11 @@ class ReasoningItems:
             self._reader.out.append(ReasoningDelta(delta, item.block, metadata))
 
     def start_event(self, item: OpenItem, block_id: str) -> ReasoningStart:
-        """The event that opens a block of an item."""
+        """Returns the event that opens a block of an item."""
         return ReasoningStart(block_id, {KEY: self._items.origin(item)})
 
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
-        """The item is complete; its latest encrypted form is what goes back."""
+        """Handles a complete item; its latest encrypted form is the one that goes back."""
         for name in ("summary", "content"):
             for place, piece in enumerate(_dicts(wire.get(name))):
                 slot = (name, place if name == "summary" else 0)
@@ -260,7 +259,7 @@ class ReasoningItems:
         self.close(item, metadata | extras_of(wire))
 
     def close(self, item: OpenItem, metadata: dict[str, Any] | None = None) -> None:
-        """Closes the block that is open."""
+        """Closes the open block."""
         if item.block is not None:
             end = ReasoningEnd(item.block, provider_metadata={KEY: metadata} if metadata else None)
             self._reader.out.append(end)
@@ -274,7 +273,7 @@ class ReasoningItems:
     # Events of the wire.
 
     def _on_reasoning(self, wire: WireEvent) -> None:
-        """Summaries count by their index; the parts of bare reasoning are one."""
+        """Handles a fragment: summaries are blocks by their index, all other reasoning is one block."""
         item = self._items.find(wire)
         if item is None:
             item = self._items.enter(wire, {"type": "reasoning", "id": wire.item_id})
@@ -290,7 +289,7 @@ class ReasoningItems:
             self.delta(item, slot, wire.part.get("text") if str(wire.type).endswith(".done") else "")
 
     def _on_thought(self, wire: WireEvent) -> None:
-        """What the model thinks beside any item, complete (Perplexity)."""
+        """Emits a complete thought that belongs to no item (Perplexity)."""
         thought = wire.thought
         if isinstance(thought, str) and thought:
             block = self._items.fresh_id(f"thought-{self._items.count}")

@@ -1,4 +1,4 @@
-"""A Request as a Responses request: everything but the conversation, which `input_writer.py` writes."""
+"""Encodes a request for the Responses API: everything but the messages, which `messages.py` encodes."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["CONTINUING", "MERGED", "NAMED_TOOLS", "encode_request", "system_role"]
 
+# Fields with which the vendor adds input of its own.
 CONTINUING: Final = ("previous_response_id", "conversation", "prompt")
-"""Fields by which the vendor adds input of its own."""
 
+# Objects that our own settings fill as well: provider options replace single keys of them.
 MERGED: Final = ("text", "reasoning")
-"""Fields of which options replace single keys."""
 
+# Quirks name those that a server refuses: OpenAI itself has the first two and the length only.
 FIELDS: Final = FieldTable(
     Field("temperature", "temperature"),
     Field("top_p", "top_p"),
@@ -40,24 +41,23 @@ FIELDS: Final = FieldTable(
     Field("presence_penalty", "presence_penalty"),
     Field("frequency_penalty", "frequency_penalty"),
 )
-"""Quirks name those that a server refuses: OpenAI's own wire has the first two and the length only."""
 
+# Types of tools whose name the caller chooses.
 NAMED_TOOLS: Final = frozenset({"custom", "function", "namespace"})
-"""Types of tools that have a name of the caller's."""
 
 
 def system_role(model: str, quirks: Quirks) -> str:
-    """What a model calls the system role."""
+    """Returns a model's name of the system role."""
     if quirks.input.system_role != "auto":
         return quirks.input.system_role
     return "developer" if GPT.find(model).reasons else "system"
 
 
 def encode_request(request: Request, quirks: Quirks, *, provider: str) -> Encoded:
-    """The HTTP request, relative to the provider's address.
+    """Encodes the HTTP request, relative to the provider's base URL.
 
     Fields in `provider_options`, under "openai" or the provider's name, are merged last: those of
-    `text` and `reasoning` key by key, others whole; None takes a field out.
+    `text` and `reasoning` key by key; any other replaces the field, and None removes it.
 
     raises: InvalidRequest, Unsupported
     """
@@ -100,7 +100,7 @@ class _Body:
         )
         items = writer.write(self.request.messages)
         if not items and not continued:
-            raise InvalidRequest("the conversation is empty: the API wants at least one message with content")
+            raise InvalidRequest("the conversation is empty: the API needs at least one message with content")
         if writer.instructions is not None:
             self.body["instructions"] = writer.instructions
         self.warnings += writer.warnings
@@ -130,7 +130,7 @@ class _Body:
         return asked or GPT.find(self.request.model).reasons
 
     def tools(self) -> None:
-        """Tools, flat, and the choice among them; never an empty list."""
+        """Adds tools and tool choice; never an empty list, which servers refuse."""
         tools: list[dict[str, Any]] = []
         for tool in self.request.tools:
             if isinstance(tool, ToolSpec):
@@ -151,7 +151,7 @@ class _Body:
     def tool_choice(self, choice: NamedTool | str | None) -> None:
         kind = "named" if isinstance(choice, NamedTool) else choice
         if choice is not None and kind not in self.quirks.tools.choice:
-            self.warnings.unsupported("tool_choice", f"{self.provider} lets no tool be forced")
+            self.warnings.unsupported("tool_choice", f"{self.provider} cannot force a tool")
         elif isinstance(choice, NamedTool):
             self.body["tool_choice"] = self.named(choice.name)
         elif choice is not None:
@@ -175,7 +175,7 @@ class _Body:
         return out
 
     def named(self, name: str) -> dict[str, Any]:
-        """A forced tool: a function, a custom tool, or one of the vendor's own by its type."""
+        """Returns the choice of one tool: a function, a custom tool, or one of the vendor's by its type."""
         for tool in self.request.tools:
             if isinstance(tool, ProviderTool) and tool.type in NAMED_TOOLS and tool.name == name:
                 return {"type": tool.type, "name": name}
@@ -194,7 +194,7 @@ class _Body:
             self.warnings.unsupported("reasoning.budget_tokens", "give an effort instead")
 
     def effort(self, wanted: str) -> str | None:
-        """The vendor's word for it; None where the model takes none."""
+        """Returns the vendor's name of an effort; None if the model takes none."""
         known = GPT.find(self.request.model).efforts if self.quirks.reasoning_model_rules else None
         if known == () or not self.quirks.thinking.supported:
             if wanted != "none":
@@ -203,7 +203,8 @@ class _Body:
         if known:
             sent = nearest_effort(wanted, known)
         elif self.quirks.reasoning_model_rules and wanted == "max":
-            sent = "xhigh"  # known to more models than max is, should the name be a deployment's
+            # The name may be that of a deployment of any model, and more models know xhigh than max.
+            sent = "xhigh"
         else:
             sent = self.quirks.thinking.effort_word(wanted)
         if sent != wanted:
@@ -211,7 +212,7 @@ class _Body:
         return sent
 
     def summary(self, effort: str) -> dict[str, str]:
-        """Asks OpenAI for the text of the reasoning, which does not come unasked."""
+        """Requests the text of the reasoning, which OpenAI sends only on request."""
         rules = GPT.find(self.request.model)
         asks = self.quirks.reasoning_model_rules and rules.reasons and rules.summaries
         return {"summary": "auto"} if asks and effort != "none" else {}
@@ -223,7 +224,7 @@ class _Body:
         if wanted.schema is None:
             if self.quirks.output.json_object:
                 self.output_format({"type": "json_object"})
-            self.say_json()
+            self.require_json()
             return
         strict, schema = wanted.strict, wanted.schema
         if strict:
@@ -243,14 +244,14 @@ class _Body:
         named = {"json_schema": schema} if schema else {}
         self.body["response_format"] = {"type": form["type"], **named}
 
-    def say_json(self) -> None:
-        """The API takes json_object only where the input, not the instructions, says the word."""
+    def require_json(self) -> None:
+        # The API accepts json_object only if the input, not the instructions, contains the word.
         if not mentions_json(self.body["input"]):
             kind = {"type": "message"} if self.quirks.input.plain_items else {}
-            words = {"type": "input_text", "text": ANSWER_IN_JSON}
+            instruction = {"type": "input_text", "text": ANSWER_IN_JSON}
             role = system_role(self.request.model, self.quirks)
-            self.body["input"] = [{**kind, "role": role, "content": [words]}, *self.body["input"]]
-            self.warnings.note("a message that asks for JSON was added: the API wants it")
+            self.body["input"] = [{**kind, "role": role, "content": [instruction]}, *self.body["input"]]
+            self.warnings.note("a message that asks for JSON was added: the API requires it")
 
     def merge(self) -> None:
         body = self.body
@@ -265,7 +266,7 @@ class _Body:
 
 
 def mentions_json(items: object) -> bool:
-    """Whether any text of the input says "json"."""
+    """Whether any text of the input contains "json"."""
     if isinstance(items, str):
         return "json" in items.lower()
     if isinstance(items, list):

@@ -1,8 +1,8 @@
 """The messages over one WebSocket of the Responses API: requests, and what the server remembers.
 
-The server keeps the last response of a socket in memory, also where nothing is stored. A request that goes
-on from it needs to say only what is new. Whether it does is proved here, item by item: everything that the
-request has of the last answer has to be what the server sent. What cannot be proved goes out whole.
+The server has the last response of a socket in memory, also if nothing is stored. A request that continues
+it needs only the new items. That it does so is proved here, item by item: everything that the request
+repeats has to equal what the server sent. Without the proof, the complete request is sent.
 
 source: developers.openai.com/api/docs/guides/websocket-mode, read 2026-11
 """
@@ -33,7 +33,7 @@ from llmstream.framing.sse import SSEDecoder
 __all__ = ["KIND", "SocketRequest", "SocketResponsesDecoder", "SocketTalk"]
 
 
-# User input that is sent into an answer under way, and what becomes of it.
+# User input that is sent while a response is made ("steering").
 #
 # Input that the server has accepted waits until a successor of the answer begins, which takes all of it.
 # The answer may end early for that, as `incomplete` with the reason `steered`, or in its own time. Where it
@@ -41,17 +41,17 @@ __all__ = ["KIND", "SocketRequest", "SocketResponsesDecoder", "SocketTalk"]
 #
 # source: `response.steer` and its events in openai 3.54 (types/responses), read 2026-11
 
+# The `custom` event at the place in the response where the input takes effect.
 KIND: Final = f"{KEY}.steering"
-"""The `custom` event at whose place in the answer the input takes effect."""
 
+# The reason of a response that ended early for its successor.
 STEERED: Final = "steered"
-"""Why an answer is incomplete that made room for its successor."""
 
 
 class Submission:
     """One input; see `exchange.Steering`.
 
-    items: of the input, as the wire has them
+    items: of the input, as on the wire
     """
 
     def __init__(self, items: list[dict[str, Any]], message: bytes = b"") -> None:
@@ -62,9 +62,9 @@ class Submission:
 
 
 class Steerings:
-    """The input that one side of a socket has sent. Acknowledgements come in the order of the submissions.
+    """Input that the client has sent. Acknowledgements come in the order of the submissions.
 
-    waiting: the answer has ended with calls to run, whose results the accepted input waits for
+    waiting: the response has ended with calls to run; accepted input waits for their results
     """
 
     def __init__(self, provider: str) -> None:
@@ -75,21 +75,21 @@ class Steerings:
 
     @property
     def due(self) -> bool:
-        """Whether something more will come of it, though the answer itself is over."""
+        """Whether the server will send more because of it, after the end of the response."""
         return bool(self._unanswered) or (bool(self._accepted) and not self.waiting)
 
     @property
     def items(self) -> list[dict[str, Any]]:
-        """What was accepted and has not taken effect."""
+        """Items that were accepted and have not taken effect."""
         return [item for submission in self._accepted.values() for item in submission.items]
 
     def sent(self, submission: Submission) -> None:
-        """Input is on its way."""
+        """Adds input that was sent."""
         self._unanswered.append(submission)
 
-    def hear(self, kind: str, said: object, error: object) -> None:
-        """What the server says of it: `response.steer.accepted`, `.pending` or `.failed`."""
-        found = said.get("id") if isinstance(said, dict) else None
+    def hear(self, kind: str, reply: object, error: object) -> None:
+        """Handles the server's reply: `response.steer.accepted`, `.pending` or `.failed`."""
+        found = reply.get("id") if isinstance(reply, dict) else None
         number = found if isinstance(found, str) else ""
         if kind == "response.steer.pending":
             self.waiting = True
@@ -103,7 +103,7 @@ class Steerings:
                 submission.error = error_from_value({"error": error}, provider=self._provider, status=400)
 
     def take(self) -> list[dict[str, Any]]:
-        """A successor begins: the items that it takes."""
+        """Returns the items that a new successor takes."""
         items = self.items
         self._accepted.clear()
         self.waiting = False
@@ -118,7 +118,7 @@ class Steerings:
 
 
 def steering_event(item: dict[str, Any], provider: str) -> Custom:
-    """The event that says where input took effect; it goes back to the API as a message of the user."""
+    """Returns the event at the place where input took effect; it goes back as a user message."""
     return Custom(KIND, {KEY: {"type": "steering", "provider": provider, "item": item}})
 
 
@@ -130,12 +130,12 @@ class SteerMessage(msgspec.Struct, tag="response.steer", tag_field="type"):
 
 
 _NOT_OVER_SOCKETS: Final = ("stream", "background")
+# Codes of errors after which the same request succeeds over another socket, sent completely.
 _OF_THE_SOCKET: Final = frozenset({"previous_response_not_found", "websocket_connection_limit_reached"})
-"""Codes of errors after which the same request succeeds over another socket, as a whole."""
 
 
 class _Message(msgspec.Struct):
-    """Of a server's message, what matters to the talk."""
+    """The fields of a server's message that the talk reads."""
 
     type: Any = None
     response: msgspec.Raw = msgspec.Raw()
@@ -152,7 +152,7 @@ class _Response(msgspec.Struct):
 
 
 class _Remembered(msgspec.Struct, frozen=True):
-    """What the server has in memory: the input of the last request, as length and digest, and the answer."""
+    """What the server has in memory: the last input, as length and digest, and the response."""
 
     response_id: str
     model: bytes
@@ -168,9 +168,9 @@ _items: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class SocketRequest:
-    """A request as its HTTP body says it, field by field and undecoded.
+    """The body of an HTTP request, split into undecoded fields.
 
-    items: of its input; none where that is a text
+    items: of its input; none if that is a text
     """
 
     def __init__(self, body: bytes) -> None:
@@ -183,30 +183,30 @@ class SocketRequest:
 
 
 class SocketTalk:
-    """The talk of one socket, one answer at a time; see `exchange.Talk`."""
+    """The talk of one socket, one response at a time; see `exchange.Talk`."""
 
     def __init__(self, quirks: Quirks, *, provider: str) -> None:
         self.at_rest = True
         self._quirks = quirks
         self._provider = provider
         self._last: _Remembered | None = None
-        self._asked: _Remembered | None = None  # the request under way, with its answer as it comes
+        self._asked: _Remembered | None = None  # the current request, with its response so far
         self._response_id: str | None = None
         self._over = False
-        self._done: list[tuple[int, Any]] = []  # items that are whole, with their places
+        self._done: list[tuple[int, Any]] = []  # complete items with their places
         self._steerings = Steerings(provider)
 
     @property
     def named(self) -> bool:
-        """Whether the answer under way has a name."""
+        """Whether the current response has an id."""
         return self._response_id is not None
 
     def continues(self, request: SocketRequest) -> bool:
-        """Whether a request goes on from the last answer."""
+        """Whether a request continues the last response."""
         return self._new_items(request) is not None
 
     def ask(self, request: SocketRequest) -> bytes:
-        """The message that asks for an answer: with what is new, where it goes on from the last one."""
+        """Returns the message of a request: only new items, if it continues the last response."""
         items, new = request.items, self._new_items(request)
         last, self._last = self._last, None
         self._asked = _Remembered("", request.model, len(items), _digest(items), []) if items else None
@@ -216,41 +216,42 @@ class SocketTalk:
         if new is not None and last is not None:
             message |= {"previous_response_id": last.response_id, "input": new}
         else:
-            self._steerings = Steerings(self._provider)  # what waits is in the whole input too
+            self._steerings = Steerings(self._provider)  # the complete input has what waits
         return msgspec.json.encode(message)
 
     def hear(self, message: bytes) -> Heard:
-        """Takes note of a message from the server."""
+        """Handles a message from the server."""
         try:
-            said = _message.decode(message)
+            heard = _message.decode(message)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return "answer"  # the decoder says what is wrong with it
-        kind = said.type
+            # The decoder reports the error.
+            return "answer"
+        kind = heard.type
         if not isinstance(kind, str):
             return "answer"
         if kind == "error":
-            code = said.error.get("code") if isinstance(said.error, dict) else None
+            code = heard.error.get("code") if isinstance(heard.error, dict) else None
             return "moved" if code in _OF_THE_SOCKET else "answer"
         if kind == "response.output_item.done":
-            place = said.output_index if isinstance(said.output_index, int) else len(self._done)
-            self._done.append((place, said.item))
+            place = heard.output_index if isinstance(heard.output_index, int) else len(self._done)
+            self._done.append((place, heard.item))
         elif kind == "response.created":
-            self._created(said.response)
+            self._created(heard.response)
         elif kind in TERMINAL:
-            self._ended(kind, said.response)
+            self._ended(kind, heard.response)
         elif kind.startswith("response.steer."):
-            self._steerings.hear(kind, said.steer, said.error)
+            self._steerings.hear(kind, heard.steer, heard.error)
             self._rest()
         return "answer" if kind.startswith("response.") else "beside"
 
     def steer(self, content: list[Part]) -> Submission:
-        """User input for the answer under way.
+        """Returns user input for the current response.
 
-        raises: Unsupported, where this server takes none
+        raises: Unsupported if the server accepts none
         """
         if not self._quirks.delivery.steering:
             raise Unsupported(
-                f"{self._provider} takes no input while it answers. Leave the stream and ask again.",
+                f"{self._provider} accepts no input while it responds. Leave the stream and ask again.",
                 provider=self._provider,
             )
         parts = [write_part(part, self._quirks.input, provider=self._provider) for part in content]
@@ -276,7 +277,7 @@ class SocketTalk:
         elif self._asked is not None:
             self._asked.output.extend(output)
             if kind == "response.completed" and isinstance(response.id, str):
-                # A response that is not complete cannot be gone on from.
+                # A response that is not complete cannot be continued.
                 self._last = msgspec.structs.replace(self._asked, response_id=response.id)
         self._rest()
 
@@ -284,20 +285,21 @@ class SocketTalk:
         self.at_rest = self._over and not self._steerings.due
 
     def _new_items(self, request: SocketRequest) -> list[msgspec.Raw] | None:
-        """The items that the server does not have; None where it is not proved that it has the others."""
+        """Returns the items that are new to the server; None without the proof that it has all others."""
         last, items = self._last, request.items
         if last is None or last.model != request.model:
             return None
         if any(name in request.fields for name in CONTINUING):
             return None
-        said = last.output + self._steerings.items  # which the server puts before the new items itself
-        end = last.count + len(said)
+        # The server itself puts accepted input before the new items.
+        known = last.output + self._steerings.items
+        end = last.count + len(known)
         if len(items) <= end:
             return None
-        theirs = zip(items[last.count : end], said, strict=True)
+        theirs = zip(items[last.count : end], known, strict=True)
         if not all(_is_within(msgspec.json.decode(ours), item) for ours, item in theirs):
             return None
-        # Last, as it is the one step that reads the whole conversation, and a pool asks many talks.
+        # Last, because this step alone reads the complete conversation, and a pool asks many talks.
         return items[end:] if _digest(items[: last.count]) == last.digest else None
 
 
@@ -308,29 +310,28 @@ def _read(raw: msgspec.Raw) -> _Response:
         return _Response()
 
 
-def _output(said: object, done: list[tuple[int, Any]]) -> list[Any] | None:
-    """The items of an answer; None where it is not clear which they are.
-
-    Those that were streamed are what a conversation is made of: the last event may encrypt reasoning anew,
-    or, of ChatGPT's backend, have no output at all.
-    """
-    output = said if isinstance(said, list) else []
+def _output(reported: object, done: list[tuple[int, Any]]) -> list[Any] | None:
+    """Returns the items of a response; None if they are unknown."""
+    # Those that were streamed count: the last event may encrypt reasoning anew, and that of ChatGPT's backend
+    # has no output at all.
+    output = reported if isinstance(reported, list) else []
     if len(output) in (0, len(done)):
         return [item for _, item in sorted(done, key=lambda each: each[0])]
     return None if done else output
 
 
 def _digest(items: list[msgspec.Raw]) -> bytes:
-    """Of items as they are sent: one side writes them all, so equal items are equal bytes."""
+    # All items are encoded here, so equal items are equal bytes.
     digest = hashlib.blake2b(digest_size=32)
     for item in items:
         digest.update(item)
-        digest.update(b"\n")  # JSON that we write has none
+        # Never occurs in JSON that we encode.
+        digest.update(b"\n")
     return digest.digest()
 
 
 def _is_within(ours: Any, theirs: Any) -> bool:
-    """Whether all that we would send of an item is what the server sent; it may have sent more."""
+    """Whether all that we would send of an item equals what the server sent, which may be more."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return all(name in theirs and _is_within(value, theirs[name]) for name, value in ours.items())
     if isinstance(ours, list) and isinstance(theirs, list):
@@ -338,7 +339,7 @@ def _is_within(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-# An answer over a WebSocket: as over HTTP, but that it may be steered, and then goes on in a successor.
+# A response over a WebSocket: as over HTTP, except that it may be steered; a successor then continues it.
 
 
 class _SocketEvent(WireEvent, gc=False):
@@ -379,7 +380,7 @@ class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
         elif kind in TERMINAL and self._steerings.due:
             self._over = (kind, wire.response)
         elif kind == "response.created" and self._over is not None:
-            self._go_on(wire, self._over[1] or {})
+            self._succeed(wire, self._over[1] or {})
         elif (kind is None or kind.endswith("error")) and (failure := self._http_error(wire)) is not None:
             self.fail(failure)
         else:
@@ -409,8 +410,8 @@ class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
         if held is not None:
             self._response.conclude(*held)
 
-    def _go_on(self, wire: _SocketEvent, last: dict[str, Any]) -> None:
-        """The successor begins."""
+    def _succeed(self, wire: _SocketEvent, last: dict[str, Any]) -> None:
+        """Continues with the successor of a response."""
         self._over = None
         self._response.succeed(last)
         self._take_effect()
@@ -420,7 +421,7 @@ class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
         self.out += [steering_event(item, self.provider) for item in self._steerings.take()]
 
     def _http_error(self, wire: _SocketEvent) -> LLMStreamError | None:
-        """The error of an event that has what HTTP puts into the head of an answer; None for others."""
+        """Returns the error of an event with an HTTP status and headers; None for any other."""
         status, error = wire.status, wire.error
         if not (isinstance(status, int) and 400 <= status < 600 and isinstance(error, dict)):
             return None
@@ -429,7 +430,8 @@ class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
         plain = {str(k).lower(): str(v) for k, v in headers.items()} if isinstance(headers, dict) else {}
         failure = error_from_value({"error": error}, provider=self.provider, status=status, headers=plain)
         if error.get("code") == "websocket_connection_limit_reached":
-            failure.retryable = True  # over another socket
+            # Over another socket.
+            failure.retryable = True
         return failure
 
 
@@ -444,15 +446,15 @@ class ResponsesSockets(msgspec.Struct, frozen=True):
     quirks: Quirks
 
     def talk(self, *, provider: str) -> SocketTalk:
-        """The messages over one WebSocket."""
+        """Creates the protocol of one WebSocket."""
         return SocketTalk(self.quirks, provider=provider)
 
     def socket_request(self, body: bytes) -> SocketRequest:
-        """A request as its HTTP body says it, for the talk."""
+        """Converts the body of an HTTP request to the message that the talk sends."""
         return SocketRequest(body)
 
     def socket_decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> SocketResponsesDecoder:
-        """A decoder for one answer over a WebSocket, steered or not."""
+        """Creates a decoder for one response over a WebSocket."""
         return SocketResponsesDecoder(provider=provider, include_raw=include_raw, limits=limits)

@@ -1,7 +1,7 @@
-"""Events of a Responses stream, as loosely typed as the servers that speak it.
+"""Events of a Responses stream as typed values, tolerant where servers differ.
 
-Only what the decoder looks at is named. Which fields an event has depends on its `type`; all of
-them share one Struct, so that an event is decoded once and harmless looseness is no defect.
+Only fields that the decoder reads are named. Which of them an event has depends on its `type`; all events
+share one Struct, so that an event is decoded once, and a harmless difference is not an error.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = [
     "ending",
     "events",
     "extras_of",
+    "finish_fields",
     "listed_sources",
     "pages_of",
     "read_usage",
     "reason_of",
-    "said_beside",
     "source_of",
     "write_usage",
 ]
@@ -41,11 +41,11 @@ Place: TypeAlias = int | float | str | None
 class WireEvent(msgspec.Struct, gc=False):
     """One event of the stream.
 
-    item:     an output item, whole or as far as it is known
-    response: the response, as far as it is known
+    item:     an output item, complete or in progress
+    response: the response, complete or in progress
     delta:    a fragment: text, base64, or an object (outputs of a shell)
-    thought:  what the model thinks while its vendor's tools run (Perplexity)
-    choices:  only Chat Completions have them: a wrong address
+    thought:  reasoning while the vendor's tools run (Perplexity)
+    choices:  present only in Chat Completions: the URL is wrong
     """
 
     type: str | None = None
@@ -85,11 +85,12 @@ class WireEvent(msgspec.Struct, gc=False):
 events: Final = msgspec.json.Decoder(WireEvent)
 
 
-# How a response ended, in the wire's words and in ours.
+# How a response ended, in both directions.
 #
 # The wire has no finish reason: a status says whether the response is complete, and where it is
 # not, `incomplete_details.reason` says why.
 
+# Last events, and the status of a response that does not have one.
 TERMINAL: Final = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
@@ -97,7 +98,6 @@ TERMINAL: Final = {
     "response.cancelled": "cancelled",
     "response.done": "completed",  # ChatGPT's backend and some gateways
 }
-"""Last events, and the status of a response that does not say its own."""
 
 _STATUSES: Final = frozenset({"completed", "incomplete", "failed", "cancelled"})
 _INCOMPLETE: Final[dict[str, FinishReason]] = {
@@ -106,32 +106,33 @@ _INCOMPLETE: Final[dict[str, FinishReason]] = {
     "content_filter": "content-filter",
     "max_messages": "length",
 }
-_TOLD: Final = frozenset(
+# Fields of a response that other events have, or that are of no use in metadata.
+_KNOWN_FIELDS: Final = frozenset(
     {"id", "object", "created_at", "model", "status", "output", "output_text", "usage", "error"}
     | {"incomplete_details", "background"}
 )
-"""Fields of a response that other events hold, or nobody misses."""
-_ASKED: Final = frozenset(
+
+# Fields that repeat the request: its tools alone may be longer than the answer.
+_REQUEST_FIELDS: Final = frozenset(
     {"input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "parallel_tool_calls"}
     | {"previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"}
     | {"reasoning", "safety_identifier", "store", "temperature", "text", "tool_choice", "tools"}
     | {"top_logprobs", "top_p", "truncation", "user", "frequency_penalty", "presence_penalty"}
     | {"include", "stream", "stream_options", "context_management", "max_tokens", "seed", "stop"}
 )
-"""Fields that repeat the request; its tools alone may be longer than the answer."""
 
 
-def said_beside(response: dict[str, Any]) -> dict[str, Any]:
-    """What a last event says of the answer beyond it, such as `service_tier`, `tool_usage`, `moderation`."""
+def finish_fields(response: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields of a last event beyond the answer: `service_tier`, `tool_usage`, `moderation` ..."""
     return {
         name: value
         for name, value in response.items()
-        if name not in _TOLD and name not in _ASKED and value not in (None, [], {})
+        if name not in _KNOWN_FIELDS and name not in _REQUEST_FIELDS and value not in (None, [], {})
     }
 
 
 def reason_of(event_type: str, response: dict[str, Any]) -> tuple[FinishReason, str]:
-    """Our reason and the wire's own word, as a last event says them; "error" where it failed."""
+    """Returns our reason of a last event, and the vendor's; "error" if the response failed."""
     status = response.get("status")
     if not isinstance(status, str) or status not in _STATUSES:
         status = TERMINAL[event_type]
@@ -147,7 +148,7 @@ def reason_of(event_type: str, response: dict[str, Any]) -> tuple[FinishReason, 
 
 
 def ending(reason: FinishReason, raw: str | None) -> tuple[str, str | None]:
-    """Status and incomplete reason that say how a response ended; the wire's own word wins."""
+    """Reverse of `reason_of`: returns status and incomplete reason; the vendor's own value wins."""
     if reason == "length":
         return "incomplete", raw if _INCOMPLETE.get(raw or "") == "length" else "max_output_tokens"
     if reason == "content-filter" and raw != "completed":
@@ -163,7 +164,7 @@ def ending(reason: FinishReason, raw: str | None) -> tuple[str, str | None]:
 
 
 def read_usage(raw: object) -> Usage:
-    """Counts from a usage object; what it does not say is None."""
+    """Reads a usage object; missing counts are None."""
     if not isinstance(raw, dict) or not raw:
         return Usage()
     given, made = _details(raw, "input_tokens_details"), _details(raw, "output_tokens_details")
@@ -183,7 +184,7 @@ def read_usage(raw: object) -> Usage:
 
 
 def write_usage(usage: Usage) -> dict[str, Any]:
-    """The usage object that says these counts, 0 for those unknown; the vendor's own where it says them."""
+    """Writes a usage object, 0 for unknown counts; one that the vendor itself sent is returned unchanged."""
     if isinstance(usage.raw, dict) and read_usage(usage.raw) == usage:
         return dict(usage.raw)
     given, made = usage.input_tokens or 0, usage.output_tokens or 0
@@ -217,22 +218,22 @@ _ORDINARY = frozenset(
 
 
 def extras_of(wire: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an item beyond the usual ones, which it wants back: phase, namespace, caller, format."""
+    """Returns the unusual fields of an item, which the vendor wants back, such as phase and namespace."""
     return {k: v for k, v in wire.items() if k not in _ORDINARY and v is not None}
 
 
-# The frame of a written response: numbered events, the response around its items, its last word.
+# Frames of a response that the server side writes: numbered events, and the response around its items.
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Frames:
-    """Writes events as frames, each with its number; items get their place in the output.
+    """Writes events as numbered frames; items get their place in the output.
 
-    background: the response is made in the background and kept
-    repeated:   fields of the request that the response says again
+    background: the response is made in the background and stored
+    repeated:   fields of the request that the response repeats
 
-    output: the items that are done, by their place
+    output: complete items by their place
     """
 
     def __init__(
@@ -247,13 +248,13 @@ class Frames:
         self._names: dict[str, Any] = {"id": "resp_llmstream", "created_at": 0, "model": model}
 
     def event(self, kind: str, **fields: Any) -> bytes:
-        """One event."""
+        """Returns the frame of one event."""
         data = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
         return b"event: " + kind.encode() + b"\ndata: " + _encode(data) + b"\n\n"
 
     def begin(self, names: ResponseMetadata | None = None) -> bytes:
-        """The first two events, once."""
+        """Returns the first two events, once."""
         if self._begun:
             return b""
         self._begun = True
@@ -267,35 +268,33 @@ class Frames:
         )
 
     def add(self, item: dict[str, Any]) -> tuple[int, bytes]:
-        """An item opens: its place, and the event."""
+        """Opens an item; returns its place and the event."""
         place = self._places
         self._places += 1
         started = self.begin()
         return place, started + self.event("response.output_item.added", output_index=place, item=item)
 
     def done(self, place: int, item: dict[str, Any]) -> bytes:
-        """An item is whole."""
+        """Returns the event of a complete item."""
         self.output[place] = item
         return self.event("response.output_item.done", output_index=place, item=item)
 
     def whole(self, item: dict[str, Any], opened: dict[str, Any]) -> bytes:
-        """An item that opens and is whole at once."""
+        """Returns the events of an item that is complete when it opens."""
         place, data = self.add(opened)
         return data + self.done(place, item)
 
-    def end(self, status: str, **said: Any) -> bytes:
-        """The last event."""
+    def end(self, status: str, **fields: Any) -> bytes:
+        """Returns the last event."""
         response = self._response(status) | {"output": [self.output[i] for i in sorted(self.output)]}
         kind = "completed" if status == "cancelled" else status
-        return self.begin() + self.event(f"response.{kind}", response=response | said)
+        return self.begin() + self.event(f"response.{kind}", response=response | fields)
 
     def item_id(self, prefix: str, block_id: str) -> str:
-        """The id of an item that has none of the vendor's.
-
-        Ids of blocks count from 0 in every answer; those of items are unique in a conversation, and
-        the tool runner of openai-node 7.57 refuses one that comes again.
-        """
-        if not block_id[:1].isdigit():  # the vendor's begin with their kind, such as `msg_`
+        """Returns the id of an item, which is unique in a conversation."""
+        # Ids of blocks count from 0 in every answer, and the tool runner of openai-node 7.57 refuses an id
+        # that comes again. The vendor's own ids begin with their kind, such as `msg_`.
+        if not block_id[:1].isdigit():
             return block_id
         return f"{prefix}_{str(self._names['id']).removeprefix('resp_')}_{block_id}"
 
@@ -337,24 +336,24 @@ class Frames:
         }
 
 
-# Annotations of a text, as sources.
+# Annotations of a text as sources, in both directions.
 
+# The key of metadata of this dialect for every provider: the fields that go back are the dialect's.
 KEY = "openai"
-"""Metadata key of this dialect, whatever the provider: what it wants back is the dialect's own."""
 
+# Type in the metadata of a source that a search lists; the item of the search has it too.
 LISTED: Final = "web_search_source"
-"""Type in the metadata of a source that a search lists; it stands in the search's own item."""
 
+# Perplexity's items with pages, and the field that has them.
 _PAGES: Final = {
     "search_results": "results",
     "people_search_results": "results",
     "fetch_url_results": "contents",
 }
-"""Items that hold pages, and where."""
 
 
 def source_of(annotation: dict[str, Any], source_id: str) -> Source | None:
-    """The page or document that an annotation names; None for kinds that name none."""
+    """Returns the page or document that an annotation names; None if it names none."""
     kind, metadata = annotation.get("type"), {KEY: annotation}
     if kind == "url_citation" and isinstance(annotation.get("url"), str):
         return Source("url", source_id, annotation["url"], _text(annotation, "title"), None, None, metadata)
@@ -367,17 +366,17 @@ def source_of(annotation: dict[str, Any], source_id: str) -> Source | None:
 
 
 def pages_of(item: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The pages that an item of a search found, as annotations (Perplexity)."""
+    """Yields the pages of a search item as annotations (Perplexity)."""
     found = item.get(_PAGES.get(str(item.get("type")), ""))
     for page in found if isinstance(found, list) else ():
         if isinstance(page, dict) and isinstance(page.get("url"), str):
-            told = {name: page[name] for name in ("url", "title", "date") if page.get(name)}
+            named = {name: page[name] for name in ("url", "title", "date") if page.get(name)}
             number = {} if page.get("id") is None else {"result_id": page["id"]}
-            yield {"type": "url_citation", **told, **number}
+            yield {"type": "url_citation", **named, **number}
 
 
 def listed_sources(item: dict[str, Any]) -> Iterator[str]:
-    """The addresses that a web search lists in its action, where `include` asked for them."""
+    """Yields the URLs that a web search lists in its action, if `include` requested them."""
     action = item.get("action") if item.get("type") == "web_search_call" else None
     found = action.get("sources") if isinstance(action, dict) else None
     for source in found if isinstance(found, list) else ():
@@ -386,10 +385,10 @@ def listed_sources(item: dict[str, Any]) -> Iterator[str]:
 
 
 def annotation_of(source: Source) -> dict[str, Any]:
-    """The annotation that names a source: the wire's own where it came from there."""
-    kept = (source.provider_metadata or {}).get(KEY, {})
-    if isinstance(kept.get("type"), str):
-        return dict(kept)
+    """Reverse of `source_of`: returns the annotation of a source, unchanged if it came from this wire."""
+    original = (source.provider_metadata or {}).get(KEY, {})
+    if isinstance(original.get("type"), str):
+        return dict(original)
     if source.source_type == "url":
         page = {"type": "url_citation", "url": source.url or "", "title": source.title or ""}
         return {**page, "start_index": 0, "end_index": 0}

@@ -16,12 +16,15 @@ from llmstream.request import Request
 __all__ = ["azure_address", "azure_route", "azure_wire", "key_or_token", "token_or"]
 
 _VERSION_ENV: Final = ("OPENAI_API_VERSION", "AZURE_OPENAI_API_VERSION", "AZURE_API_VERSION")
+
+# Of Foundry's `/models`, which refuses requests without one (seen 2026-11, litellm, Microsoft Learn).
 _MODELS_VERSION: Final = "2024-05-01-preview"
-"""Of Foundry's `/models`, which refuses requests without one (seen 2026-11, litellm, Microsoft Learn)."""
+
+# Endpoints of single models, which refuse a version (seen 2026-11, pydantic-ai).
 _SERVERLESS: Final = ".models.ai.azure.com"
-"""Endpoints of single models, which refuse a version (seen 2026-11, pydantic-ai)."""
+
+# A JSON web token of Entra; keys have no dots.
 _TOKEN: Final = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+=*")
-"""A JSON web token, as Entra gives them; keys have no dots."""
 
 
 def token_or(header: str) -> Auth:
@@ -89,7 +92,8 @@ def _serves_responses(base_url: str, env: Mapping[str, str]) -> bool:
     parts = urlsplit(base.rstrip("/"))
     path = parts.path
     if (parts.hostname or "").endswith(_SERVERLESS):
-        return False  # one model of another vendor's
+        # The endpoint of one model of another vendor.
+        return False
     if path.endswith("/v1"):
         return True
     version = dict(parse_qsl(query)).get("api-version") or _version(env)

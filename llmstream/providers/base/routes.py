@@ -15,8 +15,8 @@ __all__ = ["Route", "filled", "join"]
 Route: TypeAlias = Callable[[str, HttpRequest, str, Mapping[str, str]], HttpRequest]
 """Maps (base_url, request with a relative URL, model, environment) to the request with its complete URL."""
 
+# Values for a place: nothing that could send a request, and its key, to another host.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Values for a place: nothing that could send a request, and its key, to another host."""
 
 
 def join(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:

@@ -24,11 +24,12 @@ _ABOUT_TIME: Final = re.compile(
     re.IGNORECASE,
 )
 _TIME: Final = re.compile(r"\b\d{8}T\d{6}Z\b")
-_TOLERATED_S: Final = 60.0
-"""A signature that is no further off was not refused for its time."""
 
+# A signature within this difference was refused for another reason than its time.
+_TOLERATED_S: Final = 60.0
+
+# A wrong time zone means hours; a larger difference is not that of a clock.
 _BELIEVED_S: Final = 24 * 3600.0
-"""A wrong time zone is hours; a date further off is no clock's."""
 
 _MAX_ADDRESSES: Final = 64
 
@@ -86,8 +87,9 @@ def _seconds(stamp: str) -> float:
     try:
         return datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
-        return 0.0  # nobody's time
+        # No clock is that wrong: the date is not one.
+        return 0.0
 
 
+# The clock difference of this process.
 CLOCK: Final = Clock()
-"""That of this process."""

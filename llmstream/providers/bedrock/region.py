@@ -15,14 +15,15 @@ from llmstream.providers.base import join
 
 __all__ = ["ADDRESS", "MANTLE", "bedrock_route", "region_of", "service_of"]
 
+# source: "Amazon Bedrock endpoints and quotas" in the AWS General Reference
 ADDRESS: Final = "https://bedrock-runtime.{region}.amazonaws.com"
-"""source: "Amazon Bedrock endpoints and quotas" in the AWS General Reference"""
 
+# source: "Endpoints supported by Amazon Bedrock" in its user guide, seen 2026-11
 MANTLE: Final = "https://bedrock-mantle.{region}.api.aws"
-"""source: "Endpoints supported by Amazon Bedrock" in its user guide, seen 2026-11"""
 
+# The last one is LiteLLM's.
 _VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_REGION_NAME")
-"""The last one is LiteLLM's."""
+
 _DEFAULT: Final = "us-east-1"
 _REGION: Final = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
 _OF_ARN: Final = re.compile(r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]+):")

@@ -24,8 +24,9 @@ __all__ = ["credentials_of", "sign", "sign_for_bedrock", "signing_for"]
 _SERVICE: Final = "bedrock"
 _KEY: Final = "AWS_BEARER_TOKEN_BEDROCK"
 _VARIABLES: Final = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+
+# Beside `x-amz-...`; other headers may change on their way.
 _SIGNED: Final = frozenset({"content-type", "host"})
-"""Beside `x-amz-...`; other headers may change on their way."""
 
 
 def signing_for(service: str, *, key: str = _KEY) -> Sign:

@@ -22,7 +22,8 @@ def ollama_address(written: str) -> str:
     scheme, mark, rest = written.strip().rpartition("://")
     place, _, path = rest.partition("/")
     match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d*))?", place)
-    if match is None:  # a bare IPv6 address, or nothing that we know
+    # A bare IPv6 address, or nothing that we know.
+    if match is None:
         bare = re.fullmatch(r"[0-9a-fA-F:]+", place)
         host, port = (f"[{place}]", "") if bare else (place, "")
     else:

@@ -16,6 +16,7 @@ from llmstream.request import Request, ToolSpec
 
 __all__ = ["openai_wire", "other_wire", "responses"]
 
+# Fields of Chat Completions that Responses refuses: an option with such a name asks for that wire.
 _CHAT_ONLY: Final = frozenset(
     {
         "audio",
@@ -40,7 +41,6 @@ _CHAT_ONLY: Final = frozenset(
         "web_search_options",
     }
 )
-"""Fields of Chat Completions that Responses refuses: an option with such a name asks for that wire."""
 
 _OTHER_SERVER: Final = OpenAIChat(Quirks(wire_rules=False))
 

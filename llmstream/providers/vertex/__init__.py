@@ -17,7 +17,7 @@ paths are the same.
 - Calls have no ids on this server, and it refuses them in requests.
 - Gemini 4 ends an answer after 65,536 tokens with `CONTINUATION` and a token. The rest is requested within
   the same call; `provider_options={"google": {"automatic_continuation": False}}` switches that off. See
-  "Long answers of Gemini" in docs/guide.md.
+  "Long responses of Gemini" in the guide Resumable streams.
 - A tuned model behind an endpoint needs a `base_url` that ends in `/locations/LOCATION`, without
   `/publishers/google`.
 

@@ -12,8 +12,8 @@ from llmstream.providers.base import bearer, join, path_segment, split_address
 
 __all__ = ["ADDRESS", "claude_route", "key_or_token", "project_address", "vertex_route"]
 
+# Of the global location; others have hosts of their own.
 ADDRESS: Final = "https://aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
-"""Of the global location; others have hosts of their own."""
 
 _IN_PROJECT: Final = "/projects/{project}/locations/{location}"
 _PROJECTS: Final = (
@@ -23,13 +23,15 @@ _PROJECTS: Final = (
     "VERTEXAI_PROJECT",
     "ANTHROPIC_VERTEX_PROJECT_ID",
 )
+
+# Google's own, @ai-sdk's, LiteLLM's, those of Anthropic's SDK and of Claude Code (seen 2026-11).
 _LOCATIONS: Final = (
     "GOOGLE_CLOUD_LOCATION",
     "GOOGLE_VERTEX_LOCATION",
     "VERTEXAI_LOCATION",
     "CLOUD_ML_REGION",
 )
-"""Google's own, @ai-sdk's, LiteLLM's, those of Anthropic's SDK and of Claude Code (seen 2026-11)."""
+
 _TOKEN: Final = re.compile(r"ya29\..+|eyJ[\w-]+\.[\w-]+\.[\w-]+=*")
 _HOST: Final = "https://aiplatform.googleapis.com"
 

@@ -197,11 +197,11 @@ def test_immediate_failure_may_be_retried(wire, two) -> None:
     made = sentence()
     made.start()
     made.feed(two[0])
-    made.decoder.go_on()
+    made.decoder.next_body()
     assert made.feed(wire.body({"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}})) == []
     assert isinstance(made.decoder.gap, Overloaded)
     assert made.decoder.next_place == Place(TOKEN)
-    made.decoder.go_on()
+    made.decoder.next_body()
     assert made.decoder.gap is None
     made.feed(two[1])
     (*_, finish) = made.close()
@@ -211,7 +211,7 @@ def test_immediate_failure_may_be_retried(wire, two) -> None:
 def test_failure_after_content_is_the_end(wire, two) -> None:
     made = sentence()
     events = made.start() + made.feed(two[0])
-    made.decoder.go_on()
+    made.decoder.next_body()
     failed = {"error": {"code": 503, "status": "UNAVAILABLE", "message": "busy"}}
     events = events + made.feed(wire.body(wire.chunk("eav"), failed))
     assert grammar.check(events) == []
@@ -229,7 +229,7 @@ def test_permanent_refusal_is_the_end(wire, two) -> None:
     made = sentence()
     made.start()
     made.feed(two[0])
-    made.decoder.go_on()
+    made.decoder.next_body()
     made.feed(wire.body({"error": {"code": 400, "status": "INVALID_ARGUMENT", "message": "bad token"}}))
     assert made.done
     assert made.error.status == 400

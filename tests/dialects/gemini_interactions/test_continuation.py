@@ -244,7 +244,7 @@ def test_call_left_open_is_incomplete(wire) -> None:
     another = wire.step(0, "function_call", given, id="c2", name="f", arguments={})
     made = sentence()
     events = made.start() + made.feed(first)
-    made.decoder.go_on()
+    made.decoder.next_body()
     events = events + made.feed(wire.body(another, wire.completed("requires_action"))) + made.close()
     assert ToolInputEnd("c1", incomplete=True) in events
     assert [e.tool_call_id for e in events if isinstance(e, ToolCall)] == ["c2"]
@@ -262,12 +262,12 @@ def test_immediate_failure_may_be_retried(wire, two) -> None:
     made = sentence()
     made.start()
     made.feed(two[0])
-    made.decoder.go_on()
+    made.decoder.next_body()
     failed = {"event_type": "error", "error": {"message": "busy", "code": "service_unavailable"}}
     assert made.feed(wire.body(created("v2"), failed)) == []
     assert isinstance(made.decoder.gap, Overloaded)
     assert made.decoder.next_place == Place(TOKEN, "v1")  # v2 gave no token
-    made.decoder.go_on()
+    made.decoder.next_body()
     made.feed(two[1])
     assert made.decoder.done
     assert made.decoder.usage.total_tokens == 25
@@ -276,7 +276,7 @@ def test_immediate_failure_may_be_retried(wire, two) -> None:
 def test_failure_after_content_is_the_end(wire, two) -> None:
     made = sentence()
     events = made.start() + made.feed(two[0])
-    made.decoder.go_on()
+    made.decoder.next_body()
     failed = {"event_type": "error", "error": {"message": "busy", "code": "service_unavailable"}}
     events = events + made.feed(
         wire.body(created("v2"), wire.start(0, "model_output"), text(wire, "e"), failed)

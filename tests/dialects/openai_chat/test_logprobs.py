@@ -8,6 +8,7 @@ from llmstream.accumulate import accumulate
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
 from llmstream.dialects.openai_chat.messages import MessageWriter
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.events import ReasoningDelta, ReasoningEnd, TextDelta, TextEnd, TextStart
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
@@ -104,5 +105,5 @@ def test_they_do_not_go_back(wire):
     answer = wire.answer(chunk(wire, {"content": "a"}, entry("a")), wire.chunk({}, "stop"))
     message = accumulate(answer.events).message
     assert message is not None
-    writer = MessageWriter(Quirks(), provider="acme", system_role="system")
+    writer = MessageWriter(Quirks(), provider="acme", system_role="system", warnings=RequestWarnings())
     assert writer.write([Message.user("q"), message])[1] == {"role": "assistant", "content": "a"}

@@ -19,11 +19,14 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat.messages import MessageWriter
 from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks, ReasoningQuirks, ToolQuirks
+from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
 
 
 def write(*messages, quirks=Quirks()):
-    return MessageWriter(quirks, provider="acme", system_role="system").write(messages)
+    return MessageWriter(quirks, provider="acme", system_role="system", warnings=RequestWarnings()).write(
+        messages
+    )
 
 
 def test_system_messages_stay_in_place():
@@ -184,7 +187,7 @@ SIGNED = Quirks(reasoning=ReasoningQuirks(field="reasoning_text", echo="all"))
     ],
 )
 def test_signed_reasoning_keeps_signature(parts):
-    writer = MessageWriter(SIGNED, provider="acme", system_role="system")
+    writer = MessageWriter(SIGNED, provider="acme", system_role="system", warnings=RequestWarnings())
     (out,) = writer.write([Message.assistant(*parts)])
     assert out == {"role": "assistant", "content": "a", "reasoning_text": "hm", "reasoning_opaque": "s"}
     assert writer.warnings == []
@@ -197,7 +200,7 @@ def test_a_signature_alone_goes_back():
 
 
 def test_unsigned_reasoning_stays_out():
-    writer = MessageWriter(SIGNED, provider="acme", system_role="system")
+    writer = MessageWriter(SIGNED, provider="acme", system_role="system", warnings=RequestWarnings())
     assert "reasoning_text" not in writer.write([Message.assistant(Reasoning("hm"), "a")])[0]
     assert "signature" in writer.warnings[0].message
 
@@ -223,7 +226,7 @@ def test_thought_signature_goes_on_its_call():
 
 
 def test_vendor_tool_runs_do_not_go_back():
-    writer = MessageWriter(Quirks(), provider="acme", system_role="system")
+    writer = MessageWriter(Quirks(), provider="acme", system_role="system", warnings=RequestWarnings())
     parts = (
         ToolCall("c", "search", provider_executed=True),
         ToolResult("c", provider_executed=True),

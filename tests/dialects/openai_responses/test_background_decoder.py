@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from llmstream import grammar
-from llmstream.dialects.base import FollowingDecoder, Position
+from llmstream.dialects.base import Position, ResumableDecoder
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import ProtocolError
@@ -61,8 +61,8 @@ def uncut(recording):
 
 
 def test_only_following_decoder_can_resume():
-    assert isinstance(following(), FollowingDecoder)
-    assert not isinstance(OpenAIResponses().decoder(provider="openai"), FollowingDecoder)
+    assert isinstance(following(), ResumableDecoder)
+    assert not isinstance(OpenAIResponses().decoder(provider="openai"), ResumableDecoder)
 
 
 def test_one_read_matches_the_usual_decoder(recording):

@@ -27,17 +27,17 @@ def test_background_needs_a_storing_vendor():
 
 
 def test_background_response_is_stored():
-    request = DIALECT.background.keep(
+    request = DIALECT.background.store(
         Request(model="gpt-5", messages=(Message.user("Hi"),)), provider="openai-responses"
     )
     body = DIALECT.encode(request, provider="openai-responses").http.json()
     assert (body["background"], body["store"], "include" in body) == (True, True, False)
-    assert DIALECT.background.is_kept(request, provider="openai-responses")
+    assert DIALECT.background.is_stored(request, provider="openai-responses")
 
 
 def test_other_options_stay():
     request = asked(openai={"truncation": "auto"}, x={"y": 1})
-    kept = DIALECT.background.keep(request, provider="openai")
+    kept = DIALECT.background.store(request, provider="openai")
     assert kept.provider_options["openai"]["truncation"] == "auto"
     assert kept.provider_options["x"] == {"y": 1}
     assert request.provider_options["openai"] == {"truncation": "auto"}
@@ -46,12 +46,12 @@ def test_other_options_stay():
 @pytest.mark.parametrize("name", ["store", "background"])
 def test_background_contradicts_no_storage(name):
     with pytest.raises(InvalidRequest, match=f"{name}=False"):
-        DIALECT.background.keep(asked(**{"openai-responses": {name: False}}), provider="openai-responses")
+        DIALECT.background.store(asked(**{"openai-responses": {name: False}}), provider="openai-responses")
 
 
 def test_vendor_without_background_has_none():
     assert (
-        OpenAIResponses(Quirks(delivery=DeliveryQuirks(background=False))).background.keep(
+        OpenAIResponses(Quirks(delivery=DeliveryQuirks(background=False))).background.store(
             asked(), provider="x"
         )
         is None
@@ -59,9 +59,9 @@ def test_vendor_without_background_has_none():
 
 
 def test_options_mark_a_background_request():
-    assert DIALECT.background.is_kept(asked(openai={"background": True}), provider="azure")
-    assert DIALECT.background.is_kept(asked(azure={"background": True}), provider="azure")
-    assert not DIALECT.background.is_kept(asked(), provider="azure")
+    assert DIALECT.background.is_stored(asked(openai={"background": True}), provider="azure")
+    assert DIALECT.background.is_stored(asked(azure={"background": True}), provider="azure")
+    assert not DIALECT.background.is_stored(asked(), provider="azure")
 
 
 @pytest.mark.parametrize("position", [Position("resp_1"), Position("resp_1", 0), Position("a b/ü", 41)])

@@ -209,7 +209,7 @@ def test_unused_reasoning_is_left_out():
     parts = (Text("a"), Reasoning("b", own(item_id="rs_1", encrypted_content="e")))
     encoded = encode(Message("", "assistant", parts), Message.user("Go on."))
     assert [item.get("type") for item in encoded.http.json()["input"]] == ["message", None]
-    assert "nothing came of it" in words(encoded)[0]
+    assert "no item follows it" in words(encoded)[0]
 
 
 def test_repeated_stored_reasoning_omitted():

@@ -48,12 +48,12 @@ def test_output_without_call_stands_alone():
 def test_other_items_are_warned_of():
     found, warnings = plain({"type": "web_search_call", "id": "ws"}, CALL)
     assert found == [CALL]
-    assert warnings == ["what x's own tools did does not go back: its input has no such items"]
+    assert warnings == ["calls of x's own tools were left out: its input has no such items"]
 
 
 def test_files_are_refused():
     part = {"type": "input_file", "file_data": "data:application/pdf;base64,eA==", "filename": "a.pdf"}
-    with pytest.raises(Unsupported, match="x takes no files"):
+    with pytest.raises(Unsupported, match="x accepts no files"):
         plain({"role": "user", "content": [part]})
-    with pytest.raises(Unsupported, match="x takes no files"):
+    with pytest.raises(Unsupported, match="x accepts no files"):
         plain({"role": "user", "content": [{"type": "input_file", "file_url": "https://a.example/a.pdf"}]})

@@ -278,7 +278,7 @@ def test_tool_is_forced_only_if_supported(choice):
     encoded = encode(quirks, provider="meta", tools=(WEATHER,), tool_choice=choice)
     assert "tool_choice" not in encoded.http.json()
     assert encoded.http.json()["tools"]
-    assert encoded.warnings == [UnsupportedSetting("tool_choice", "meta lets no tool be forced")]
+    assert encoded.warnings == [UnsupportedSetting("tool_choice", "meta cannot force a tool")]
 
 
 def test_no_tools_where_none_is_unsupported():

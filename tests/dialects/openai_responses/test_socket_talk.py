@@ -321,5 +321,5 @@ def test_full_resend_includes_waiting_input() -> None:
 
 
 def test_servers_that_take_none_are_named() -> None:
-    with pytest.raises(Unsupported, match="takes no input while it answers"):
+    with pytest.raises(Unsupported, match="accepts no input while it responds"):
         steered(talk(Quirks(delivery=DeliveryQuirks(steering=False))))

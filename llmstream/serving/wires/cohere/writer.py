@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.blocks import LOGPROBS
 from llmstream.dialects.cohere.wire import KEY, citation_of, raw_reason, told_citation, write_usage
+from llmstream.dialects.logprobs import LOGPROBS
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.events import (
     Custom,

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.blocks import logprobs_of
 from llmstream.dialects.errors import UNKNOWN_PATH
+from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.mistral.wire import KEY, raw_reason, write_usage
 from llmstream.errors import BadRequest, ErrorInfo

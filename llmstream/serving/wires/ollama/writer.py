@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.blocks import LOGPROBS, logprobs_of
+from llmstream.dialects.logprobs import LOGPROBS, logprobs_of
 from llmstream.dialects.ollama.wire import FINISH_REASONS, USAGE_FIELDS, object_text
 from llmstream.errors import ErrorInfo
 from llmstream.events import (

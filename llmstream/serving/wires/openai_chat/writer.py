@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.blocks import logprobs_of
 from llmstream.dialects.errors import UNKNOWN_PATH
+from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_chat.attachments import extras_chunk
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.wire import raw_reason, write_usage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.dialects.openai_responses.background import is_kept
+from llmstream.dialects.openai_responses.background import is_stored
 from llmstream.request import Request
 from llmstream.serving.wires.base import ServerSide, posts_to
 from llmstream.serving.wires.openai_errors import error_response
@@ -37,6 +37,6 @@ def server_side(dialect: OpenAIResponses, *, provider: str = "openai") -> Server
 def _writer(request: Request, dialect: OpenAIResponses) -> ResponseWriter:
     return ResponseWriter(
         model=request.model,
-        background=is_kept(request, provider="openai"),
+        background=is_stored(request, provider="openai"),
         repeated=repeated_settings(request, dialect.quirks, provider="openai"),
     )

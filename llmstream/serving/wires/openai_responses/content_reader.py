@@ -24,10 +24,10 @@ from llmstream.dialects.openai_responses.items import (
     RESULT_ITEMS,
     as_text,
     call_id_of,
+    has_result,
+    input_layout,
     is_call_item,
     is_hosted,
-    is_whole,
-    layout_of,
     tool_name_of,
 )
 from llmstream.dialects.openai_responses.wire import KEY, extras_of
@@ -118,10 +118,10 @@ def _call(where: str, item: dict[str, Any]) -> list[Part]:
     if kind == "custom_tool_call" and not hosted:
         text = as_text(item.get("input"))
         return [ToolCall(call_id, name, text, metadata=_metadata(kept))]
-    if is_whole(item):
-        call = ToolCall(call_id, name, layout_of(item).text or "{}", True, {KEY: {"type": kind}})
+    if has_result(item):
+        call = ToolCall(call_id, name, input_layout(item).text or "{}", True, {KEY: {"type": kind}})
         return [call, _result(item, call_id, name)]
-    return [ToolCall(call_id, name, layout_of(item).text, hosted, {KEY: {"type": kind, "item": item}})]
+    return [ToolCall(call_id, name, input_layout(item).text, hosted, {KEY: {"type": kind, "item": item}})]
 
 
 def _result(item: dict[str, Any], call_id: str, name: str) -> ToolResult:

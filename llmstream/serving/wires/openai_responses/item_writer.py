@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.blocks import logprobs_of
-from llmstream.dialects.openai_responses.items import is_whole
+from llmstream.dialects.logprobs import logprobs_of
+from llmstream.dialects.openai_responses.items import has_result
 from llmstream.dialects.openai_responses.wire import KEY, LISTED, Frames, annotation_of
 from llmstream.dialects.tool_calls import CUSTOM_CALL, plain_input
 from llmstream.events import (
@@ -141,7 +141,7 @@ class CallEncoder:
         if call is None or call.settled:
             return b"" if item is None else self._frames.whole(item, {**item, "status": "in_progress"})
         call.settled = True
-        if item is not None and is_whole(item):
+        if item is not None and has_result(item):
             return self._ran(call) + self._frames.done(call.place, item)
         words = event.result if isinstance(event.result, str) else msgspec.json.encode(event.result).decode()
         outcome = {"output": None, "error": words} if event.is_error else {"output": words, "error": None}

@@ -1,0 +1,129 @@
+"""docs/recipes: the web applications of the pages answer over a real server."""
+
+from __future__ import annotations
+
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+from aiohttp import web
+
+from llmstream.testing import in_thread
+
+ROOT = Path(__file__).resolve().parents[1]
+QUESTION = "ask?prompt=Hello"
+ANSWER = "You said: Hello"
+
+
+def program(page: str, title: str) -> str:
+    text = (ROOT / "docs" / "recipes" / page).read_text(encoding="utf-8")
+    found = re.search(rf'^```python title="{re.escape(title)}"\n(.*?)^```', text, re.DOTALL | re.MULTILINE)
+    assert found is not None, f"{page} has no {title}"
+    return found[1]
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`load(page, title)`: the module that a page shows."""
+
+    def loaded(page: str, title: str) -> ModuleType:
+        module = ModuleType(title.removesuffix(".py"))
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(compile(program(page, title), title, "exec", dont_inherit=True), vars(module))
+        return module
+
+    return loaded
+
+
+@contextmanager
+def served(app: Any) -> Iterator[str]:
+    """The address of an ASGI application behind uvicorn, in a thread."""
+    uvicorn = pytest.importorskip("uvicorn")
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
+    thread = threading.Thread(target=server.run, args=([listening],))
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def read(address: str) -> str:
+    with urlopen(f"{address}/{QUESTION}", timeout=30) as response:
+        body: bytes = response.read()
+    return body.decode()
+
+
+def test_fastapi_route_streams(load: Any) -> None:
+    pytest.importorskip("fastapi")
+    with served(load("web-servers.md", "fastapi_app.py").app) as address:
+        assert read(address).startswith(ANSWER)
+
+
+def test_starlette_route_sends_events(load: Any) -> None:
+    pytest.importorskip("starlette")
+    with served(load("web-servers.md", "starlette_app.py").app) as address:
+        frames = read(address).split("\n\n")
+    assert frames[0].startswith('data: {"type":"stream-start"')
+    assert frames[-2].startswith('data: {"type":"finish"')
+
+
+def test_aiohttp_route_streams(load: Any) -> None:
+    @asynccontextmanager
+    async def site() -> AsyncIterator[int]:
+        runner = web.AppRunner(load("web-servers.md", "aiohttp_app.py").app, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield runner.addresses[0][1]
+        await runner.cleanup()
+
+    with in_thread(site()) as port:
+        assert read(f"http://127.0.0.1:{port}").startswith(ANSWER)
+
+
+def test_django_view_streams(load: Any) -> None:
+    pytest.importorskip("django")
+    from django.conf import settings
+    from django.core.asgi import get_asgi_application
+
+    load("web-servers.md", "views.py")
+    if not settings.configured:
+        settings.configure(ALLOWED_HOSTS=["*"], SECRET_KEY="for this test", ROOT_URLCONF="views")
+    with served(get_asgi_application()) as address:
+        assert read(address).startswith(ANSWER)
+
+
+def test_flask_route_streams(load: Any) -> None:
+    pytest.importorskip("flask")
+    module = load("sync-code.md", "flask_app.py")
+    client = module.app.test_client()
+    response = client.get(f"/{QUESTION}", buffered=False)
+    pieces = list(response.response)
+    assert len(pieces) > 3
+    assert "".join(piece if isinstance(piece, str) else piece.decode() for piece in pieces).startswith(ANSWER)
+
+
+def test_flask_generator_closes_stream(load: Any) -> None:
+    """A server closes the generator when the browser leaves."""
+    pytest.importorskip("flask")
+    module = load("sync-code.md", "flask_app.py")
+    answer = module.answer("Hello")
+    assert next(answer) == "You"
+    answer.close()
+    assert next(module.answer("Hello")) == "You"

@@ -1,0 +1,23 @@
+"""`python -m website reference` writes docs/reference; `check` reads the built site."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["reference"]:
+            from website.reference import write
+
+            write(ROOT / "docs" / "reference")
+        case ["check", folder]:
+            from website.links import problems
+
+            found = list(problems(Path(folder)))
+            print(*found, sep="\n")
+            sys.exit(f"{len(found)} problems in {folder}" if found else 0)
+        case _:
+            sys.exit(__doc__)
