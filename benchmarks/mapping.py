@@ -31,7 +31,7 @@ def map_figures(base: str, rows: int, readers: Sequence[str]) -> dict[str, dict[
         found = {}
         for name in readers:
             command = [sys.executable, "-m", "benchmarks.mapping", name, base, str(rows), folder]
-            told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            told = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
             found[name] = json.loads(told)
         return found
 

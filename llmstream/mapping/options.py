@@ -44,24 +44,7 @@ holds back the others."""
 
 
 class _MapOptions(StreamOptions, total=False):
-    """The options of `map` besides model, items and output.
-
-    prompt:      a template with `{{column}}` for the columns of an item, or a function that makes the
-                 prompt of an item. By default the item: a text, a message, a conversation; of a mapping
-                 its column "prompt" or "messages"
-    concurrency: how many requests may be under way at most. It begins with 8, doubles while nothing is
-                 refused, and halves when the vendor refuses because of load
-    ordered:     give results in the order of the items; else as they are done
-    keep:        a file of JSON lines to which each result is written when it is there. The same call goes on
-                 from it: what it has is not asked again, and comes as results with `stored`
-    retry_failed: ask again for the items of the file that failed
-    fallback:    models to ask where the first fails
-    max_cost:    start no more requests when the cost, that of the file included, comes to this; in the unit
-                 of `price`. Requests under way are finished
-    price:       as for `Agent`; by default `llmstream.prices.price`, if the extra `prices` is installed
-    dedupe:      send the same request once, and give its answer to each item; True by default
-    patience_s:  end the run after so many seconds in which the vendor refused everything; 600 by default
-    """
+    """The options of `map` besides model, items and output; they are described there."""
 
     prompt: str | Callable[[Any], Prompt] | None
     concurrency: int
@@ -142,12 +125,26 @@ def map(  # the overloads have the types
     waits. The run ends with an exception where every item would fail: a wrong key, a used-up quota, a
     full disk, `max_cost` (LimitExceeded). Requests under way are finished before, and their results given.
 
-    model:   a `Model`, or "provider:model"
-    items:   any iterable, async too, of any length; read as needed
-    output:  the type of each answer; see `Model.ask`
-    options: those of `Model.stream`, and `prompt`, `concurrency`, `ordered`, `keep`, `retry_failed`,
-             `fallback`, `max_cost`, `price`, `dedupe`, `patience_s`
-    raises:  InvalidRequest for invalid options, at once; when read, for a file of another run
+    model:        a `Model`, or "provider:model"
+    items:        any iterable, async too, of any length; read as needed
+    output:       the type of each answer; see `Model.ask`
+    prompt:       a template with `{{column}}` for the columns of an item, or a function that makes the
+                  prompt of an item. By default the item: a text, a message, a conversation; of a mapping
+                  its column "prompt" or "messages"
+    concurrency:  how many requests may be under way at most. It begins with 8, doubles while nothing is
+                  refused, and halves when the vendor refuses because of load
+    ordered:      give results in the order of the items; else as they are done
+    keep:         a file of JSON lines to which each result is written when it is there. The same call goes
+                  on from it: what it has is not asked again, and comes as results with `stored`
+    retry_failed: ask again for the items of the file that failed
+    fallback:     models to ask where the first fails
+    max_cost:     start no more requests when the cost, that of the file included, comes to this; in the
+                  unit of `price`. Requests under way are finished
+    price:        as for `Agent`; by default `llmstream.prices.price`, if the extra `prices` is installed
+    dedupe:       send the same request once, and give its answer to each item
+    patience_s:   end the run after so many seconds in which the vendor refused everything
+    options:      those of `Model.stream`
+    raises:       InvalidRequest for invalid options, at once; when read, for a file of another run
     """
     lines = None if keep is None else _lines(keep)
     return make(
