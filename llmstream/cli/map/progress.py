@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +21,7 @@ _RATE_OVER_S: Final = 30.0
 """The rate of the last half minute: long enough for slow answers, short enough to follow the limits."""
 
 _NARROWEST: Final = 20
+_USUAL_COLUMNS: Final = 80
 _ECHO: Final = 3
 """Columns left free: the terminal shows ^C behind the last row, which must not move to a new one."""
 
@@ -39,7 +41,8 @@ class Display:
         self._out = out
         self._quiet = quiet
         self._color = color
-        self._terminal = out is not None and out.isatty()
+        # A dumb terminal, such as a shell within Emacs, cannot redraw a line: it gets the lines of a pipe.
+        self._terminal = out is not None and out.isatty() and os.environ.get("TERM") != "dumb"
         self._rates: deque[tuple[float, int, int]] = deque()
         self._live: Any = None
         self._task: asyncio.Task[None] | None = None
@@ -60,14 +63,15 @@ class Display:
         if self._live is not None:
             self._live.stop()
         elif self._terminal and not self._quiet:
-            self._out.write("\r\x1b[K")
-            self._out.flush()
+            self._rewrite("")
 
     def note(self, message: str) -> None:
         """Prints a message, above the bar if there is one."""
         if self._quiet:
             return
         if self._live is None:
+            if self._terminal:
+                self._rewrite("")
             print_message(message, self._out)
         else:
             self._live.console.print(f"llmstream: {message}", markup=False, highlight=False)
@@ -103,8 +107,7 @@ class Display:
 
     def _draw(self) -> None:
         if self._live is None:
-            self._out.write(f"\r\x1b[K{one_line(', '.join(self._facts()), 78)}")
-            self._out.flush()
+            self._rewrite(one_line(", ".join(self._facts()), max(_NARROWEST, _width(self._out) - _ECHO)))
             return
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -118,8 +121,21 @@ class Display:
             rows.add_row(Text(row, no_wrap=True))
         self._live.update(rows, refresh=True)
 
+    def _rewrite(self, line: str) -> None:
+        """Replaces the row of the cursor."""
+        self._out.write(f"\r\x1b[K{line}")
+        self._out.flush()
+
     def _print(self, line: str) -> None:
         print(line, file=self._out, flush=True)
+
+
+def _width(out: TextIO) -> int:
+    """Columns of the terminal behind a stream; standard output may be a file at the same time."""
+    try:
+        return os.get_terminal_size(out.fileno()).columns
+    except (OSError, ValueError):
+        return _USUAL_COLUMNS
 
 
 def _live(out: TextIO, *, color: bool) -> Any:
@@ -129,7 +145,9 @@ def _live(out: TextIO, *, color: bool) -> Any:
         from rich.live import Live
     except ImportError:
         return None
-    live = Live(console=Console(file=out, no_color=not color), auto_refresh=False, transient=True)
+    # None: as NO_COLOR has it.
+    console = Console(file=out, no_color=None if color else True)
+    live = Live(console=console, auto_refresh=False, transient=True)
     live.start()
     return live
 
