@@ -133,14 +133,14 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.dry_run:
         raise InvalidRequest("--dry-run reads the input to its end; name a file instead of standard input.")
     _check_template(job.template)
-    if survey is not None and (arguments.dry_run or not arguments.yes) and not _agreed(job, survey):
+    if survey is not None and not _agreed(job, survey):
         return SUCCESS
     Model(job.spec).provider.key(None)  # a missing key is reported before the output is touched
     return execute(job, survey)
 
 
 def _agreed(job: Job, survey: Survey) -> bool:
-    """Prints the estimate if it was asked for or is above a dollar; returns whether to go on."""
+    """Prints the estimate; asks above a dollar on a terminal; returns whether to go on."""
     arguments = job.arguments
     stored = job.stored_rows()
     answer = answer_tokens(arguments.max_tokens)
@@ -150,7 +150,10 @@ def _agreed(job: Job, survey: Survey) -> bool:
     if arguments.dry_run:
         print("\n".join(lines), flush=True)
         return False
-    if cost is None or cost <= _ASKED_ABOVE or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    asked = not arguments.yes and sys.stdin.isatty() and sys.stderr.isatty()
+    if cost is None or cost <= _ASKED_ABOVE or not asked:
+        if share and not arguments.quiet:
+            print_message("; ".join(lines[:-1]))  # without the first prompt
         return True
     print("\n".join(lines), file=sys.stderr)
     print(f"This costs about {amount(cost)}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -201,6 +201,16 @@ def test_dry_run_sends_nothing(map_with, counted, cities, tmp_path, monkeypatch)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["cities.txt"]
 
 
+def test_estimate_is_printed_at_the_start(map_with, counted, cities, tmp_path):
+    """Until all rows are answered: then there is nothing to pay."""
+    script, argv = counted(), (cities, "--prompt", "Where is {{text}}?", "-o", tmp_path / "b.jsonl")
+    first, *_ = map_with(script, *argv, "--limit", 2).err.splitlines()
+    assert first.startswith("llmstream: 2 rows; about 7 tokens of input, and 400 of output at 200 an answer")
+    first, *_ = map_with(script, *argv).err.splitlines()
+    assert first.startswith("llmstream: 3 rows, 2 of them already in the output; about ")
+    assert "already in the output" not in map_with(script, *argv).err
+
+
 def test_max_cost_pauses_with_status_75(map_with, counted, tmp_path, rows_of):
     pytest.importorskip("genai_prices", reason="prices come with the extra `prices`")
     source, output = tmp_path / "a.txt", tmp_path / "b.jsonl"
@@ -276,7 +286,8 @@ def test_second_ctrl_c_ends_at_once(simulate, counted, spawn, tmp_path, monkeypa
         while not script.asked:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        assert b"waiting for 2 requests under way" in process.stderr.readline()
+        message = next(line for line in process.stderr if b"under way" in line)
+        assert b"waiting for 2 requests under way" in message
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
 
