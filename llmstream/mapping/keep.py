@@ -62,7 +62,7 @@ class Keep:
 
     path:     of the file; the identity is in `path + ".run"`
     lines:    its format
-    raises:   InvalidRequest for a file of another run, or of anything else; OSError
+    raises:   InvalidRequest for a file of another run, or of anything else; KeepFailed
     """
 
     def __init__(self, path: str | os.PathLike[str], lines: Lines, identity: Identity) -> None:
@@ -79,6 +79,9 @@ class Keep:
             with suppress(FileNotFoundError):  # of a process that was killed while it put lines in order
                 os.unlink(os.path.realpath(self.path) + _REPLACEMENT)
             self._end = self._begin(identity)
+        except OSError as error:
+            os.close(self._file)
+            raise _failed(self.path, error) from error
         except BaseException:
             os.close(self._file)
             raise
@@ -214,7 +217,7 @@ class Keep:
     def drop_failed(self) -> int:
         """Removes the lines of failed items, so that they are asked again; returns how many.
 
-        raises: OSError; then the file is as it was
+        raises: KeepFailed; then the file is as it was
         """
         if not self.earlier.failed:
             return 0
@@ -234,7 +237,7 @@ class Keep:
     def sort(self) -> None:
         """Puts the lines in the order of the items; those of other items come last.
 
-        raises: OSError; then the file is as it was
+        raises: KeepFailed; then the file is as it was
         """
         if all(first <= second for first, second in itertools.pairwise(self._met())):
             return
@@ -253,8 +256,22 @@ class Keep:
         return (at for at in self._order if at != NOWHERE)
 
     def _replace(self, lines: Iterator[bytes]) -> None:
-        """Replaces the file in one step by one with the head and these lines."""
+        """Replaces the file in one step by one with the head and these lines.
+
+        raises: KeepFailed; then the file is as it was
+        """
         path = os.path.realpath(self.path)  # not the link to it
+        try:
+            new, end = self._put_at(path, lines)
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(path + _REPLACEMENT)
+            raise _failed(self.path, error) from error
+        os.close(self._file)
+        self._file, self._end = new, end
+
+    def _put_at(self, path: str, lines: Iterator[bytes]) -> tuple[int, int]:
+        """Writes a new file and moves it to a path; returns its descriptor, locked, and its size."""
         temporary = path + _REPLACEMENT
         mode = stat.S_IMODE(os.fstat(self._file).st_mode)
         new = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
@@ -267,12 +284,10 @@ class Keep:
                 os.fsync(file.fileno())
                 end = file.tell()
             os.replace(temporary, path)
+            return new, end
         except BaseException:
             os.close(new)
-            os.unlink(temporary)
             raise
-        os.close(self._file)
-        self._file, self._end = new, end
 
     def close(self) -> None:
         """Closes and unlocks the file; a new one without any result is removed. Idempotent."""

@@ -275,3 +275,24 @@ async def test_a_full_disk_ends_the_run(vendor, tmp_path, monkeypatch):
     await all_of(run)
     assert sorted(row["text"] for row in rows_in(path)) == sorted(WORDS)
     assert run.progress.stored == 5
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+async def test_failing_to_sort_loses_nothing(vendor, tmp_path, monkeypatch, name):
+    """The next run asks nothing and puts the lines in order."""
+    path = tmp_path / "a.jsonl"
+    await all_of(ls.map(vendor.model(), WORDS[::-1], keep=path))
+    before = path.read_bytes()
+
+    def fail(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, name, fail)
+    with pytest.raises(KeepFailed, match="Make room and run it again"):
+        await all_of(ls.map(vendor.model(), WORDS, keep=path, ordered=True))
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "a.jsonl.run"]
+    await all_of(ls.map(vendor.model(), WORDS, keep=path, ordered=True))
+    assert [row["text"] for row in rows_in(path)] == WORDS
+    assert vendor.paid == len(WORDS)

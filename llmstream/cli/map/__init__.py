@@ -236,14 +236,16 @@ def _check_survey(survey: Survey, name: str) -> None:
 
 
 def _count(text: str) -> int:
-    value = int(text.replace(",", "").replace("_", ""))
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, not {text[:20]}")
-    return value
+    return _number(text, least=1)
 
 
 def _whole(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 on, not {text[:20]}")
-    return value
+    return _number(text, least=0)
+
+
+def _number(text: str, *, least: int) -> int:
+    """A number such as 100, 10,000 or 10_000."""
+    plain = text.replace(",", "").replace("_", "")
+    if not plain.isdecimal() or len(plain) > 15 or int(plain) < least:
+        raise argparse.ArgumentTypeError(f"expected a number from {least} on, not {text[:20]!r}")
+    return int(plain)

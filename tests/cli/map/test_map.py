@@ -142,6 +142,7 @@ def test_bad_rows_fail_alone(map_with, counted, tmp_path, rows_of):
     [
         (["--prompt", "Say {text}"], "Write {{text}} to insert the column text"),
         (["--prompt", "Say {{txt}}"], "Did you mean {{text}}?"),
+        (["--prompt", "{{text}}", "--limit", "few"], "--limit: expected a number from 1 on, not 'few'"),
         (["--prompt", "Say it"], "the prompt has no {{column}}"),
         (["--prompt", "a", "--prompt-file", "b"], "Pass one of them"),
         (["--prompt", "{{text}}", "--schema", "a complex"], "Types are str, int, float and bool"),
