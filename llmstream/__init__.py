@@ -237,6 +237,7 @@ _SUBMODULES = (
     "middleware",
     "partial_json",
     "prices",
+    "serve",
     "telemetry",
     "testing",
 )
@@ -401,6 +402,7 @@ __all__ = [
     "middleware",
     "partial_json",
     "prices",
+    "serve",
     "stream",
     "telemetry",
     "testing",

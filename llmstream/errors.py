@@ -38,7 +38,7 @@ LLMStreamError
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -107,6 +107,45 @@ class ErrorInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
     param: str | None = None
     details: dict[str, Any] | None = None
 
+    @property
+    def public_message(self) -> str:
+        """A sentence for strangers: made of the code, without hosts and the vendor's words."""
+        sentence = _PUBLIC.get(self.code, "The model's service failed. Try again.")
+        if self.retry_after_s is None:
+            return sentence
+        return sentence.replace("later", f"in {max(1, round(self.retry_after_s))} s")
+
+
+# Ordered as the classes below. Codes of the application's own mistakes share one sentence: a visitor can do
+# nothing about a missing key, and should not learn of it.
+_PUBLIC: Final = {
+    "invalid-request": "The request is not valid.",
+    "bad-request": "The model does not accept this request.",
+    "context-too-long": "The conversation is too long for the model. Start a new one, or shorten it.",
+    "rate-limited": "The model is busy. Try again later.",
+    "overloaded": "The model is busy. Try again later.",
+    "content-filtered": "The model's content filter withheld the response.",
+    "caller-error": "This service is not set up correctly.",
+    "missing-key": "This service is not set up correctly.",
+    "unsupported": "This service is not set up correctly.",
+    "authentication": "This service is not set up correctly.",
+    "permission-denied": "This service is not set up correctly.",
+    "not-found": "This service is not set up correctly.",
+    "connection-failed": "The model cannot be reached. Try again later.",
+    "tls-error": "The model cannot be reached.",
+    "proxy-error": "The model cannot be reached.",
+    "redirect-refused": "The model cannot be reached.",
+    "connection-lost": "The connection to the model broke. The response is incomplete.",
+    "incomplete-stream": "The response broke off. It is incomplete.",
+    "deadline-exceeded": "The model took too long.",
+    "limit-exceeded": "The response grew past a limit.",
+    "invalid-output": "The model gave no valid response.",
+    "tool-error": "A tool failed.",
+    "invalid-tool-input": "A tool failed.",
+    "unknown-tool": "A tool failed.",
+    "tool-timeout": "A tool took too long.",
+    "run-suspended": "The run waits for a decision.",
+}
 
 _BY_CODE: dict[str, type[LLMStreamError]] = {}
 
@@ -171,6 +210,11 @@ class LLMStreamError(Exception):
         if self.request_id:
             facts.append(f"request {self.request_id}")
         return f"{where}{self.message}" + (f" ({', '.join(facts)})" if facts else "")
+
+    @property
+    def public_message(self) -> str:
+        """A sentence for strangers: made of the code, without hosts and the vendor's words."""
+        return self.info.public_message
 
     @property
     def info(self) -> ErrorInfo:

@@ -113,6 +113,15 @@ PAGES = (
         "mcp.mcp_tools mcp.*",
     ),
     Page(
+        "serve.md",
+        "Serving",
+        "Streams and runs as HTTP responses. The recipe is [Web servers](../recipes/web-servers.md).",
+        """
+            serve.Body serve.starlette.respond serve.aiohttp.respond serve.asgi.respond
+            serve.wsgi.respond serve.*
+        """,
+    ),
+    Page(
         "low-level.md",
         "Low-level API",
         "The layers below a stream. The guide is [Low-level API](../guides/low-level-api.md).",

@@ -1,0 +1,141 @@
+"""Writers of our own: events as Server-Sent Events, and text alone."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+import msgspec
+
+from llmstream.errors import ErrorInfo, error_from_info
+from llmstream.events import ErrorEvent, Event, TextDelta, encode
+
+__all__ = ["PING", "UNBUFFERED", "SSEWriter", "TextWriter", "Writer", "safe_error"]
+
+# For proxies, which otherwise collect what they compress or forward; the second is nginx's.
+UNBUFFERED: Final = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+
+# A comment of SSE (WHATWG HTML, 9.2.6). LF only: the parser of AG-UI 1.0 breaks on CRLF.
+PING: Final = b": ping\n\n"
+
+
+class Writer(Protocol):
+    """Turns the events of a response into the bytes of its body.
+
+    content_type: of the response
+    headers:      further headers of the response
+    heartbeat:    bytes that clients ignore, written while nothing else is; b"" if the format has none
+    """
+
+    @property
+    def content_type(self) -> str:
+        """The header's value."""
+        ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """By name, in lower case."""
+        ...
+
+    @property
+    def heartbeat(self) -> bytes:
+        """One of them."""
+        ...
+
+    def feed(self, event: Event) -> bytes:
+        """Returns the bytes of one event; b"" if they come later or the format cannot express it."""
+        ...
+
+    def close(self) -> bytes:
+        """Returns the bytes that end the body."""
+        ...
+
+    def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
+        """Returns content type and body of a response that failed before its first byte."""
+        ...
+
+
+class SSEWriter:
+    """Writes each event as a frame of SSE, `id: 0` and `data: {...}`; the last frame is `event: end`.
+
+    `EventSource` in a browser reads it. A client that reads frames with `ls.events.decode` gets the events.
+
+    first_id: id of the first frame, where a response continues one that broke off
+    details:  True writes errors as they are; by default a client gets code and `public_message`, because
+              messages name hosts
+    """
+
+    content_type = "text/event-stream"
+    heartbeat = PING
+
+    def __init__(self, *, first_id: int = 0, details: bool = False) -> None:
+        self._id = first_id
+        self._details = details
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that keep proxies from collecting or compressing the frames."""
+        return dict(UNBUFFERED)
+
+    def feed(self, event: Event) -> bytes:
+        """Returns one frame."""
+        if isinstance(event, ErrorEvent) and not self._details:
+            event = msgspec.structs.replace(event, error=safe_error(event.error))
+        number = self._id
+        self._id += 1
+        return b"id: %d\ndata: %s\n\n" % (number, encode(event))
+
+    def close(self) -> bytes:
+        """Returns the frame by which a client knows that the response is complete."""
+        return b"event: end\ndata: {}\n\n"
+
+    def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
+        """Returns the error as JSON, under `error`."""
+        shown = error if self._details else safe_error(error)
+        return "application/json", msgspec.json.encode({"error": shown})
+
+
+class TextWriter:
+    """Writes the text alone, as UTF-8: for `curl` and scripts.
+
+    A failure after the first byte raises, which cuts the connection: plain text has no form for errors, and a
+    clean end would pass half a response off as a complete one.
+    """
+
+    content_type = "text/plain; charset=utf-8"
+    heartbeat = b""
+
+    def __init__(self) -> None:
+        self.failed: ErrorInfo | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers that keep proxies from collecting the text."""
+        return dict(UNBUFFERED)
+
+    def feed(self, event: Event) -> bytes:
+        """Returns the text of a text delta."""
+        if isinstance(event, TextDelta):
+            return event.delta.encode("utf-8", "replace")
+        if isinstance(event, ErrorEvent):
+            self.failed = event.error
+        return b""
+
+    def close(self) -> bytes:
+        """Returns nothing.
+
+        raises: LLMStreamError if the response failed
+        """
+        if self.failed is not None:
+            raise error_from_info(self.failed)
+        return b""
+
+    def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
+        """Returns the error's public message."""
+        return self.content_type, error.public_message.encode()
+
+
+def safe_error(error: ErrorInfo) -> ErrorInfo:
+    """Returns an error without what only the operator should see: addresses, the vendor's words and ids."""
+    return ErrorInfo(
+        error.code, error.public_message, retryable=error.retryable, retry_after_s=error.retry_after_s
+    )
