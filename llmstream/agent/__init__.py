@@ -5,7 +5,7 @@ Start with `loop.py` for the loop and `steps.py` for its steps. `calls.py` runs 
 """
 
 from llmstream.agent.agent import Agent
-from llmstream.agent.hooks import Again, Approve, Deny, Hooks, Proceed, Rewrite, Skip, StepPlan, Stop
+from llmstream.agent.hooks import Again, Hooks, Proceed, Rewrite, Skip, StepPlan, Stop
 from llmstream.agent.journal import Journal
 from llmstream.agent.nested import NestedEvent, nested_event
 from llmstream.agent.observing import (
@@ -30,7 +30,7 @@ from llmstream.agent.stop import (
 )
 from llmstream.agent.suspension import Suspension
 from llmstream.errors import RunSuspended
-from llmstream.tools.approval import PendingCall
+from llmstream.tools.approval import Approve, Deny, PendingCall
 
 __all__ = [
     "Again",

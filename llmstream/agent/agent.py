@@ -29,8 +29,8 @@ from llmstream.agent.config import (
     text_or_none,
 )
 from llmstream.agent.context.effects import ContextEffect
-from llmstream.agent.history import settled
-from llmstream.agent.hooks import Approve, Deny, Hooks, Instructions, PrepareStep, Repair
+from llmstream.agent.history import own_view, settled, shared_message
+from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair
 from llmstream.agent.journal import Journal, recovered
 from llmstream.agent.loop import Loop
 from llmstream.agent.observing import ObserveRun
@@ -38,7 +38,7 @@ from llmstream.agent.resumption import Results, Resumption
 from llmstream.agent.run import AgentRun, answer_of, check_finished
 from llmstream.agent.state import Price, RunState
 from llmstream.agent.stop import MAX_INVALID_CALLS, StopCondition, as_conditions
-from llmstream.agent.sub_agents import own_view, shared_message, sub_agent_tool
+from llmstream.agent.sub_agents import sub_agent_tool
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
@@ -46,6 +46,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.streams.model import Model
 from llmstream.streams.options import (
     CallOptions,
+    Options,
     Prompt,
     as_messages,
     make_request,
@@ -54,7 +55,9 @@ from llmstream.streams.options import (
     with_system,
 )
 from llmstream.structured import Output, as_output
-from llmstream.tools import Approver, Tool, ToolSet
+from llmstream.tools.approval import Approve, Approver, Deny
+from llmstream.tools.tool import Tool
+from llmstream.tools.toolset import ToolSet
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
@@ -69,12 +72,12 @@ else:
 
 __all__ = ["Agent"]
 
+# Methods of other SDKs and what to write instead, for the message of the AttributeError.
 _FOREIGN: Final = {
     "run_sync": "asyncio.run(agent.run(prompt))",
     **dict.fromkeys(("invoke", "ainvoke", "arun", "generate", "kickoff"), "await agent.run(prompt)"),
     **dict.fromkeys(("run_stream", "run_streamed", "iter", "astream"), "agent.stream(prompt)"),
 }
-"""Methods of other SDKs and what to write instead, for the message of the AttributeError."""
 
 
 class Agent(Generic[Deps, T]):
@@ -239,12 +242,7 @@ class Agent(Generic[Deps, T]):
 
     @overload
     def stream(
-        self,
-        prompt: Prompt,
-        *,
-        output: None = None,
-        deps: Deps | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt, *, output: None = None, deps: Deps | None = None, **options: Unpack[RunOptions]
     ) -> AgentRun[T]: ...
 
     @overload
@@ -296,20 +294,17 @@ class Agent(Generic[Deps, T]):
         given = config.instructions or config.system if given is None else given
         given = extended(given, text_or_none("extra_instructions", extra_instructions))
         own = given if isinstance(given, str) else ""
-        config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
+        unchecked = Options() if config is self._config else config.options  # the agent's own were checked
+        if instructions is not None or extra_instructions is not None:
+            config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         conversation = settled(with_system(own, as_messages(prompt)))
-        make_request(config.model.name, conversation, config.options)  # an invalid prompt fails at once
+        make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
         return AgentRun(Loop(config, state, total_s=_total_s(config)))
 
     @overload
     async def run(
-        self,
-        prompt: Prompt,
-        *,
-        output: None = None,
-        deps: Deps | None = None,
-        **options: Unpack[RunOptions],
+        self, prompt: Prompt, *, output: None = None, deps: Deps | None = None, **options: Unpack[RunOptions]
     ) -> T: ...
 
     @overload

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
-from llmstream.agent.hooks import Approve, Deny, Hooks, Proceed, Repair, Rewrite, Skip, Stop, call_hook
+from llmstream.agent.hooks import Hooks, Proceed, Repair, Rewrite, Skip, Stop, call_hook
 from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, ToolError
 from llmstream.request import ToolSpec
-from llmstream.tools import (
+from llmstream.tools.approval import (
+    Approve,
     Approver,
-    ContextOf,
+    Deny,
     PendingCall,
     Run,
     Settled,
-    ToolCallStatus,
-    ToolOutcome,
-    ToolSet,
     Verdict,
     Wait,
+    as_decision,
+    asked,
+    denied,
 )
-from llmstream.tools.approval import as_decision, asked, denied
-from llmstream.tools.toolset import unreadable_input
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
+from llmstream.tools.tool import ContextOf
+from llmstream.tools.toolset import ToolSet, unreadable_input
 
-__all__ = ["CallGate", "digest_of"]
+__all__ = ["CallGate"]
 
 
 Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]
@@ -185,19 +185,3 @@ def _as_text(arguments: Any) -> str:
 
 def _refused(call: ToolCall, error: str) -> ToolCallStatus:
     return ToolCallStatus.of(call, ToolOutcome.failed(error))
-
-
-# The digest of a pending call: a decision holds only for the arguments that were shown.
-
-_encode = msgspec.json.Encoder().encode
-
-
-def digest_of(key: bytes | None, *fields: str | bytes) -> str:
-    """An HMAC-SHA256 over the fields, or without a key a SHA-256, as hexadecimal digits.
-
-    Only the HMAC proves that the fields were written by a holder of the key.
-    """
-    data = _encode([f if isinstance(f, str) else hashlib.sha256(f).hexdigest() for f in fields])
-    if key is None:
-        return hashlib.sha256(data).hexdigest()
-    return hmac.new(key, data, hashlib.sha256).hexdigest()

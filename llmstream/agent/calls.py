@@ -1,4 +1,4 @@
-"""The calls of one step, and the results they leave.
+"""The calls of one step, and the results that they leave.
 
 How calls run and are cancelled is in `tools/runner.py`. An agent adds to it: the verdict on each call,
 the journal, the observer, suspended sub-agents, the hook after a call, and an event queue between the
@@ -10,56 +10,41 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
 
 import msgspec
 
 from llmstream.agent.approvals import CallGate
-from llmstream.agent.config import AgentConfig
 from llmstream.agent.hooks import AfterTool, Proceed, Rewrite, Stop, call_hook
 from llmstream.agent.journal import RunJournal
-from llmstream.agent.model_response import ModelResponse
 from llmstream.agent.nested import Nested, Spent, Waits, as_result
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import File, Reasoning, Source, Text, ToolCall, ToolResult
+from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.errors import DeadlineExceeded, IncompleteStream, InvalidRequest, LLMStreamError
+from llmstream.errors import DeadlineExceeded, InvalidRequest
 from llmstream.events import Event, ToolApprovalRequest
 from llmstream.events import ToolResult as ToolResultEvent
-from llmstream.tools import (
-    CallEvent,
-    CallRunner,
-    ContextOf,
-    PendingCall,
-    Progress,
-    Run,
-    Settled,
-    Tool,
-    ToolCallStatus,
-    ToolOutcome,
-    ToolSet,
-    Verdict,
-)
-from llmstream.tools.runner import Execution
+from llmstream.tools.approval import PendingCall, Run, Settled, Verdict
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
+from llmstream.tools.runner import CallEvent, CallRunner, Execution, Progress
+from llmstream.tools.tool import ContextOf, Tool
+from llmstream.tools.toolset import ToolSet
 
 __all__ = [
     "StepCalls",
     "in_call_order",
-    "is_empty",
-    "no_content_error",
     "result_event",
     "results_of",
     "shown_as_run",
-    "suspension_of",
 ]
 
 
+# Unread events after which tools wait for the reader: bounds memory, and a fast tool rarely has to wait.
 _MAX_UNREAD = 256
-"""Unread events after which tools wait for the reader: bounds memory, and a fast tool rarely has to wait."""
 
 
 class StepCalls:
@@ -279,8 +264,6 @@ def _failed(call: ToolCall, error: str) -> ToolCallStatus:
 
 # Results of a step: for the history, or for a suspension.
 
-# Parts that give the reader of an answer nothing.
-_NO_ANSWER: Final = (Reasoning, ToolCall, ToolResult, Source)
 
 # Placeholder results of waiting calls, which keep the history complete at any time.
 _WAITS = "The call waits for a decision and has not run."
@@ -314,50 +297,3 @@ def results_of(calls: StepCalls | None, earlier: Mapping[str, ToolResult]) -> di
     waiting = {p.call_id: ToolResult(p.call_id, _WAITS, True, p.name) for p in calls.waiting.values()}
     within = {i: ToolResult(i, _WAITS_WITHIN, True, calls.calls[i].name) for i in calls.inner}
     return {**earlier, **waiting, **within, **calls.results}
-
-
-def suspension_of(
-    config: AgentConfig,
-    state: RunState,
-    calls: StepCalls,
-    earlier: Mapping[str, ToolResult],
-    inbox: Sequence[Message],
-) -> Suspension:
-    """The suspended run, with its waiting calls and the results of finished ones."""
-    done = {**earlier, **calls.results}
-    return Suspension.sealed(
-        state.conversation,
-        calls.waiting.values(),
-        done.values(),
-        inner=calls.inner,
-        inbox=inbox,
-        agent=config.name,
-        step=state.step,
-        usage_by_model=state.usage_by_model,
-        cost_estimate=state.cost_estimate,
-        key=config.approval_key,
-        ttl_s=config.approval_ttl_s,
-    )
-
-
-def is_empty(message: Message) -> bool:
-    """Whether a message has no content for its reader: reasoning, calls and sources are no answer."""
-    return all(
-        not part.text.strip() if isinstance(part, Text) else isinstance(part, _NO_ANSWER)
-        for part in message.parts
-    )
-
-
-def no_content_error(response: ModelResponse, message: Message) -> LLMStreamError | None:
-    """The error of a response that reached its token limit before any content, or in its only call."""
-    if response.finish.finish_reason != "length":
-        return None
-    if response.cut_call and not any(isinstance(part, ToolCall) for part in message.parts):
-        text = "the response reached its token limit inside a tool call. Raise max_output_tokens."
-    elif not any(isinstance(part, Text | ToolCall | File) for part in message.parts):
-        text = "the response reached its token limit before any content. Raise max_output_tokens."
-    else:
-        return None
-    error = IncompleteStream(text, provider=response.stream.model.provider.name, retryable=False)
-    error.partial, error.usage = message, response.usage
-    return error

@@ -21,9 +21,9 @@ from llmstream.streams.model import Model
 from llmstream.streams.observations import joined
 from llmstream.streams.options import CallOptions, Options
 from llmstream.structured import as_output
-from llmstream.tools import ToolSet
 from llmstream.tools.approval import Approver
 from llmstream.tools.signature import check_arguments
+from llmstream.tools.toolset import ToolSet
 
 __all__ = [
     "MAX_STEPS",

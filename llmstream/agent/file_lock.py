@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 __all__ = ["is_at", "lock", "taking"]
 
+# Errors of file systems without locks, such as some network file systems; the file is used unlocked.
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.EBADF)
-"""Errors of file systems without locks, such as some network file systems; the file is used unlocked."""
 
+# Windows also blocks reading of a locked range, so the lock is far behind the end of any file.
 _WINDOWS_OFFSET = 1 << 40
-"""Windows also blocks reading of a locked range, so the lock is far behind the end of any file."""
 
 
 def lock(file: int) -> None:

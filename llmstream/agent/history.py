@@ -1,16 +1,16 @@
-"""Complete histories: every call has exactly one result, in the message after it."""
+"""The history of a run, in which every call has exactly one result, and what it has for its readers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
-from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.content import Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
-from llmstream.tools import cancelled_results
+from llmstream.tools.outcome import cancelled_results
 
-__all__ = ["SettledPart", "open_calls", "settled"]
+__all__ = ["SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
 
 _shape = attrgetter("role", "parts")
 
@@ -84,3 +84,49 @@ def open_calls(messages: list[Message]) -> list[tuple[int, list[ToolCall]]]:
         if waiting:
             found.append((at, waiting))
     return found[::-1]
+
+
+# What a message has for the reader of an answer, and for the other agents of a chat.
+
+# Parts that give the reader of an answer nothing.
+_NO_ANSWER: Final = (Reasoning, ToolCall, ToolResult, Source)
+
+
+def is_empty(message: Message) -> bool:
+    """Whether a message has no content for its reader: reasoning, calls and sources are no answer."""
+    return all(
+        not part.text.strip() if isinstance(part, Text) else isinstance(part, _NO_ANSWER)
+        for part in message.parts
+    )
+
+
+def own_view(messages: Iterable[Message], name: str) -> list[Message]:
+    """The chat as sent to the agent of this name.
+
+    A model takes assistant messages for its own. So messages of other agents become user messages with
+    the sender's name in front; their tool calls and results are left out.
+    """
+    seen: list[Message] = []
+    foreign: set[str] = set()
+    for message in messages:
+        if message.role == Role.TOOL:
+            own = [part for part in message.tool_results if part.tool_call_id not in foreign]
+            if own:
+                seen.append(Message(message.sender, message.role, tuple(own), message.metadata))
+        elif message.role != Role.ASSISTANT or message.sender == name:
+            foreign -= {call.id for call in message.tool_calls}
+            seen.append(message)
+        else:
+            foreign |= {call.id for call in message.tool_calls}
+            text = message.text
+            if text:
+                seen.append(
+                    Message(message.sender, Role.USER, (Text(f"{message.sender or 'assistant'}: {text}"),))
+                )
+    return seen
+
+
+def shared_message(message: Message, name: str) -> Message:
+    """The answer for the chat, without calls, because their results are not in the chat."""
+    parts = tuple([part for part in message.parts if not isinstance(part, ToolCall | ToolResult)])
+    return Message(name, Role.ASSISTANT, parts, message.metadata)

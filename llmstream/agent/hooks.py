@@ -11,14 +11,16 @@ from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, ToolError
 from llmstream.request import NamedTool, Settings
-from llmstream.streams.model import Model
+from llmstream.streams.call import CallingModel
 from llmstream.streams.options import Options
-from llmstream.tools import AnyTool, ToolCallStatus
 from llmstream.tools.approval import Approve, Deny
+from llmstream.tools.outcome import ToolCallStatus
 from llmstream.tools.signature import check_arguments
+from llmstream.tools.tool import AnyTool
 
 if TYPE_CHECKING:
     from llmstream.agent.state import RunState
+    from llmstream.streams.model import Model
 
 __all__ = [
     "AfterTool",
@@ -177,11 +179,14 @@ class StepPlan:
                 changed[name] = value
         return cast(Options, changed)
 
-    def model_over(self, model: Model) -> Model:
-        """The model of the step."""
+    def model_over(self, model: CallingModel) -> CallingModel:
+        """The model of the step.
+
+        raises: InvalidRequest if the plan's model is neither a `Model` nor "provider:model"
+        """
         if self.model is None:
             return model
-        return self.model if isinstance(self.model, Model) else Model(self.model)
+        return self.model if isinstance(self.model, CallingModel) else model.other(self.model)
 
 
 PrepareStep: TypeAlias = "Callable[[RunState], StepPlan | Awaitable[StepPlan | None] | None]"

@@ -21,11 +21,11 @@ __all__ = ["JournalFile", "JournalInUse"]
 
 _log = logging.getLogger("llmstream.journal")
 
+# Writing a copy takes less time, so an older copy belongs to a process that was killed.
 _OLD_COPY_S = 60.0
-"""Writing a copy takes less time, so an older copy belongs to a process that was killed."""
 
+# Bytes at the start of a line that include its checksum.
 _HEAD_BYTES = 64
-"""Bytes at the start of a line that include its checksum."""
 
 
 class JournalInUse(InvalidRequest, OSError):

@@ -43,15 +43,15 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 # The form of a line in the file, and its checksum.
 
+# Start of a line. Its checksum continues that of the line before, so a missing, doubled or moved line is
+# detected. CRC-32 detects every burst error of up to 32 bits.
 _CHAIN: Final = b'{"chain":"'
-"""Start of a line. Its checksum continues that of the line before, so a missing, doubled or moved line is
-detected. CRC-32 detects every burst error of up to 32 bits."""
 
+# Start of a line in older versions: a checksum of the line alone.
 _SUM: Final = b'{"sum":"'
-"""Start of a line in older versions: a checksum of the line alone."""
 
+# Start of a line in the first version, without a checksum.
 _PLAIN: Final = b'{"type":'
-"""Start of a line in the first version, without a checksum."""
 
 
 def encode_line(line: Line, after: int = 0) -> bytes:

@@ -10,16 +10,14 @@ from typing import Final
 
 import msgspec
 
-from llmstream.agent.calls import is_empty
 from llmstream.agent.config import AgentConfig
-from llmstream.agent.history import settled
+from llmstream.agent.history import is_empty, settled
 from llmstream.agent.hooks import Stop, call_hook
 from llmstream.agent.model_response import HookResponse, ModelResponse
-from llmstream.agent.planning import StepEffects, planned
+from llmstream.agent.planning import StepPlanner
 from llmstream.agent.resumption import Resumption
-from llmstream.agent.run_context import RunContext
 from llmstream.agent.state import RunState
-from llmstream.agent.steps import ModelStep, ResumedStep, RunStep, StaticStep
+from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep
 from llmstream.agent.stop import Budget, Misses
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
@@ -31,8 +29,8 @@ from llmstream.structured import Output, as_output
 
 __all__ = ["Loop"]
 
+# Message to the model after a response without text, files or calls.
 _EMPTY: Final = "The answer was empty. Answer in text, or call a tool."
-"""Message to the model after a response without text, files or calls."""
 
 
 class Loop:
@@ -70,7 +68,13 @@ class Loop:
         self._config = config
         self._prompt = list(state.conversation)
         self._resumption = resumption
-        self._effects = StepEffects(config.context_effects)
+        self._planner = StepPlanner(
+            config.prepare_step,
+            config.hooks.before_model,
+            config.context_effects,
+            instructions=config.instructions,
+            system=config.system,
+        )
         self._step: RunStep | None = None
         self._finish = Finish("unknown")
 
@@ -88,18 +92,19 @@ class Loop:
         """Yields every event of the run, with one `stream-start`. No task remains when it ends."""
         began, watch = False, self.context.watch
         if watch is not None:
-            watch.began(self._config.name, self._config.model)
+            model = self._config.model
+            watch.began(self._config.name, model.provider.name, model.name, model.known_secrets)
         try:
             async with aclosing(self._all_steps()) as events:
                 async for event in events:
-                    is_start = isinstance(event, StreamStart)
                     if isinstance(event, StreamStart):
                         self.warnings += [w for w in event.warnings if w not in self.warnings]
-                    if not began and not is_start:
+                        if began:
+                            continue
+                    elif not began:
                         yield StreamStart()
-                    if not began or not is_start:
-                        yield self.context.ids.unique(event, self.state.step)
                     began = True
+                    yield self.context.ids.unique(event, self.state.step)
         finally:
             failure = None if watch is None else self.error or sys.exception()
             try:
@@ -151,7 +156,7 @@ class Loop:
             self._resumption = None
             return ResumedStep(context, resumption)
         self.state.conversation += context.delivered()
-        plan = await planned(self._config, self.state, self._effects)
+        plan = await self._planner.plan(self.state)
         await context.note()
         if isinstance(plan, Stop):
             context.stop(plan)

@@ -8,8 +8,10 @@ from typing import Final
 
 from llmstream.agent.hooks import StepPlan
 from llmstream.agent.nested import OWN_KEY
+from llmstream.chats.content import File, Text, ToolCall
 from llmstream.chats.copying import RepeatedCopies
 from llmstream.chats.message import Message
+from llmstream.errors import IncompleteStream, LLMStreamError
 from llmstream.events import (
     Event,
     Finish,
@@ -23,13 +25,13 @@ from llmstream.events import (
     ToolInputEnd,
     Usage,
 )
+from llmstream.streams.call import CallingModel
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import Repairs
-from llmstream.streams.model import Model
 from llmstream.streams.options import Options
-from llmstream.tools import ToolSet
+from llmstream.tools.toolset import ToolSet
 
-__all__ = ["HookResponse", "ModelResponse", "PlanMemory"]
+__all__ = ["HookResponse", "ModelResponse", "PlanMemory", "no_content_error"]
 
 _CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file")
 
@@ -54,7 +56,7 @@ class ModelResponse:
 
     def __init__(
         self,
-        model: Model,
+        model: CallingModel,
         options: Options,
         plan: StepPlan,
         conversation: list[Message],
@@ -129,3 +131,18 @@ class HookResponse:
         """The text as one block."""
         text = self.message.text
         return [TextStart("given"), TextDelta(text, "given"), TextEnd("given")] if text else []
+
+
+def no_content_error(response: ModelResponse, message: Message) -> LLMStreamError | None:
+    """The error of a response that reached its token limit before any content, or in its only call."""
+    if response.finish.finish_reason != "length":
+        return None
+    if response.cut_call and not any(isinstance(part, ToolCall) for part in message.parts):
+        text = "the response reached its token limit inside a tool call. Raise max_output_tokens."
+    elif not any(isinstance(part, Text | ToolCall | File) for part in message.parts):
+        text = "the response reached its token limit before any content. Raise max_output_tokens."
+    else:
+        return None
+    error = IncompleteStream(text, provider=response.stream.model.provider.name, retryable=False)
+    error.partial, error.usage = message, response.usage
+    return error

@@ -3,23 +3,26 @@
 A nested event is a preliminary `tool-result` of the call that runs the sub-agent: its `result` is the
 event as JSON, and its metadata names the sub-agent. So ids stay unique, the event sequence stays valid,
 and other readers see it as progress of a tool.
+
+`Ids` does the same for the steps of one run, which may use an id again.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from llmstream.chats.content import ToolCall
-from llmstream.events import Event, Usage, decode
+from llmstream.events import Event, ResponseMetadata, Usage, decode
 from llmstream.events import ToolResult as ToolResultEvent
 
 if TYPE_CHECKING:
     from llmstream.agent.suspension import Suspension
 
-__all__ = ["Nested", "NestedEvent", "Spent", "Waits", "as_result", "nested_event"]
+__all__ = ["Ids", "Nested", "NestedEvent", "Spent", "Waits", "as_result", "nested_event"]
 
 OWN_KEY = "llmstream"
 """The key of our own entries in `provider_metadata`."""
@@ -80,3 +83,41 @@ def nested_event(event: Event) -> NestedEvent | None:
     return NestedEvent(
         str(own.get("agent", "")), event.tool_call_id, decode(msgspec.json.encode(event.result))
     )
+
+
+@functools.cache  # for each event of a run; there are some thirty kinds
+def _id_field(kind: type[Event]) -> str | None:
+    """The field with the id of a block or call; None for events of the response as a whole."""
+    if kind is ResponseMetadata:
+        return None
+    return next((name for name in ("id", "tool_call_id") if name in kind.__struct_fields__), None)
+
+
+class Ids:
+    """Makes ids unique in a run: prefixes an id with the step's number if an earlier step used it."""
+
+    def __init__(self) -> None:
+        self._step_of: dict[str, int] = {}
+
+    def unique(self, event: Event, step: int) -> Event:
+        """The event, with an id that no other step uses."""
+        field = _id_field(type(event))
+        if field is None:
+            return event
+        block_id = getattr(event, field)
+        if block_id is None or self._step_of.setdefault(block_id, step) == step:
+            return event
+        changes: dict[str, Any] = {field: f"{step}/{block_id}"}
+        own = (getattr(event, "provider_metadata", None) or {}).get(OWN_KEY, {})
+        if "parent_call" in own:
+            changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": changes[field]}}
+        return msgspec.structs.replace(event, **changes)
+
+    def shown(self, call_id: str, step: int) -> str:
+        """The id in the run's events for a call of a step."""
+        return call_id if self._step_of.get(call_id, step) == step else f"{step}/{call_id}"
+
+    def original(self, shown: str, step: int) -> str:
+        """The id within the step, without the prefix that `unique` may have added."""
+        bare = shown.removeprefix(f"{step}/")
+        return bare if self._step_of.get(bare, step) != step else shown

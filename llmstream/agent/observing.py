@@ -12,9 +12,9 @@ from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
 from llmstream.errors import LLMStreamError
 from llmstream.events import FinishReason, Usage
-from llmstream.streams.model import Model
 from llmstream.streams.observations import CallContent, Observation, cleaned, tell, wants_content
-from llmstream.tools import Tool, ToolCallStatus
+from llmstream.tools.outcome import ToolCallStatus
+from llmstream.tools.tool import Tool
 
 __all__ = [
     "AgentObservation",
@@ -146,14 +146,16 @@ class RunWatch:
         self._run_id = str(uuid.uuid4())
         self._content = wants_content(observe)
         self._agent = ""
-        self._model: Model | None = None
+        self._secrets: Callable[[], tuple[str, ...]] = tuple
         self._began: float | None = None
 
-    def began(self, agent: str, model: Model) -> None:
-        """Reports the first read of the run."""
-        self._agent, self._model, self._began = agent, model, self._clock()
-        names = {"provider": model.provider.name, "model": model.name}
-        tell(self._observe, RunStarted(run_id=self._run_id, agent=agent, **names))
+    def began(self, agent: str, provider: str, model: str, secrets: Callable[[], tuple[str, ...]]) -> None:
+        """Reports the first read of the run.
+
+        secrets: returns the model's keys, which no observation may show
+        """
+        self._agent, self._secrets, self._began = agent, secrets, self._clock()
+        tell(self._observe, RunStarted(run_id=self._run_id, agent=agent, provider=provider, model=model))
 
     def calls(self, step: int) -> Callable[[Observation], object]:
         """The observer for the model calls of a step."""
@@ -187,7 +189,7 @@ class RunWatch:
 
     def _cleaner(self) -> Callable[[str], str]:
         """Redacts the model's keys, which a tool may have read, for example from the environment."""
-        secrets = () if self._model is None else self._model.known_secrets()
+        secrets = self._secrets()
 
         def clean(text: str) -> str:
             for secret in secrets:

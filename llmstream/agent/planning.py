@@ -6,57 +6,40 @@ import inspect
 from collections.abc import Iterable
 from dataclasses import replace
 
-from llmstream.agent.config import AgentConfig
 from llmstream.agent.context.effects import ContextEffect, RunEffects, replaces
-from llmstream.agent.hooks import Again, Instructions, Proceed, Rewrite, Skip, StepPlan, Stop, call_hook
+from llmstream.agent.hooks import (
+    AfterModel,
+    Again,
+    BeforeModel,
+    Instructions,
+    PrepareStep,
+    Proceed,
+    Rewrite,
+    Skip,
+    StepPlan,
+    Stop,
+    call_hook,
+)
 from llmstream.agent.model_response import HookResponse
 from llmstream.agent.state import RunState
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 
-__all__ = ["StepEffects", "planned", "prepared", "reviewed"]
+__all__ = ["StepPlanner", "prepared", "reviewed"]
 
 
-async def prepared(config: AgentConfig, state: RunState) -> StepPlan:
+async def prepared(prepare_step: PrepareStep | None, state: RunState) -> StepPlan:
     """The plan of `prepare_step`.
 
     raises: InvalidRequest if it returned anything but a plan
     """
-    plan = await call_hook(config.prepare_step, state)
+    plan = await call_hook(prepare_step, state)
     if plan is not None and not isinstance(plan, StepPlan):
         raise InvalidRequest(f"prepare_step must return a StepPlan or None, got {plan!r}")
     if plan is None:
         return StepPlan()
     return plan if plan.messages is None else replace(plan, messages=_shown("prepare_step", plan.messages))
-
-
-async def planned(
-    config: AgentConfig, state: RunState, effects: StepEffects
-) -> StepPlan | HookResponse | Stop:
-    """The plan of the next step; or a response from a hook; or the decision to stop."""
-    plan = await _before_model(config, state, effects)
-    return await _instructed(config, state, plan) if isinstance(plan, StepPlan) else plan
-
-
-async def _before_model(
-    config: AgentConfig, state: RunState, effects: StepEffects
-) -> StepPlan | HookResponse | Stop:
-    plan = await prepared(config, state)
-    decision = await call_hook(config.hooks.before_model, state)
-    match decision:
-        case None | Proceed():
-            return await effects.applied(state, plan)
-        case Rewrite(messages):
-            return replace(plan, messages=_shown("before_model", messages))
-        case Skip(str() | Message() as result):
-            return HookResponse(result)
-        case Stop():
-            return decision
-        case _:
-            raise InvalidRequest(
-                f"before_model must return Rewrite, Skip, Stop, Proceed or None, got {decision!r}"
-            )
 
 
 class StepEffects:
@@ -80,31 +63,75 @@ class StepEffects:
         return replace(plan, messages=tuple(found))
 
 
-async def _instructed(config: AgentConfig, state: RunState, plan: StepPlan) -> StepPlan:
-    """The plan with the instructions of this step as its first message.
+class StepPlanner:
+    """Plans the steps of a run.
 
-    They are not added to the history: the next step, and the next run, has its own.
-
-    raises: InvalidRequest if the function returns anything but text
+    instructions: a function that returns those of each step, or None
+    system:       instructions given as text, which are part of the conversation
     """
-    text = plan.instructions
-    if text is None:
-        function = config.instructions
-        text = await call_hook(function, *(() if function is None or _takes_nothing(function) else (state,)))
-    if text is not None and not isinstance(text, str):
-        raise InvalidRequest(f"instructions must return a str or None, got {text!r}")
-    if not text:
-        return plan
-    shown = list(state.conversation if plan.messages is None else plan.messages)
-    own = shown[0] if shown else None
-    if own is not None and own.role == Role.SYSTEM and own.text == config.system:
-        del shown[0]  # replaced by the instructions of this step
-    return replace(plan, messages=(Message.system(text), *shown))
+
+    def __init__(
+        self,
+        prepare_step: PrepareStep | None,
+        before_model: BeforeModel | None,
+        effects: Iterable[ContextEffect],
+        *,
+        instructions: Instructions | None,
+        system: str,
+    ) -> None:
+        self._prepare_step = prepare_step
+        self._before_model = before_model
+        self._effects = StepEffects(effects)
+        self._instructions = instructions
+        self._system = system
+
+    async def plan(self, state: RunState) -> StepPlan | HookResponse | Stop:
+        """The plan of the next step; or a response from a hook; or the decision to stop."""
+        plan = await prepared(self._prepare_step, state)
+        decision = await call_hook(self._before_model, state)
+        match decision:
+            case None | Proceed():
+                plan = await self._effects.applied(state, plan)
+            case Rewrite(messages):
+                plan = replace(plan, messages=_shown("before_model", messages))
+            case Skip(str() | Message() as result):
+                return HookResponse(result)
+            case Stop():
+                return decision
+            case _:
+                raise InvalidRequest(
+                    f"before_model must return Rewrite, Skip, Stop, Proceed or None, got {decision!r}"
+                )
+        return await self._instructed(state, plan)
+
+    async def _instructed(self, state: RunState, plan: StepPlan) -> StepPlan:
+        """The plan with the instructions of this step as its first message.
+
+        They are not added to the history: the next step, and the next run, has its own.
+
+        raises: InvalidRequest if the function returns anything but text
+        """
+        text = plan.instructions
+        if text is None:
+            function = self._instructions
+            arguments = () if function is None or _takes_nothing(function) else (state,)
+            text = await call_hook(function, *arguments)
+        if text is not None and not isinstance(text, str):
+            raise InvalidRequest(f"instructions must return a str or None, got {text!r}")
+        if not text:
+            return plan
+        shown = list(state.conversation if plan.messages is None else plan.messages)
+        own = shown[0] if shown else None
+        if own is not None and own.role == Role.SYSTEM and own.text == self._system:
+            del shown[0]  # replaced by the instructions of this step
+        return replace(plan, messages=(Message.system(text), *shown))
 
 
-async def reviewed(config: AgentConfig, state: RunState, message: Message) -> Message | Again | Stop:
+async def reviewed(
+    after_model: AfterModel | None, state: RunState, message: Message
+) -> Message | Again | Stop:
     """The response for the history after `after_model`, or its decision to repeat or to stop."""
-    decision = await call_hook(config.hooks.after_model, state, copy_messages([message])[0])
+    decision = await call_hook(after_model, state, copy_messages([message])[0])
     match decision:
         case None | Proceed():
             return message

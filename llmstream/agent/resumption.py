@@ -11,23 +11,23 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from llmstream.agent.history import open_calls
-from llmstream.agent.hooks import Approve, Deny
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest
-from llmstream.tools import PendingCall, ToolCallStatus, ToolOutcome, ToolSet
-from llmstream.tools.approval import as_decision
+from llmstream.tools.approval import Approve, Deny, PendingCall, as_decision
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
+from llmstream.tools.toolset import ToolSet
 
 __all__ = ["Continuation", "Results", "Resumption", "check_continuation"]
 
 Results: TypeAlias = Iterable[ToolResult] | Mapping[str, Any]
 """Results of external calls: ToolResults, or any values that a tool may return, by the id of the call."""
 
+# Ids of the suspensions that this process has resumed, with the Unix time of their expiry.
 _claimed: dict[str, float] = {}
-"""Ids of the suspensions that this process has resumed, with the Unix time of their expiry."""
 
+# New claims between removals of expired ones, which are refused for their expiry anyway.
 _FORGET_AFTER: Final = 1000
-"""New claims between removals of expired ones, which are refused for their expiry anyway."""
 
 _next_look = _FORGET_AFTER
 

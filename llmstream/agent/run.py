@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
-from llmstream.agent.calls import is_empty
+from llmstream.agent.history import is_empty
 from llmstream.agent.loop import Loop
 from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
@@ -32,7 +32,7 @@ from llmstream.streams.reading import (
     required_output,
     text_deltas,
 )
-from llmstream.tools import ToolCallStatus
+from llmstream.tools.outcome import ToolCallStatus
 
 __all__ = ["AgentRun", "answer_of", "check_finished"]
 
@@ -48,8 +48,8 @@ else:
     T = TypeVar("T")
 
 
+# Deadlines must be positive; with this one, a run without time left ends in its first step.
 _LEAST_S: Final = 1e-6
-"""Deadlines must be positive; with this one, a run without time left ends in its first step."""
 
 
 class AgentRun(AsyncOnly, Generic[T]):

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.events import FinishReason, Timings, Usage
-from llmstream.tools import ToolCallStatus
+from llmstream.tools.outcome import ToolCallStatus
 
 __all__ = ["Price", "RunState", "Step"]
 

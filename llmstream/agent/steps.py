@@ -1,39 +1,163 @@
-"""The steps of a run: `ModelStep` sends a request, `ResumedStep` continues suspended calls, `StaticStep`
-takes its response from a hook. `RunStep` is their common part.
+"""The steps of a run, and the `RunContext` that they share.
+
+`ModelStep` sends a request, `ResumedStep` continues suspended calls, `StaticStep` takes its response from a
+hook. `RunStep` is their common part.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
+from llmstream.agent.approvals import CallGate
 from llmstream.agent.calls import (
     StepCalls,
     in_call_order,
-    no_content_error,
     result_event,
     results_of,
     shown_as_run,
-    suspension_of,
 )
+from llmstream.agent.config import AgentConfig
+from llmstream.agent.history import SettledPart
 from llmstream.agent.hooks import Again, StepPlan, Stop
-from llmstream.agent.model_response import HookResponse, ModelResponse
+from llmstream.agent.journal import RunJournal
+from llmstream.agent.model_response import HookResponse, ModelResponse, PlanMemory, no_content_error
+from llmstream.agent.nested import Ids
+from llmstream.agent.observing import RunWatch
 from llmstream.agent.planning import prepared, reviewed
 from llmstream.agent.resumption import Resumption, check_continuation
-from llmstream.agent.run_context import RunContext
-from llmstream.agent.state import Step
+from llmstream.agent.state import RunState, Step
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import ToolResult
+from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.copying import LateCopies
 from llmstream.chats.message import Message
+from llmstream.errors import InvalidOutput
 from llmstream.events import Event, Finish, RetryNotice, StepFinish, StepStart, StreamStart, Timings, Usage
 from llmstream.events import ToolCall as ToolCallEvent
+from llmstream.streams.history import Repairs
 from llmstream.streams.observations import joined
-from llmstream.tools import ToolCallStatus, ToolOutcome, ToolSet
+from llmstream.tools.approval import Approve, Deny
+from llmstream.tools.context import ToolContext
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
+from llmstream.tools.toolset import ToolSet
 
-__all__ = ["ModelStep", "ResumedStep", "RunStep", "StaticStep"]
+__all__ = ["ModelStep", "ResumedStep", "RunContext", "RunStep", "StaticStep"]
+
+
+class RunContext:
+    """The configuration, state and journal of one run.
+
+    total_s:    time limit of the run in seconds; None for no limit
+    settled:    the part of the history in which every call has a result
+    repairs:    the part of the history that was already repaired for vendors
+    of_plan:    the same for messages from plans
+    inbox:      user messages for the next step
+    ids:        maps ids of blocks and calls to those in the run's events
+    values:     what tools returned to the application, by the id of the call in the events
+    watch:      reports to the run's observer; None without one
+    stopped_by: the stop condition, tool or hook that ended the run, or None
+    limit:      the limit that ended it before the model had finished, as in `LimitExceeded.reason`
+    started:    loop time of the first read
+    """
+
+    def __init__(self, config: AgentConfig, state: RunState, total_s: float | None) -> None:
+        self.config = config
+        self.state = state
+        self.total_s = total_s
+        self.journal = RunJournal(config.journal, config.name)
+        self.watch = None if config.observe is None else RunWatch(config.observe, config.clock)
+        self.settled = SettledPart()
+        self.repairs = Repairs()
+        self.of_plan = PlanMemory()
+        self.inbox: list[Message] = []
+        self.ids = Ids()
+        self.values: dict[str, Any] = {}
+        self.stopped_by: str | None = None
+        self.limit: str | None = None
+        self._rejected = 0
+        self.started = 0.0
+
+    def begin(self) -> None:
+        """Starts the clocks."""
+        self.state.started = self.config.clock()
+        self.started = asyncio.get_running_loop().time()
+
+    @property
+    def deadline(self) -> float | None:
+        """The loop time at which the run must be over, or None."""
+        return None if self.total_s is None else self.started + self.total_s
+
+    def stop(self, decision: Stop) -> None:
+        """Ends the run on behalf of a hook."""
+        self.stopped_by = decision.reason or "a hook stopped the run"
+
+    def cut_short(self, by: str, limit: str | None) -> None:
+        """Ends the run on behalf of a stop condition; `limit` names it if it is a limit."""
+        self.stopped_by, self.limit = by, limit
+
+    def again(self, decision: Again, message: Message) -> None:
+        """Requests another response on behalf of a hook.
+
+        message: the rejected response
+        raises:  InvalidOutput once `Hooks.max_again` is used up
+        """
+        given = decision.feedback
+        feedback = Message.user(given) if isinstance(given, str) else given
+        self._rejected += 1
+        if self._rejected > self.config.hooks.max_again:
+            error = InvalidOutput(
+                f"after_model rejected {self._rejected} answers; the last feedback was: {feedback.text}",
+                reason="again",
+            )
+            error.partial, error.usage = message, self.state.total_usage
+            raise error
+        self.inbox.append(feedback)
+
+    def delivered(self) -> list[Message]:
+        """Takes the messages out of the inbox."""
+        inbox, self.inbox = self.inbox, []
+        return inbox
+
+    async def note(self) -> None:
+        """Writes new messages of the conversation to the journal."""
+        await self.journal.messages(self.state.step, self.state.conversation)
+
+    def calls(self, tools: ToolSet, decided: Mapping[str, Approve | Deny] | None = None) -> StepCalls:
+        """Creates the runner for the calls of the current step.
+
+        decided: decisions of a person from before, by the id of the call
+        """
+        config = self.config
+        gate = CallGate(
+            self.state,
+            config.hooks,
+            approve=config.approve,
+            repair=config.repair,
+            decided=decided,
+            context=self._tool_context,
+        )
+        return StepCalls(
+            tools,
+            gate,
+            self.state,
+            after=config.hooks.after_tool,
+            limit=config.tool_limit,
+            timeout_s=config.tool_timeout_s,
+            context=self._tool_context,
+            journal=self.journal,
+            watch=self.watch,
+        )
+
+    def _tool_context(self, call: ToolCall) -> ToolContext:
+        state = self.state
+        return ToolContext(
+            call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.deps
+        )
 
 
 class RunStep:
@@ -86,7 +210,7 @@ class RunStep:
                 if status.value is not None:
                     context.values[context.ids.shown(status.tool_call_id, self.number)] = status.value
             if calls.waiting or calls.inner:
-                return suspension_of(context.config, state, calls, self.earlier, context.delivered())
+                return self._suspension(calls)
             context.settled.settle(state.conversation, self.results())
         self.worked = bool(statuses) and reason != "content-filter"
         state.tool_calls += len(statuses)
@@ -96,6 +220,23 @@ class RunStep:
         )
         state.step += 1
         return None
+
+    def _suspension(self, calls: StepCalls) -> Suspension:
+        """The suspended run, with its waiting calls and the results of finished ones."""
+        context, config, state = self._context, self._context.config, self._context.state
+        return Suspension.sealed(
+            state.conversation,
+            calls.waiting.values(),
+            {**self.earlier, **calls.results}.values(),
+            inner=calls.inner,
+            inbox=context.delivered(),
+            agent=config.name,
+            step=state.step,
+            usage_by_model=state.usage_by_model,
+            cost_estimate=state.cost_estimate,
+            key=config.approval_key,
+            ttl_s=config.approval_ttl_s,
+        )
 
 
 class StaticStep(RunStep):
@@ -207,7 +348,7 @@ class ModelStep(RunStep):
     async def _review(self) -> None:
         """Applies the `after_model` hook to the response."""
         context, conversation = self._context, self._context.state.conversation
-        decision = await reviewed(context.config, context.state, self.message)
+        decision = await reviewed(context.config.hooks.after_model, context.state, self.message)
         if isinstance(decision, Stop):
             context.stop(decision)
         elif isinstance(decision, Again):
@@ -242,6 +383,8 @@ def _within(context: RunContext, plan: StepPlan) -> StepPlan:
         return plan
     given = plan.options.get("deadlines") or config.options.get("deadlines")
     deadlines = given or plan.model_over(config.model).deadlines
+    if deadlines.total_s == context.total_s:
+        return plan
     capped = msgspec.structs.replace(deadlines, total_s=context.total_s)
     return replace(plan, options={**plan.options, "deadlines": capped})
 
@@ -274,7 +417,7 @@ class ResumedStep(RunStep):
                 continue, or edited arguments do not fit
         """
         context, found = self._context, self._found
-        plan = await prepared(context.config, context.state)
+        plan = await prepared(context.config.prepare_step, context.state)
         tools = ToolSet.of(plan.options_over(context.config.options).get("tools") or ()).current()
         found.check_edits(tools)
         for call, continuation in found.continued_calls:

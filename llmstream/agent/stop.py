@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.agent.state import RunState, Step
 from llmstream.errors import InvalidRequest, InvalidToolInput, UnknownTool
-from llmstream.tools import ToolCallStatus
+from llmstream.tools.outcome import ToolCallStatus
 from llmstream.tools.signature import check_arguments
 
 __all__ = [
@@ -154,8 +154,8 @@ def _done(step: Step) -> bytes:
 MAX_INVALID_CALLS: Final = 3
 """Steps with invalid calls of one tool. Models that use the error text succeed at the second try."""
 
+# The key for calls of tools that do not exist, whatever their names.
 _UNKNOWN: Final = ""
-"""The key for calls of tools that do not exist, whatever their names."""
 
 
 class Misses:

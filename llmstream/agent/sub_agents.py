@@ -1,22 +1,23 @@
-"""Several agents: one as a tool of another, or all in one chat."""
+"""An agent as a tool of another."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
-from llmstream.agent.hooks import Approve, Deny
 from llmstream.agent.nested import Nested, Spent, Waits
 from llmstream.agent.resumption import Continuation, Results, Resumption
 from llmstream.agent.run import AgentRun, answer_of
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import Text, ToolCall, ToolResult
-from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
 from llmstream.events import Finish, Raw, StreamStart
-from llmstream.tools import Tool, ToolContext, ToolOutput, tool_from_function
+from llmstream.tools.approval import Approve, Deny
+from llmstream.tools.context import ToolContext
+from llmstream.tools.function import tool_from_function
+from llmstream.tools.outcome import ToolOutput
+from llmstream.tools.tool import Tool
 
-__all__ = ["own_view", "shared_message", "sub_agent_tool"]
+__all__ = ["sub_agent_tool"]
 
 
 class SubAgent(Protocol):
@@ -111,38 +112,3 @@ async def _report_events(run: AgentRun, name: str, context: ToolContext) -> None
     async for event in run:
         if not isinstance(event, StreamStart | Finish | Raw):
             await context.report(Nested(name, event))
-
-
-# Several agents in one chat: the messages that each of them receives and adds.
-
-
-def own_view(messages: Iterable[Message], name: str) -> list[Message]:
-    """The chat as sent to the agent of this name.
-
-    A model takes assistant messages for its own. So messages of other agents become user messages with
-    the sender's name in front; their tool calls and results are left out.
-    """
-    seen: list[Message] = []
-    foreign: set[str] = set()
-    for message in messages:
-        if message.role == Role.TOOL:
-            own = [part for part in message.tool_results if part.tool_call_id not in foreign]
-            if own:
-                seen.append(Message(message.sender, message.role, tuple(own), message.metadata))
-        elif message.role != Role.ASSISTANT or message.sender == name:
-            foreign -= {call.id for call in message.tool_calls}
-            seen.append(message)
-        else:
-            foreign |= {call.id for call in message.tool_calls}
-            text = message.text
-            if text:
-                seen.append(
-                    Message(message.sender, Role.USER, (Text(f"{message.sender or 'assistant'}: {text}"),))
-                )
-    return seen
-
-
-def shared_message(message: Message, name: str) -> Message:
-    """The answer for the chat, without calls, because their results are not in the chat."""
-    parts = tuple([part for part in message.parts if not isinstance(part, ToolCall | ToolResult)])
-    return Message(name, Role.ASSISTANT, parts, message.metadata)

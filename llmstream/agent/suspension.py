@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 import secrets
@@ -11,16 +12,15 @@ from typing import Self
 
 import msgspec
 
-from llmstream.agent.approvals import digest_of
 from llmstream.agent.file_lock import taking
 from llmstream.chats.content import ToolResult, read_whole, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
-from llmstream.tools import PendingCall
+from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 
-__all__ = ["Suspension"]
+__all__ = ["Suspension", "digest_of"]
 
 VERSION = 1
 
@@ -258,3 +258,19 @@ def _call_digest(pending: PendingCall, suspension_id: str, key: bytes | None) ->
         pending.name,
         pending.arguments,
     )
+
+
+# Digests: a decision holds only for the arguments that were shown.
+
+_encode = msgspec.json.Encoder().encode
+
+
+def digest_of(key: bytes | None, *fields: str | bytes) -> str:
+    """An HMAC-SHA256 over the fields, or without a key a SHA-256, as hexadecimal digits.
+
+    Only the HMAC proves that the fields were written by a holder of the key.
+    """
+    data = _encode([f if isinstance(f, str) else hashlib.sha256(f).hexdigest() for f in fields])
+    if key is None:
+        return hashlib.sha256(data).hexdigest()
+    return hmac.new(key, data, hashlib.sha256).hexdigest()

@@ -1,4 +1,4 @@
-"""The command line: `llmstream demo | chat | map | replay | providers | simulate | bench`.
+"""The command line: `llmstream demo | chat | map | replay | providers | simulate | bench | check`.
 
 Each command is a module. Only the requested one is imported: `replay` runs often, and needs
 neither network nor terminal.
@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "providers": "list providers and which API keys are set",
     "simulate": "run a local server that imitates the vendors' APIs",
     "bench": "measure the latency and throughput of an endpoint under load",
+    "check": "find out what an endpoint can do and where its wire is wrong",
 }
 """Name to summary; each is a module here with `configure(parser)` and `run(arguments) -> exit status`."""
 
@@ -41,6 +42,7 @@ _USAGE: Final = {
     "providers": "[-h] [OPTIONS] [NAME]",
     "simulate": "[-h] [--port N] [OPTIONS]",
     "bench": "[-h] [-m PROVIDER:MODEL] [OPTIONS]",
+    "check": "[-h] [-m PROVIDER:MODEL] [--base-url URL] [OPTIONS]",
 }
 """One line each: for `chat`, argparse would print ten lines of usage above each error."""
 

@@ -30,7 +30,7 @@ from llmstream.events import (
     Usage,
     Warning,
 )
-from llmstream.streams.attempts import warning_text
+from llmstream.streams.reporting import warning_text
 
 __all__ = [
     "Display",

@@ -7,7 +7,17 @@ from typing import Final
 
 from llmstream.errors import CallerError, LLMStreamError
 
-__all__ = ["BROKEN_PIPE", "BUG", "FAILED", "INTERRUPTED", "SUCCESS", "USAGE", "error_message", "exit_status"]
+__all__ = [
+    "BROKEN_PIPE",
+    "BUG",
+    "FAILED",
+    "INTERRUPTED",
+    "SUCCESS",
+    "USAGE",
+    "error_message",
+    "exit_status",
+    "with_flags",
+]
 
 SUCCESS: Final = 0
 BUG: Final = 1
@@ -62,6 +72,11 @@ def error_message(error: LLMStreamError) -> str:
     else:
         # A repeated name is that of the component that raised the error, not always the provider.
         text = re.sub(r"^([\w.-]+: )(?:\1)+", r"\1", text)
+    return with_flags(text)
+
+
+def with_flags(text: str) -> str:
+    """Returns the advice of the library in the command's own flags."""
     for pattern, replacement in _REMEDIES:
         text = pattern.sub(replacement, text)
     return text

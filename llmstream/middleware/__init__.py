@@ -1,4 +1,4 @@
-"""Wrappers around models: async generators that stand between a model and its reader.
+"""Wrappers around models: async generators between a model and its reader.
 
     async def shout(request, ask):
         async for event in ask(request):
@@ -6,7 +6,7 @@
 
     model = wrap("anthropic:claude-sonnet-4-5", shout)
 
-Read `asking.py` for what a middleware is and gets, `wrapping.py` for what is made of it.
+`wrapping.py` shows what a middleware receives and how it becomes a model.
 """
 
 from llmstream.middleware.caching import cache

@@ -1,4 +1,4 @@
-"""Answers that were given before, for the same request."""
+"""A cache of answers, by request."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ __all__ = ["cache", "cache_key"]
 
 # What makes two requests the same: a digest of everything that is asked, of whom, and for whom.
 
+# Raised when the same request gets another key.
 _VERSION = 2
-"""Raised when the same request gets another key."""
 
 
 def cache_key(model: Model, request: Request) -> str:
     """A SHA-256, as hexadecimal digits, of provider, address, account, model and the complete request.
 
-    The account is the API key, all headers, and the variables of the environment that send one or say who
-    pays: vendors keep state by them, and who has another key may be somebody else. They go into the
-    digest only. A key that a function gives does not count: it changes, for the same account.
+    The account is the API key, all headers, and the environment variables that set headers or select who
+    pays: vendors store state by account, and another key may belong to somebody else. Only their digest is
+    used. A key returned by a function does not count, because it changes for the same account.
 
-    raises: InvalidRequest for messages, and TypeError for options, that JSON cannot hold
+    raises: InvalidRequest for messages, and TypeError for options, that JSON cannot represent
     """
     asked: dict[str, Any] = {
         name: msgspec.to_builtins(getattr(request, name))
         for name in Request.__struct_fields__
         if name not in ("messages", "headers")
     }
-    asked["messages"] = [_said(message) for message in request.messages]
+    asked["messages"] = [_content_only(message) for message in request.messages]
     whom = [_VERSION, model.provider.name, _address(model, request), _account(model, request)]
     return hashlib.sha256(msgspec.json.encode([*whom, asked], order="deterministic")).hexdigest()
 
 
-def _said(message: Message) -> Any:
+def _content_only(message: Message) -> Any:
     """The message without the ids of the answer it was: the same answer, asked for anew, has others."""
     bare = msgspec.structs.replace(message, metadata=unmarked(message.metadata))
     return msgspec.json.decode(message_to_json(bare))
 
 
 def _address(model: Model, request: Request) -> str:
-    """Where the request goes, with region and project; as far as it is known before it is sent."""
+    """Where the request goes, with region and project, as far as that is known before it is sent."""
     provider = model.provider
     address = model.base_url or ""
     try:
@@ -73,7 +73,7 @@ def _address(model: Model, request: Request) -> str:
 
 
 def _account(model: Model, request: Request) -> dict[str, Any]:
-    """For whom it is asked."""
+    """Identifies who pays."""
     provider, key = model.provider, model._api_key
     headers = {name: os.environ.get(variable) for name, variable in provider.header_env.items()}
     headers |= {name.lower(): value for name, value in {**model._headers, **request.headers}.items()}
@@ -83,26 +83,26 @@ def _account(model: Model, request: Request) -> dict[str, Any]:
     return {"key": key if isinstance(key, str) else None, "headers": headers, "variables": variables}
 
 
-# Where answers are kept: a folder with a file for each, or a mapping in memory.
+# Where answers are stored: a folder with a file for each, or a mapping in memory.
 
 Kept: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, bytes]"
 """A folder, or a mapping from keys to the JSON lines of answers."""
 
 
 class CacheStore(Protocol):
-    """Gives what was put under a key."""
+    """Stores answers, as bytes, by key."""
 
     async def get(self, key: str) -> bytes | None:
-        """What is there, or None. A mapping of the caller's may raise anything."""
+        """The stored answer, or None. A mapping of the caller's may raise anything."""
         ...
 
     async def put(self, key: str, data: bytes) -> None:
-        """Keeps it, in place of what was there. A mapping of the caller's may raise anything."""
+        """Stores an answer, replacing an earlier one. A mapping of the caller's may raise anything."""
         ...
 
 
 def as_store(kept: Kept) -> CacheStore:
-    """The store that a caller named."""
+    """The store of the caller's argument."""
     return _Memory(kept) if isinstance(kept, MutableMapping) else _Folder(Path(kept))
 
 
@@ -145,24 +145,24 @@ class _Folder:
 
 _log = logging.getLogger("llmstream")
 
+# Finish reasons of answers that nothing cut short.
 _WHOLE: Final = frozenset({"stop", "tool-calls", "other", "unknown"})
-"""Finish reasons of answers that nothing cut short."""
 
 _HEAD: Final = b'{"format":"llmstream.cache","version":1}'
 
 
 def cache(kept: Kept) -> Middleware:
-    """Gives the answer to a request that was answered before, as a stream, without asking.
+    """Returns the answer to an earlier, equal request as a stream, without a request to the vendor.
 
-    Kept are whole answers only: none that failed, was left, or was cut by a limit or a filter. A
-    replay has all events of the answer, usage included, at once; a `response-metadata` with
-    {"llmstream": {"cached": true}} says that it is one. Requests are the same if provider, address,
-    key, headers, model, messages, tools and settings are, so tenants with keys of their own share
-    nothing; a key that a function gives does not count. Nothing is ever removed. Requests that
-    run side by side each ask, and the answer that ends last is kept.
+    Only complete answers are stored: none that failed, was left, or was cut by a limit or a filter. A
+    replay yields all events of the answer at once, usage included; a `response-metadata` with
+    {"llmstream": {"cached": true}} marks it. Requests are equal if provider, address, key, headers,
+    model, messages, tools and settings are, so tenants with their own keys share nothing; a key
+    returned by a function does not count. Nothing is ever removed. Equal requests at the same time
+    are all sent, and the answer that ends last is stored.
 
-    kept: a folder, with one file of JSON lines an answer (mode 0600: answers may be private), or a
-          mapping. What cannot be read or written is logged, and the model is asked
+    kept: a folder, with one file of JSON lines for each answer (mode 0600: answers may be private), or
+          a mapping. What cannot be read or written is logged, and the request is sent
     """
     store = as_store(kept)
 
@@ -210,20 +210,20 @@ def _with(lines: list[bytes] | None, event: Event) -> list[bytes] | None:
     try:
         lines.append(encode(event))
     except (TypeError, ValueError, OverflowError) as error:
-        _log.info("an answer is not kept: %s", error)
+        _log.info("an answer is not stored: %s", error)
         return None
     return lines
 
 
 async def _found(store: CacheStore, key: str) -> list[Event] | None:
-    """The events of the kept answer, marked as a replay; None where there is none that can be read."""
+    """The events of the stored answer, marked as a replay; None if there is none that can be read."""
     try:
         data = await store.get(key)
         if data is None:
             return None
         events = _events(data)
     except Exception as error:  # the mapping is the caller's, and may raise anything
-        _log.warning("the kept answer %s cannot be read, and the model is asked: %s", key, error)
+        _log.warning("the stored answer %s cannot be read, and the request is sent: %s", key, error)
         return None
     mark = ResponseMetadata(provider_metadata={"llmstream": {"cached": True}})
     return [events[0], mark, *events[1:]]
@@ -243,4 +243,4 @@ async def _put(store: CacheStore, key: str, data: bytes) -> None:
     try:
         await store.put(key, data)
     except Exception as error:
-        _log.warning("an answer cannot be kept: %s", error)
+        _log.warning("an answer cannot be stored: %s", error)

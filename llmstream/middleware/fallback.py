@@ -1,4 +1,4 @@
-"""Other models to ask where one fails."""
+"""Fallback to other models when one fails."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ __all__ = ["fallback"]
 
 When: TypeAlias = Callable[[LLMStreamError], bool]
 
+# Before anything else has come, another model may still answer.
 _NO_CONTENT: Final = frozenset(
     {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
 )
-"""Before anything else has come, another model may still answer."""
 
 _ENDS: Final = frozenset({ErrorEvent, Finish})
 
 
 def worth_another(error: LLMStreamError) -> bool:
-    """Whether another model may do better: not where the request itself is wrong, or the time is up."""
+    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
     if isinstance(error, DeadlineExceeded):
         return error.reason != "total"
     return not isinstance(error, InvalidRequest)
 
 
 def fallback(*models: str | Model, restart: bool = False, when: When = worth_another) -> Middleware:
-    """Asks the next model where one fails before the first content of its answer.
+    """Requests the answer from the next model if one fails before the first content.
 
-    Each model has its own retries first. Who was asked in vain, and why, is in the warnings of
-    `stream-start`, in the metadata of a `response-metadata` under "llmstream", and, where the last
-    one fails as well, in the error's `tried`.
+    Each model makes its own retries first. The failed models and their errors are in the warnings of
+    `stream-start`, in the metadata of a `response-metadata` under "llmstream", and, if the last one
+    fails too, in the error's `tried`.
 
-    restart: also where an answer breaks off after content. A `retry` event then says that what the
-             step has streamed so far is void; a reader that has shown it takes it back
-    when:    for which errors the next one is asked; by default for all but InvalidRequest and the
+    restart: also after content. A `retry` event then reports that what the step has streamed so far is
+             void; a reader that has displayed it removes it
+    when:    the errors after which the next model is tried; by default all but InvalidRequest and the
              total deadline
-    raises:  InvalidRequest without models; when read, the error of the model that was asked last
+    raises:  InvalidRequest without models; when read, the error of the last model
     """
     others = [model if isinstance(model, Model) else Model(model) for model in models]
     if not others:
@@ -101,7 +101,7 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
 
 
 def _opening(held: list[Event], answers: str, tried: list[tuple[str, ErrorInfo]]) -> list[Event]:
-    """The first events of an answer, with the record of those who were asked before."""
+    """The first events of an answer, with the record of the models that failed before."""
     if not tried:
         return held
     record = [{"model": name, "error": msgspec.to_builtins(info)} for name, info in tried]

@@ -1,4 +1,4 @@
-"""A line in the log for each call of a model, without content unless it is asked for."""
+"""Logs each call of a model, with content only on request."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def log_calls(
     logger: str = "llmstream",
     clock: Callable[[], float] = time.monotonic,
 ) -> Middleware:
-    """Logs what each call asks for, and how it ended: reason, tokens, fragments, seconds.
+    """Logs the request of each call, and how it ended: reason, tokens, fragments, seconds.
 
     level:   of both lines
-    content: also log the last message and the answer, as Python literals; they may be private
+    content: also logs the last message and the answer, as Python literals; they may be private
     logger:  its name
     """
     log = logging.getLogger(logger)

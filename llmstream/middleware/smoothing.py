@@ -1,4 +1,4 @@
-"""Text that comes in lumps, given word by word at an even pace."""
+"""Yields text that arrives in large pieces word by word, at an even pace."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from llmstream.request import Request
 
 __all__ = ["LINE", "WORD", "smooth"]
 
+# Scripts that are written without spaces, or need none to be read in pieces.
 _WIDE: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\u0e00-\u0eff"
-"""Scripts that are written without spaces, or need none to be read in pieces."""
 
 WORD: Final = re.compile(rf"\s*(?:[{_WIDE}]|[^\s{_WIDE}]+(?=[\s{_WIDE}])|\S{{40}})")
 """A word with the white space before it; a run of 40 characters counts as one."""
@@ -27,11 +27,11 @@ LINE: Final = re.compile(r"[^\n]*\n")
 """A line with its end."""
 
 
+# Maximum number of held characters; more are passed on even if the piece is incomplete.
 _LONGEST: Final = 1000
-"""Maximum number of held characters; more are passed on even if the piece is incomplete."""
 
+# An event that comes sooner after it is asked for was there before.
 _AT_ONCE_S: Final = 0.002
-"""An event that comes sooner after it is asked for was there before."""
 
 _AHEAD_S: Final = 1.0
 
@@ -43,19 +43,19 @@ def smooth(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> Middleware:
-    """Gives text and reasoning piece by piece, with a pause between two.
+    """Yields text and reasoning in small pieces, with a pause between two.
 
-    A model that stays ahead for longer than a second is not held up: the pause shrinks until it is
-    not. The beginning of a piece is held until the piece is whole or anything else comes, such as a
-    tool call or the end, before which it is given at once. Nothing is lost or reordered.
+    A model that stays ahead for longer than a second is not slowed down: the pause shrinks until the
+    reader keeps up. An incomplete piece is held until it is complete or any other event comes, such as
+    a tool call or the end; then it is yielded at once. Nothing is lost or reordered.
 
     delay_s: the longest pause
-    piece:   how what is there begins, if it begins with a piece: WORD, LINE or a pattern of yours
+    piece:   matches a piece at the beginning of a text: WORD, LINE or a pattern of your own
     clock, sleep: for tests
     raises:  InvalidRequest for a pause below 0
     """
     if not delay_s >= 0:
-        raise InvalidRequest(f"delay_s is at least 0, got {delay_s}")
+        raise InvalidRequest(f"delay_s must be at least 0, got {delay_s}")
 
     async def smoothed(request: Request, ask: Ask) -> AsyncGenerator[Event]:
         pace = _Pace(delay_s, clock, sleep)
@@ -72,9 +72,9 @@ def smooth(
             else:
                 text = plain.delta if held is None else held.delta + plain.delta
                 pieces, rest = _split(text, piece)
-                for said in pieces:
+                for part in pieces:
                     await pace.turn()
-                    yield msgspec.structs.replace(plain, delta=said)
+                    yield msgspec.structs.replace(plain, delta=part)
                 held = msgspec.structs.replace(plain, delta=rest) if rest else None
             pace.asks()
 
@@ -83,7 +83,7 @@ def smooth(
 
 
 class _Pace:
-    """When the next piece is due, and how long a pause the model leaves room for."""
+    """Decides when the next piece is due, by how far the model is ahead."""
 
     def __init__(
         self, delay_s: float, clock: Callable[[], float], sleep: Callable[[float], Awaitable[object]]
@@ -94,11 +94,11 @@ class _Pace:
         self._due = 0.0
 
     def asks(self) -> None:
-        """The next event is asked for now."""
+        """The next event is requested now."""
         self._asked = self._clock()
 
     def came(self) -> None:
-        """It is here."""
+        """The event has arrived: adapts the pause to the wait for it."""
         now = self._clock()
         if now - self._asked > _AT_ONCE_S:
             self._waited = now

@@ -1,4 +1,4 @@
-"""Reasoning that a model writes into its text, between tags, as reasoning."""
+"""Turns reasoning that a model writes into its text, between tags, into reasoning events."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ __all__ = ["TaggedText", "extract_thinking"]
 
 
 class Piece(NamedTuple):
-    """A tag that was passed ("open", "close"), or text "inside" or "outside" of a passage; never empty."""
+    """A tag ("open", "close"), or text "inside" or "outside" of a passage; never empty."""
 
     kind: Literal["open", "inside", "close", "outside"]
     text: str = ""
 
 
 class TaggedText:
-    """Splits text at tags that may be cut anywhere, and holds back only what may be part of one.
+    """Splits text at tags that may be cut anywhere; holds back only a possible part of a tag.
 
-    White space at both ends of a passage is left out, and so is that around a passage with which the
-    text begins. A passage that is never closed reaches to the end.
+    White space at both ends of a passage is left out, and around a passage at the start of the text. A
+    passage that is never closed reaches to the end.
 
     tag:      "think" for `<think>` and `</think>`
-    anywhere: passages may begin anywhere; else one at most, before the first character outside
+    anywhere: passages may begin anywhere; else at most one, before the first character outside
     inside:   the text begins within a passage, whose opening tag is not sent
     """
 
@@ -140,15 +140,15 @@ def extract_thinking(
 
     The tags may be cut anywhere. White space at the ends of the reasoning and between it and the text
     is left out. Reasoning that is never closed reaches to the end of its block; text without the tag
-    passes as it is.
+    does not change.
 
     tag:           the word in the tags
-    anywhere:      in all text, any number of times; else only where the first text block begins
-    begins_inside: the model's template has opened the tag, so that only the closing one is sent
-    raises:        InvalidRequest for a tag that is no word
+    anywhere:      in all text, any number of times; else only at the start of the first text block
+    begins_inside: the model's template opens the tag, so that only the closing one is sent
+    raises:        InvalidRequest for a tag that is not a word
     """
     if not tag or not all(c.isalnum() or c in "-_:|" for c in tag):
-        raise InvalidRequest(f'a tag is given as its word alone, such as "think"; got {tag!r}')
+        raise InvalidRequest(f'a tag must be a word alone, such as "think"; got {tag!r}')
 
     async def extract(request: Request, ask: Ask) -> AsyncGenerator[Event]:
         blocks: dict[str, _Block] = {}
@@ -159,11 +159,11 @@ def extract_thinking(
                     text = TaggedText(tag, anywhere=anywhere, inside=begins_inside and first)
                     blocks[event.id], first = _Block(event, text), False
                 case TextDelta() if event.id in blocks:
-                    for said in blocks[event.id].delta(event):
-                        yield said
+                    for piece in blocks[event.id].delta(event):
+                        yield piece
                 case TextEnd() if event.id in blocks:
-                    for said in blocks.pop(event.id).end(event):
-                        yield said
+                    for piece in blocks.pop(event.id).end(event):
+                        yield piece
                 case _:
                     yield event
 
@@ -172,7 +172,7 @@ def extract_thinking(
 
 
 class _Block:
-    """One text block of the model as blocks of reasoning and text, opened when there is something in them."""
+    """Splits a text block of the model into blocks of reasoning and text, opened with their first text."""
 
     def __init__(self, start: TextStart, text: TaggedText) -> None:
         self._id = start.id

@@ -1,4 +1,4 @@
-"""A model inside a middleware, as a model."""
+"""Makes a model of a model and its middleware."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from llmstream.streams.options import Options
 __all__ = ["Ask", "Middleware", "Reply", "wrap"]
 
 
-# What a middleware is given to ask with, and the answer that it gets.
+# How a middleware calls models.
 
 
 class Reply:
     """One answer for the middleware around it: always a complete event sequence.
 
-    Iterated once, by one reader. Where the answer failed, the error is raised after `finish`.
-    What is not read to its end is left by `aclose()`, at the latest when the call is over.
+    Iterated once, by one reader. If the answer failed, the error is raised after `finish`. An answer
+    that is not read to its end is left by `aclose()`, at the latest when the call is over.
     """
 
     def __init__(self, call: Call, model: Model) -> None:
         self.call = call
         self._model = model
         self._batch: Iterator[Event] = iter(())
-        self._told = False
+        self._ended = False
 
     def __aiter__(self) -> Reply:
         return self
@@ -52,34 +52,34 @@ class Reply:
             if not batch:
                 break
             self._batch = iter(batch)
-        if self.call.error is not None and not self._told:
-            self._told = True
+        if self.call.error is not None and not self._ended:
+            self._ended = True
             raise self.call.error
         raise StopAsyncIteration
 
     @property
     def answered_by(self) -> str:
-        """ "provider:model" of who answers."""
+        """ "provider:model" of the responding model."""
         return self.call.answered_by or f"{self._model.provider.name}:{self._model.name}"
 
     @property
     def error(self) -> LLMStreamError | None:
-        """Why the answer failed; None where it did not, or has not yet."""
+        """Why the answer failed; None without a failure so far."""
         return self.call.error
 
     async def aclose(self) -> None:
-        """Leaves the answer: its socket closes now. May be called again."""
+        """Leaves the answer and closes its socket. Idempotent."""
         self._batch = iter(())
-        self._told = True
+        self._ended = True
         await self.call.aclose()
 
 
 class Ask:
-    """Asks on: `ask(request)` the model that is wrapped, `ask(request, other)` another one.
+    """Calls models: `ask(request)` the wrapped one, `ask(request, other)` another one.
 
-    Options and the total deadline are those of the call, however often it asks.
+    Options and the total deadline are those of the call, for any number of requests.
 
-    model: the model that is wrapped
+    model: the wrapped model
     """
 
     def __init__(self, model: Model, options: Options | None, started: float | None) -> None:
@@ -89,9 +89,9 @@ class Ask:
         self._started = started
 
     def __call__(self, request: Request, model: Model | None = None) -> Reply:
-        """The answer; nothing is sent before it is read.
+        """Creates an answer; nothing is sent before it is read.
 
-        Another model gets its own name in the request, and none of the headers that carry a credential.
+        A request to another model gets that model's name, and no headers that carry a credential.
         """
         asked = self.model
         if model is not None:
@@ -103,7 +103,7 @@ class Ask:
 
 
 Middleware: TypeAlias = Callable[[Request, Ask], AsyncIterator[Event]]
-"""An async generator function: given a request and a way to ask on, it yields the events of the answer."""
+"""An async generator function: takes a request and an `Ask`, and yields the events of the answer."""
 
 
 T = TypeVar("T")
@@ -118,9 +118,9 @@ def wrap(model: Model[T], *middleware: Middleware) -> Model[T]: ...
 
 
 def wrap(model: str | Model[Any], *middleware: Middleware) -> Model[Any]:
-    """The model with middleware around it, to be used wherever a model is.
+    """The model with middleware around it, usable wherever a model is.
 
-    Its attributes, also those that are set, are those of the model within.
+    It shares its attributes with the wrapped model, also those that are set later.
 
     model:      a `Model`, or "provider:model"
     middleware: from the model outwards: events pass the first one first
@@ -135,7 +135,7 @@ def wrap(model: str | Model[Any], *middleware: Middleware) -> Model[Any]:
 class MiddlewareOpener:
     """Opens the calls of a model through a middleware.
 
-    kind, below: class and opener of the model that is wrapped
+    kind, below: class and opener of the wrapped model
     """
 
     def __init__(self, middleware: Middleware, kind: type[Model], below: Opener | None) -> None:
@@ -156,7 +156,7 @@ class MiddlewareOpener:
 class _MiddlewareCall:
     """The events of a middleware, as a `Call`.
 
-    They are held to the grammar, and everything that the middleware asked is closed with it.
+    They must pass the grammar; all answers that the middleware requested are closed with it.
     """
 
     def __init__(
@@ -176,11 +176,11 @@ class _MiddlewareCall:
         self._usage: Usage | None = None
         self._begun = False
         self._over = False
-        self._told = False  # to its reader, that it is over
+        self._ended = False  # whether its reader knows that it is over
 
     @property
     def usage(self) -> Usage:
-        """Tokens as far as they have been said; before finish, those of the answer that was asked last."""
+        """Tokens reported so far; before finish, those of the last answer that was requested."""
         if self._usage is not None:
             return self._usage
         reply = self._last_reply
@@ -188,13 +188,13 @@ class _MiddlewareCall:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Those of the answer that was asked for last; none of one that was kept."""
+        """Headers of the last answer that was requested; none for a cached one."""
         reply = self._last_reply
         return reply.call.headers if reply is not None else {}
 
     @property
     def answered_by(self) -> str | None:
-        """The model that was asked last, which is the one that answers."""
+        """The model that was called last, which is the one that responds."""
         reply = self._last_reply
         return reply.answered_by if reply is not None else None
 
@@ -204,7 +204,7 @@ class _MiddlewareCall:
         return None
 
     async def next(self) -> list[Event]:
-        """The next event, with what the grammar demands beside it; [] once the sentence is over."""
+        """The next event, with the events that the grammar requires around it; [] at the end."""
         if self._events is None and not self._over:
             self._events = self._generator()
         while not self._over and self._events is not None:
@@ -222,7 +222,7 @@ class _MiddlewareCall:
         return await self._left()
 
     async def steer(self, content: Sequence[Part]) -> None:
-        """Steers the answer that the middleware asked for last."""
+        """Steers the last answer that the middleware requested."""
         reply = self._last_reply
         if reply is None:
             raise InvalidRequest("no response is in progress that could be steered. Read the stream first.")
@@ -233,14 +233,14 @@ class _MiddlewareCall:
         return self._ask.replies[-1] if self._ask is not None and self._ask.replies else None
 
     def close(self) -> None:
-        """Leaves now: the sockets of everything that was asked close."""
+        """Leaves at once: closes the sockets of all answers."""
         self._over = True
         if self._ask is not None:
             for reply in self._ask.replies:
                 reply.call.close()
 
     async def aclose(self) -> None:
-        """Leaves now, and ends the generators, from the outside in."""
+        """Leaves, and ends the generators, from the outside in."""
         self.close()
         async with AsyncExitStack() as stack:  # the last one pushed is closed first
             for reply in self._ask.replies if self._ask is not None else []:
@@ -258,13 +258,13 @@ class _MiddlewareCall:
             if inspect.iscoroutine(events):
                 events.close()
             raise InvalidRequest(
-                f"the middleware {_name(middleware)} gives no async iterator. Write it as an "
+                f"the middleware {_name(middleware)} returned no async iterator. Write it as an "
                 "`async def` that yields events."
             )
         return aiter(events)
 
     def _passed(self, event: Event) -> list[Event]:
-        """The event, held to the grammar."""
+        """The event as the grammar's guard passes it."""
         if type(event) is Finish and not self._guard.finished:
             self._usage = event.usage
         if self._begun:
@@ -279,7 +279,7 @@ class _MiddlewareCall:
         if self._over:  # closed while it was read
             self.error = error and error.with_traceback(None)
             return await self._left()
-        guard, usage, self._told = self._guard, self.usage, True
+        guard, usage, self._ended = self._guard, self.usage, True
         await self.aclose()
         if error is None and not guard.finished:
             error = IncompleteStream(f"the middleware {_name(self._given[1])} ended without a finish event")
@@ -295,9 +295,9 @@ class _MiddlewareCall:
         return start + guard.close(error.usage or usage, None if reported else error.info)
 
     async def _left(self) -> list[Event]:
-        """Another task has closed it: its reader ends the generators, and learns what was cut off."""
-        if not self._told:
-            self._told = True
+        """Ends after another task has closed the call: ends the generators, and notes the first failure."""
+        if not self._ended:
+            self._ended = True
             await self.aclose()
             failures = [reply.error for reply in (self._ask.replies if self._ask else ()) if reply.error]
             self.error = self.error or next(iter(failures), None)

@@ -2,6 +2,7 @@
 
 - `sim:` speaks `openai-chat`, `sim-anthropic:`, `sim-gemini:` and so on the other dialects.
 - `sim:demo` answers by itself and uses the tools it is offered.
+- `sim:probe` obeys plain instructions, for `llmstream check`.
 - `sim:PATH.json` follows a script; `examples/scripts` has some, and `llmstream.simulator.Script` documents
   their fields.
 - The server starts with the first request of an event loop and ends with the loop.

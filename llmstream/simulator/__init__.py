@@ -4,6 +4,7 @@ It serves `Model("sim:...")`, `llmstream demo`, `llmstream simulate` and tests.
 """
 
 from llmstream.simulator.demo import Demo
+from llmstream.simulator.obedient import Obedient
 from llmstream.simulator.recording import Received, Recording
 from llmstream.simulator.script import (
     Break,
@@ -28,6 +29,7 @@ __all__ = [
     "Cut",
     "Demo",
     "Fault",
+    "Obedient",
     "Pace",
     "Received",
     "Recording",

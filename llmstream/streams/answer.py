@@ -13,7 +13,7 @@ from llmstream.dialects.errors import decoded_error, is_error_body, is_json, ven
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import DeadlineExceeded, DecodeError, IncompleteStream, LLMStreamError
 from llmstream.events import Event, Raw
-from llmstream.streams.call import Plan
+from llmstream.streams.call_plan import Plan
 from llmstream.streams.resuming import ResumedBody, is_break
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body
@@ -22,23 +22,23 @@ __all__ = ["Answer"]
 
 _log: Final = logging.getLogger("llmstream")
 
+# How long to wait for usage and end markers after a complete answer, even if pings come.
 _TRAILER_S: Final = 1.0
-"""How long to wait for usage and end markers after a complete answer, even if pings come."""
 
+# How much of them is read; usage and end markers have a few hundred bytes.
 _TRAILER_BYTES: Final = 64 * 1024
-"""How much of them is read; usage and end markers have a few hundred bytes."""
 
 _EXCERPT_BYTES: Final = 2048
 _SSE_BEGINS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 _SSE_FIELDS: Final = (b"data", b"event", b"id", b"retry", b"")  # the last is a comment's
 
+# Limit for an answer that is one JSON value instead of a stream.
 _MAX_JSON_BYTES: Final = 16 * 1024 * 1024
-"""Limit for an answer that is one JSON value instead of a stream."""
 
+# Larger pieces are split: their copies do not fit the processor's cache (framing 256 KB at once costs twice
+# as much), and a reader would get thousands of events at once. Other tasks may run between two slices, so a
+# large body does not block the loop.
 _SLICE_BYTES: Final = 32 * 1024
-"""Larger pieces are split: their copies do not fit the processor's cache (framing 256 KB at once costs
-twice as much), and a reader would get thousands of events at once. Other tasks may run between two
-slices, so a large body does not block the loop."""
 
 Reopen: TypeAlias = "Callable[[LLMStreamError, Position], Awaitable[ResumedBody | None]]"
 """(error, last position) to the rest of the answer, or None if it is not available."""

@@ -1,56 +1,31 @@
-"""The attempts of one call: deadlines, failures, adaptation of refused requests, and logging."""
+"""The attempts of one call: deadlines, failures, and adaptation of refused requests."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from types import FrameType
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from llmstream.dialects.base import Dialect, Encoded
-from llmstream.dialects.errors import request_id
 from llmstream.errors import BadRequest, ConnectionLost, DeadlineExceeded, LLMStreamError
-from llmstream.events import ErrorEvent, Event, OtherWarning, UnsupportedSetting, UnsupportedTool, Warning
+from llmstream.events import ErrorEvent, Event, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
-from llmstream.request import Request
-from llmstream.streams.observations import Observe, Watch, shown
 from llmstream.transport.deadlines import Deadlines, Due, Watchdog, deadline_error, hard_due, sooner
-from llmstream.usage import Usage
 
 if TYPE_CHECKING:
     from llmstream.dialects.adapting import Refused
 
-__all__ = [
-    "Adapter",
-    "AttemptClock",
-    "Attempts",
-    "Reporter",
-    "forget",
-    "forget_logged",
-    "warning_text",
-]
+__all__ = ["Adapter", "AttemptClock", "Attempts", "forget"]
 
 Key: TypeAlias = tuple[str, str | None, str]
 """Provider, address and model."""
 
+# More models than a program uses; bounds the memory if model names are generated.
 _MOST_MODELS: Final = 1024
-"""More models than a program uses; bounds the memory if model names are generated."""
 
 _remembered: dict[Key, list[Refused]] = {}
-
-_log = logging.getLogger("llmstream")
-
-_MOST_LOGGED: Final = 1024
-
-_logged: set[tuple[str, str, str]] = set()
-"""(model, place of call, text) of the warnings that are in the log already."""
-
-_ON_THE_WAY: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
-"""Packages whose frames may lie between a request and the code that made it."""
 
 T = TypeVar("T")
 
@@ -285,138 +260,3 @@ class Adapter:
 def forget() -> None:
     """Clears what models have refused; for tests."""
     _remembered.clear()
-
-
-class Reporter:
-    """Reports attempts and ends, never content, to the log and to an observer if there is one.
-
-    watch:   reports to the observer; None without one
-    headers: of the last response
-    clean:   masks keys in the vendor's texts
-    """
-
-    __slots__ = ("_clean", "_name", "_over", "headers", "watch")
-
-    def __init__(
-        self,
-        provider: str,
-        model: str,
-        call_id: str,
-        observe: Observe | None,
-        request: Request | None = None,
-        clean: Callable[[str], str] = str,
-    ) -> None:
-        self._clean = clean
-        self.watch: Watch | None = None
-        if observe is not None:
-            self.watch = Watch(
-                observe, call_id=call_id, provider=provider, model=model, request=request, clean=clean
-            )
-        self._name = f"{provider}:{model}"
-        self.headers: Mapping[str, str] = {}
-        self._over = False
-
-    def started(self, attempt: int) -> None:
-        """Reports the start of an attempt."""
-        self.headers = {}
-        _log.debug("%s: attempt %d", self._name, attempt)
-        if self.watch is not None:
-            self.watch.attempt_started(attempt)
-
-    def answered(self, headers: Mapping[str, str]) -> None:
-        """Notes the head of a response."""
-        self.headers = headers
-        if self.watch is not None:
-            self.watch.request_id = self._request_id()
-
-    def changed(self, warnings: Iterable[Warning]) -> None:
-        """Logs what the request left out or changed, once for each model and call site.
-
-        Options and tools are logged as warnings, because the caller expects them to apply. Anything
-        else, such as reasoning that an API does not accept back, is normal and logged for information.
-        """
-        if not _log.isEnabledFor(logging.WARNING):
-            return
-        where = _call_site()
-        for warning in warnings:
-            text = warning_text(warning)
-            if _is_new((self._name, where, text)):
-                level = logging.INFO if isinstance(warning, OtherWarning) else logging.WARNING
-                _log.log(level, "%s: %s%s", self._name, text, where and f" ({where})")
-
-    def failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
-        """An attempt came to nothing; `wait_s` until the next, None where there is none."""
-        what = "no further attempt" if wait_s is None else f"the next in {wait_s:.2f} s"
-        which = _of_request(error.request_id or self._request_id())
-        _log.info("%s: attempt %d failed: %s; %s%s", self._name, attempt, error.code, what, which)
-        if self.watch is not None:
-            self.watch.attempt_failed(attempt, error, wait_s)
-
-    def continued(self) -> None:
-        """Reports that the answer continues in another response."""
-        _log.debug("%s: the answer continues in another response", self._name)
-        if self.watch is not None:
-            self.watch.continuations += 1
-
-    def _request_id(self) -> str | None:
-        """The vendor's request id, with keys masked and of bounded length."""
-        found = request_id(self.headers)
-        return found and shown(found, self._clean)
-
-    def ended(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
-        """Reports the end of the call, once."""
-        if self._over:
-            return
-        self._over = True
-        if _log.isEnabledFor(logging.INFO):
-            how = error.code if error is not None else "left" if left else "finished"
-            which = (error.request_id if error is not None else None) or self._request_id()
-            _log.info("%s: %s%s%s", self._name, how, _of_tokens(usage), _of_request(which))
-        if self.watch is not None:
-            self.watch.finished(attempts, usage, error, left=left)
-
-
-def forget_logged() -> None:
-    """Clears the record of logged warnings; for tests."""
-    _logged.clear()
-
-
-def _is_new(key: tuple[str, str, str]) -> bool:
-    if key in _logged:
-        return False
-    if len(_logged) >= _MOST_LOGGED:
-        _logged.clear()
-    _logged.add(key)
-    return True
-
-
-def _call_site() -> str:
-    """File and line of the code outside this package that reads the response; "" without one."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY:
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
-
-
-def warning_text(warning: Warning) -> str:
-    """The text of a request warning."""
-    match warning:
-        case UnsupportedSetting(name, details):
-            text = f"the option {name} is not supported as given"
-        case UnsupportedTool(name, details):
-            text = f"the tool {name} is not supported"
-        case _:
-            return warning.message
-    return f"{text}: {details}" if details else text
-
-
-def _of_tokens(usage: Usage) -> str:
-    counts = (usage.input_tokens, "tokens in"), (usage.output_tokens, "tokens out")
-    known = [f"{count} {name}" for count, name in counts if count is not None]
-    return "; " + ", ".join(known) if known else ""
-
-
-def _of_request(name: str | None) -> str:
-    return f" (request {name})" if name else ""

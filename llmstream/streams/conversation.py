@@ -1,4 +1,4 @@
-"""The conversation of a stream, and its continuation by another model."""
+"""The conversation of a stream, its turns, and its continuation by another model."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from llmstream.chats.message import Message, Role
 from llmstream.events import Event, OtherWarning, StreamStart, TextStart
 from llmstream.request import Request
 from llmstream.streams.history import Growing, Repairs
-from llmstream.streams.options import Options, make_request, tool_set, with_system
+from llmstream.streams.options import Options, make_request, tool_set, with_defaults, with_system
 
 if TYPE_CHECKING:
     from llmstream.chats.content import ToolCall
+    from llmstream.streams.call import CallingModel
     from llmstream.structured import Output
     from llmstream.tools import CallRunner, ToolContext
     from llmstream.transport.deadlines import Deadlines
 
-__all__ = ["CONTINUE_NOTE", "Continuation", "Conversation", "to_continue"]
+__all__ = ["CONTINUE_NOTE", "ContinuationMarks", "Conversation", "Turn", "to_continue"]
 
 CONTINUE_NOTE: Final = (
     "Your last message was cut off. Go on exactly where it ends: begin with the next character, repeat "
@@ -36,12 +37,22 @@ class Conversation:
     """The messages and options of a stream; each turn is one request.
 
     messages: owned by the conversation, so a caller's are copied before
+    options:  of the stream; `defaults` are those of its model
     repairs:  of the run whose history this is; else its own
     output:   the type of the answers, or None
     deadline: loop time of the total deadline; None without one, or before the start
     """
 
-    def __init__(self, messages: Sequence[Message], options: Options, repairs: Repairs | None = None) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        options: Options,
+        *,
+        defaults: Options,
+        repairs: Repairs | None = None,
+    ) -> None:
+        self._inherited = defaults.keys() - options.keys()
+        options = with_defaults(defaults, options)
         self.messages = with_system(options.get("instructions"), messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "instructions"}
         self.options = cast(Options, given)
@@ -50,7 +61,7 @@ class Conversation:
             given["tools"] = tool_set(given["tools"])
         self.deadline: float | None = None
         self._repairs = repairs or Repairs()
-        self._turn = -1
+        self._turn_number = -1
         self._first: Request | None = None
 
     def check(self, model: str, *, answered: bool) -> None:
@@ -73,23 +84,29 @@ class Conversation:
             first = msgspec.structs.replace(first, messages=messages)
         return first
 
+    def own_options(self) -> Options:
+        """The options of the stream, without the defaults that come from its model."""
+        own = {name: value for name, value in self.options.items() if name not in self._inherited}
+        return cast(Options, own)
+
     @property
     def quiet(self) -> bool:
         """Whether errors are only reported as events."""
         return self.options.get("errors") == "events"
 
-    def outfit(self) -> tuple[Accumulator | None, CallRunner | None]:
-        """The accumulator for the next response, with its tools, and the runner of its eager calls.
+    def next_turn(self, current: Event | None = None) -> Turn:
+        """The next response, of which nothing has been read.
 
-        None without tools, and None without eager tools.
+        current: the event that was read last
         """
-        self._turn += 1
+        self._turn_number += 1
         given = tool_set(self.options.get("tools"))
         if not given:
-            return None, None
+            return Turn(current=current)
         tools = given.current()
         fold = Accumulator(tools=tools)
-        return fold, fold.runner(context=self.tool_context) if tools.eager else None
+        eager = fold.runner(context=self.tool_context) if tools.eager else None
+        return Turn(fold, eager, current=current)
 
     def limit(self, deadlines: Deadlines, started: float) -> None:
         """Sets the total deadline: that of the options, else the model's.
@@ -103,7 +120,68 @@ class Conversation:
         """The context that a tool receives."""
         from llmstream.tools import ToolContext  # loaded only for tools
 
-        return ToolContext(call.id, call.name, self._turn, LateCopies(self.messages), self.deadline)
+        return ToolContext(call.id, call.name, self._turn_number, LateCopies(self.messages), self.deadline)
+
+
+class Turn:
+    """One response of a conversation, as far as its reader has got.
+
+    Events are accumulated at the end of a batch, or when a view needs them: many at once are cheaper.
+
+    eager: runs the calls of eager tools; None without such tools
+    batch: the events that arrived last
+    seen:  how many of them the reader has got; the reading loop sets it
+    """
+
+    __slots__ = ("_current", "_fold", "_folded", "_message", "batch", "eager", "seen")
+
+    def __init__(
+        self,
+        fold: Accumulator | None = None,
+        eager: CallRunner | None = None,
+        *,
+        current: Event | None = None,
+    ) -> None:
+        self.eager = eager
+        self.batch: list[Event] = []
+        self.seen = 0
+        self._folded = 0  # events of the batch that are accumulated
+        self._fold = fold
+        self._current = current
+        self._message: Message | None = None  # the complete one
+
+    @property
+    def fold(self) -> Accumulator:
+        """Accumulates the events; without tools it is created on first use."""
+        if self._fold is None:
+            self._fold = Accumulator()
+        return self._fold
+
+    @property
+    def current(self) -> Event | None:
+        """The event that was read last."""
+        return self.batch[self.seen - 1] if self.seen else self._current
+
+    def begin(self, batch: list[Event]) -> None:
+        """Takes the next batch; calls of eager tools in it start at once."""
+        self.batch, self.seen, self._folded = batch, 0, 0
+        if self.eager is not None:
+            self.eager.see(batch)
+
+    def catch_up(self) -> bool:
+        """Accumulates the events that were read since the last call; whether they completed the message."""
+        if self._folded == self.seen:
+            return False
+        batch = self.batch
+        self.fold.feed_many(batch[self._folded : self.seen] if len(batch) > 1 else batch)
+        self._folded = self.seen
+        before, self._message = self._message, self.fold.message
+        return self._message is not None and self._message is not before
+
+    def let_go(self) -> None:
+        """Drops a batch that was read and accumulated, so that the next one can reuse its memory."""
+        self._current = self.current
+        self.batch, self.seen, self._folded = [], 0, 0
 
 
 def _as_output(value: Any) -> Output | None:
@@ -115,15 +193,16 @@ def _as_output(value: Any) -> Output | None:
 
 
 def to_continue(
-    messages: Sequence[Message], *, takes_prefix: bool, note: str = CONTINUE_NOTE
+    messages: Sequence[Message], model: CallingModel, options: Options, *, note: str
 ) -> list[Message]:
     """The conversation that requests the rest of its last answer.
 
     Only the text of that answer stays: ids, signatures and reasoning belong to the interrupted model.
 
-    takes_prefix: the model continues an answer at the end of the conversation; else `note` is added as a
-                  user message
+    model, options: of the request for the rest
+    note:           the user message for a model that does not continue an answer at the end of its input
     """
+    takes_prefix = model.provider.dialect.takes_prefix(make_request(model.name, messages, options))
     if not messages or messages[-1].role != Role.ASSISTANT:
         return list(messages)
     *before, last = messages
@@ -131,7 +210,7 @@ def to_continue(
     return [*before, begun] if takes_prefix else [*before, begun, Message.user(note)]
 
 
-class Continuation:
+class ContinuationMarks:
     """Marks the events of an answer that continues another.
 
     The first event has a warning; the first text has `{"llmstream": {"continues": MODEL}}`, which

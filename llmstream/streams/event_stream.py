@@ -12,13 +12,12 @@ from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
-from llmstream.dialects.errors import request_id
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
-from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, rate_headers
-from llmstream.streams.conversation import CONTINUE_NOTE, Continuation, Conversation, to_continue
+from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
+from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation, to_continue
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
-from llmstream.streams.options import Options, StreamOptions, make_request, with_defaults
+from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
     CUT_SHORT,
     AsyncOnly,
@@ -58,7 +57,6 @@ class EventStream(AsyncOnly, Generic[T]):
     """
 
     _call: Call | None = None  # on the class: `__del__` runs also where `__init__` raised
-    _batch: list[Event]
 
     def __init__(
         self,
@@ -74,20 +72,16 @@ class EventStream(AsyncOnly, Generic[T]):
         self.model = model
         self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
-        self._given = frozenset(options)  # the rest are the model's defaults
-        self._conversation = Conversation(messages, with_defaults(model.options, options), repairs)
+        self._conversation = Conversation(messages, options, defaults=model.options, repairs=repairs)
         self._asked = len(self._conversation.messages)
-        self._made_fold, self._eager = self._conversation.outfit()
+        self._turn = self._conversation.next_turn()
         self._started = started
         self._reader = Reading("stream")
         self._reading = False
         self._over = self._left = False
         self._forgotten = False  # the event loop closed the reader after its last reference was dropped
         self._token, self._whole = token, whole
-        self._continues: Continuation | None = None
-        self._current: Event | None = None
-        self._marked: Message | None = None
-        self._begin_anew()
+        self._continues: ContinuationMarks | None = None
         self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
 
     def __aiter__(self) -> AsyncGenerator[Event]:
@@ -213,18 +207,16 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reading = True
         reader = require_asyncio()
         try:
-            call = self._begin()
+            call, turn = self._begin(), self._turn
             while batch := await call.next():
                 if self._continues is not None:
                     batch = self._announced(batch, self._continues)
-                self._batch, self._seen, self._folded = batch, 0, 0
-                if self._eager is not None:
-                    self._eager.see(batch)
-                for self._seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
+                turn.begin(batch)
+                for turn.seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
                     yield event
                 self._catch_up()
-                self._let_go()
-                batch = []
+                turn.let_go()
+                batch = []  # so that the next one can reuse its memory
             self._end(call)
         except GeneratorExit:
             self._forgotten = not self._over and asyncio.current_task() is not reader
@@ -242,7 +234,7 @@ class EventStream(AsyncOnly, Generic[T]):
         if call.error is not None and not self._conversation.quiet:
             raise call.error
 
-    def _announced(self, batch: list[Event], continues: Continuation) -> list[Event]:
+    def _announced(self, batch: list[Event], continues: ContinuationMarks) -> list[Event]:
         """The batch, marked as the continuation of another model's answer."""
         batch = continues.mark(batch)
         if continues.done:
@@ -358,21 +350,19 @@ class EventStream(AsyncOnly, Generic[T]):
             raise InvalidRequest(
                 "this answer was not interrupted; continue_with() continues only one that failed or was left"
             )
-        own, defaults = self._conversation.options, self.model.options
-        inherited = {k: v for k, v in own.items() if k in self._given or k not in defaults}
-        given = cast(Options, {**inherited, **options})
+        conversation = self._conversation
+        given = cast(Options, {**conversation.own_options(), **options})
         if given.get("output") is not None:
             raise InvalidRequest(
                 "continue_with() does not support structured output. Start a new request instead."
             )
         other = self.model.other(model) if isinstance(model, str) else model
-        messages, length = self._conversation.messages, len(self.text)
+        messages, length = conversation.messages, len(self.text)
         if length:
-            prefix = other.provider.dialect.takes_prefix(make_request(other.name, messages, given))
-            messages = to_continue(messages, takes_prefix=prefix, note=note)
+            messages = to_continue(messages, other, given, note=note)
         stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
         code = self.error.code if self.error is not None else "left"
-        stream._continues = Continuation(f"{self.model.provider.name}:{self.model.name}", code, length)
+        stream._continues = ContinuationMarks(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream
 
     def messages(self) -> list[Message]:
@@ -391,7 +381,7 @@ class EventStream(AsyncOnly, Generic[T]):
 
     async def _drop_eager(self) -> None:
         """Cancels calls of eager tools and waits for their cleanup."""
-        eager, self._eager = self._eager, None
+        eager, self._turn.eager = self._turn.eager, None
         if eager is not None:
             await eager.aclose()
 
@@ -424,7 +414,7 @@ class EventStream(AsyncOnly, Generic[T]):
             await self.collect()
         if not self.pending_calls:
             return []
-        begun, self._eager = self._eager, None
+        begun, self._turn.eager = self._turn.eager, None
         conversation, message = self._conversation, self._fold.partial
         total = asyncio.timeout_at(conversation.deadline)
         try:
@@ -474,41 +464,19 @@ class EventStream(AsyncOnly, Generic[T]):
     def _next_turn(self, message: Message) -> None:
         """Adds a message to the conversation; the stream continues with the response to it."""
         self._conversation.messages.append(message)
-        self._made_fold, self._eager = self._conversation.outfit()
+        self._turn = self._conversation.next_turn(self._turn.current)
         self._call, self._over, self._reader.events = None, False, None
-        self._begin_anew()
-
-    def _begin_anew(self) -> None:
-        # Events are accumulated at the end of a batch, or when a property needs them: many at once are
-        # cheaper.
-        self._batch = []
-        self._seen = 0  # events of the batch that the reader has got
-        self._folded = 0  # events of the batch that are accumulated
 
     # The response so far.
 
     @property
     def _fold(self) -> Accumulator:
-        """Accumulates the events; without tools it is created on first use."""
-        if self._made_fold is None:
-            self._made_fold = Accumulator()
-        return self._made_fold
+        return self._turn.fold
 
     def _catch_up(self) -> None:
         """Accumulates the events that were read since the last call."""
-        if self._folded < self._seen:
-            batch = self._batch
-            self._fold.feed_many(batch[self._folded : self._seen] if len(batch) > 1 else batch)
-            self._folded = self._seen
-            message = self._fold.message
-            if message is not None and message is not self._marked:  # once, when finish has come
-                mark_message(message, self.response)
-                self._marked = message
-
-    def _let_go(self) -> None:
-        """Drops a batch that was read and accumulated, so that the next one can reuse its memory."""
-        self._current = self.current
-        self._begin_anew()
+        if self._turn.catch_up():
+            mark_message(self._turn.fold.partial, self.response)
 
     def _folded_now(self) -> Accumulator:
         self._catch_up()
@@ -517,7 +485,7 @@ class EventStream(AsyncOnly, Generic[T]):
     @property
     def current(self) -> Event | None:
         """The event that was read last, by `next()` or by iteration."""
-        return self._batch[self._seen - 1] if self._seen else self._current
+        return self._turn.current
 
     @property
     def text(self) -> str:
@@ -541,20 +509,7 @@ class EventStream(AsyncOnly, Generic[T]):
         After a fallback it is the model that responds. The message has the same data, without headers
         and times, as `message.metadata["llmstream"]`.
         """
-        self._catch_up()
-        fold, call = self._fold, self._call
-        provider, _, model = self._answered_by().partition(":")
-        headers = {} if call is None else call.headers
-        failed = None if call is None or call.error is None else call.error.request_id
-        return ResponseInfo(
-            provider=provider,
-            model=model,
-            id=fold.response_id,
-            model_id=fold.model_id,
-            request_id=failed or request_id(headers),
-            timestamp=fold.timestamp,
-            headers=rate_headers(headers),
-        )
+        return response_info(self._answered_by(), self._folded_now(), self._call)
 
     def _answered_by(self) -> str:
         """ "provider:model" of the responding model, as far as it is known."""
@@ -622,7 +577,7 @@ class EventStream(AsyncOnly, Generic[T]):
         It exists from the first event with the response's id on. Store the latest one: the events after
         it are sent again.
         """
-        return self._token_at(self._seen == len(self._batch))
+        return self._token_at(self._turn.seen == len(self._turn.batch))
 
     def _token_at(self, end: bool) -> ResumeToken | None:
         call, model = self._call, self.model

@@ -33,8 +33,9 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
-from llmstream.streams.attempts import Attempts, Reporter
-from llmstream.streams.call import Plan, Prepared
+from llmstream.streams.attempts import Attempts
+from llmstream.streams.call_plan import Plan, Prepared
+from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import Continuer, Reconnector, followed
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body, send
@@ -43,12 +44,12 @@ from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 __all__ = ["HTTPCall"]
 
+# Events after which a request may still be sent again: the reader has no content yet.
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ErrorEvent, Finish})
-"""Events after which a request may still be sent again: the reader has no content yet."""
 
 _BYTES_PER_TOKEN: Final = 4
+# A key or signature may expire after this time in a queue.
 _FRESH_S: Final = 30.0
-"""A key or signature may expire after this time in a queue."""
 
 
 class HTTPCall:

@@ -1,10 +1,10 @@
-"""Facts about a model that need no response of it: capabilities, availability, token counts."""
+"""Requests besides responses: capabilities, availability, token counts, the end of a stored answer."""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -19,9 +19,9 @@ from llmstream.dialects.model_facts import (
 )
 from llmstream.errors import AuthenticationError, DeadlineExceeded, LLMStreamError, PermissionDenied
 from llmstream.exchange import HttpRequest
-from llmstream.providers.base import Provider
+from llmstream.providers.base.provider import Provider
 from llmstream.request import Request, ToolSpec
-from llmstream.streams.call import Prepared
+from llmstream.streams.call_plan import Prepared
 from llmstream.streams.history import Inliner, repaired
 from llmstream.transport.deadlines import Deadlines
 
@@ -30,15 +30,23 @@ if TYPE_CHECKING:
 
     from llmstream.transport.public_addresses import DownloadLimits
 
-__all__ = ["Capabilities", "ModelCheck", "TokenCount", "capabilities_of", "check_model", "count_tokens"]
+__all__ = [
+    "Capabilities",
+    "ModelCheck",
+    "TokenCount",
+    "capabilities_of",
+    "check_model",
+    "count_tokens",
+    "end_kept",
+]
 
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 _CHARS_PER_TOKEN: Final = 4
+# About an image, or a page or two.
 _TOKENS_OF_A_FILE: Final = 1_000
-"""About an image, or a page or two."""
 
+# Statuses of a server without such a page; 400 and 422 come from proxies that serve a single path.
 _NO_PAGE: Final = frozenset({400, 404, 405, 422, 501})
-"""Statuses of a server without such a page; 400 and 422 come from proxies that serve a single path."""
 
 
 class Addressed(Protocol):
@@ -262,3 +270,33 @@ def _counts(model: str, dialect: Dialect) -> bool:
     except LLMStreamError:  # an invalid name
         return False
     return dialect.count_request(http) is not None
+
+
+async def end_kept(
+    prepared: Prepared,
+    decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError],
+    deadlines: Deadlines,
+    session: aiohttp.ClientSession | None,
+) -> None:
+    """Ends an answer at the vendor.
+
+    raises: the vendor's error; TransportError
+    """
+    from llmstream.transport.http import send  # brings aiohttp
+
+    limit_s = deadlines.first_event_s
+    try:
+        async with asyncio.timeout(limit_s) as timer:
+            response = await send(prepared.http, deadlines, session)
+            try:
+                body = await response.read_error()
+            finally:
+                response.close()
+    except TimeoutError:
+        if limit_s is None or not timer.expired():
+            raise
+        raise DeadlineExceeded(
+            f"the vendor did not confirm within {limit_s:g} s that the answer is ended", reason="first-event"
+        ) from None
+    if response.status >= 400:
+        raise decode_error(response.status, response.headers, body)

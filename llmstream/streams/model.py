@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import functools
 import inspect
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, Unpack, overload
@@ -14,23 +13,28 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, Unpac
 import msgspec
 
 from llmstream.dialects.base import (
-    Background,
-    Decoder,
     Encoded,
-    Position,
     StreamLimits,
 )
 from llmstream.dialects.errors import decoded_error
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
-from llmstream.providers.base import Provider, Wire
+from llmstream.providers.base.provider import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.streams.attempts import Adapter
-from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken, secrets_of
+from llmstream.streams.call import ResumeToken
+from llmstream.streams.call_plan import (
+    Prepared,
+    background_of,
+    call_plan,
+    check_transport,
+    reattached_plan,
+    secrets_of,
+)
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import Inliner, is_plain, repaired
-from llmstream.streams.observations import Observe, joined
+from llmstream.streams.observations import Observe
 from llmstream.streams.options import (
     ModelOptions,
     Options,
@@ -38,13 +42,11 @@ from llmstream.streams.options import (
     StreamOptions,
     Transport,
     as_messages,
-    check_transport,
     checked_defaults,
     make_request,
     with_defaults,
     with_output,
 )
-from llmstream.streams.resuming import asking_to_keep, background_of, end_kept
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
 from llmstream.transport.retry import Retry
@@ -61,7 +63,6 @@ if TYPE_CHECKING:
     from llmstream.structured import Output
     from llmstream.tools import AnyTool
     from llmstream.transport.public_addresses import DownloadLimits
-    from llmstream.transport.socket_body import SocketWay
     from llmstream.transport.websocket import SocketPool
 
     T = TypeVar("T", default=Any)
@@ -314,6 +315,8 @@ class Model(Generic[T]):
         keeping = background_of(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
+        from llmstream.streams.lookups import end_kept  # loaded by those who cancel
+
         await end_kept(prepared, self._decode_error, self.deadlines, self._session)
 
     async def events(
@@ -395,12 +398,12 @@ class Model(Generic[T]):
         if self._opener is not None:
             return self._opener.open(self, request, options, started)
         wire = self._wire(request)
-        if wire is None:
-            return self._call(request, options or {}, [], started)
-        model = copy.copy(self)
-        model.provider = dataclasses.replace(self.provider, dialect=wire.dialect)
-        before: list[Warning] = [] if wire.why is None else [OtherWarning(wire.why)]
-        return model._call(request, options or {}, before, started)
+        model, before = self, list[Warning]()
+        if wire is not None:
+            model = copy.copy(self)
+            model.provider = dataclasses.replace(self.provider, dialect=wire.dialect)
+            before = [] if wire.why is None else [OtherWarning(wire.why)]
+        return _calls()(call_plan(model, request, options or {}, before), total_started=started)
 
     def _wire(self, request: Request) -> Wire | None:
         """Another wire of the same provider, if the request needs it."""
@@ -409,44 +412,6 @@ class Model(Generic[T]):
             return None if choose is None else choose(request, lambda: self.provider.address(self.base_url))
         except LLMStreamError:  # without an address the call fails with its own error
             return None
-
-    def _call(self, request: Request, given: Options, before: list[Warning], started: float | None) -> Call:
-        dialect, name = self.provider.dialect, self.provider.name
-        warnings = before
-        if given.get("background"):
-            request, asked = asking_to_keep(dialect, request, provider=name)
-            warnings = [*before, *asked]
-        sent, reading = self._asked(request)
-        call_id = _new_id()
-        inliner = Inliner(dialect, self.downloads)
-        adapts = given.get("adapt", True)
-        adapter = Adapter((name, self.base_url, request.model), dialect) if adapts else None
-        keeping = dialect.background
-        if keeping is not None and not keeping.is_stored(request, provider=name):
-            keeping = None
-        sockets = self._way() if keeping is None else None
-        if keeping is not None and self.transport == "websocket":
-            warnings.append(
-                OtherWarning("background responses are not available over WebSockets; this one uses HTTP")
-            )
-        making = dialect.decoder if keeping is None else keeping.following_decoder
-        if sockets is not None and dialect.sockets is not None:
-            making = dialect.sockets.socket_decoder
-        plan = self._plan(
-            request,
-            given,
-            call_id,
-            prepare=lambda: self._prepare(sent, call_id, inliner, warnings, adapter),
-            adapter=adapter,
-            decoder=lambda: reading(
-                making(provider=name, include_raw=request.include_raw, limits=self.limits)
-            ),
-            kept=self._kept(keeping, request) if keeping and given.get("background") else None,
-            follows=keeping is not None,
-            continued=self._continued(sent, inliner, adapter) if keeping is None else None,
-            sockets=sockets,
-        )
-        return _calls()(plan, total_started=started)
 
     def reattached_call(
         self,
@@ -458,75 +423,13 @@ class Model(Generic[T]):
         started: float | None = None,
     ) -> Call:
         """Creates a call that reads a stored answer; see `reattach`. `request` determines its decoding."""
-        name = self.provider.name
-        keeping = background_of(self.provider.dialect, token, provider=name)
-        request = msgspec.structs.replace(request, model=token.model)
-        _, reading = self._asked(request)
-        after = None if whole else Position(token.response_id, token.sequence_number)
-        kept = self._kept(keeping, request)
-        plan = self._plan(
-            request,
-            options or {},
-            _new_id(),
-            prepare=lambda: kept.reopen(Position(token.response_id)),
-            decoder=lambda: reading(
-                keeping.following_decoder(
-                    provider=name, include_raw=request.include_raw, limits=self.limits, after=after
-                )
-            ),
-            kept=kept,
-        )
+        plan = reattached_plan(self, token, request, options or {}, whole=whole)
         return _calls()(plan, total_started=started)
 
     def _decode_error(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
         """The typed error for a response that is not a stream, whatever its bytes."""
         provider = self.provider
         return decoded_error(provider.decode_error, status, headers, body, provider=provider.name)
-
-    def _way(self) -> SocketWay | None:
-        """How requests use a socket; None for HTTP."""
-        sockets, name = self.provider.dialect.sockets, self.provider.name
-        if self.transport == "http" or sockets is None:
-            return None
-        from llmstream.transport.socket_body import SocketWay
-
-        return SocketWay(
-            functools.partial(sockets.talk, provider=name),
-            sockets.socket_request,
-            self._sockets,
-            self.limits.max_event_bytes,
-        )
-
-    def _asked(self, request: Request) -> tuple[Request, Callable[[Decoder], Decoder]]:
-        """The request in the mode of its response format, and what wraps the decoder of its response."""
-        if request.response_format is None:
-            return request, _unchanged
-        from llmstream.structured import asked  # loaded by those who ask for a form
-
-        way = asked(request, self.provider.dialect.output_abilities(request))
-        return way.request, way.reading
-
-    def _plan(self, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:
-        """The plan of a call; `ways`: how to prepare, decode and resume it."""
-        return Plan(
-            provider=self.provider.name,
-            decode_error=self._decode_error,
-            explain=self.provider.explain,
-            learn=self.provider.learn,
-            content_type=self.provider.dialect.content_type,
-            deadlines=given.get("deadlines") or self.deadlines,
-            retry=given.get("retry") or self.retry,
-            session=self._session,
-            include_raw=request.include_raw,
-            new_keys=callable(self._api_key),
-            model=request.model,
-            call_id=call_id,
-            limiter=self.limiter,
-            max_output_tokens=request.settings.max_output_tokens or 0,
-            observe=joined(self.observe, given.get("observe")),
-            request=request,
-            **ways,
-        )
 
     async def _prepare(
         self,
@@ -551,24 +454,6 @@ class Model(Generic[T]):
             encoded = adapter.fit(encoded)
         return await self._addressed(encoded, request, self._call_headers(call_id))
 
-    def _kept(self, keeping: Background, request: Request) -> KeptAnswer:
-        """The requests for the rest of a stored answer."""
-        return KeptAnswer(
-            lambda position: self._addressed(Encoded(keeping.resume(position)), request),
-            lambda position: self._addressed(Encoded(keeping.look_up(position.response_id)), request),
-            keeping.is_made,
-        )
-
-    def _continued(self, request: Request, inliner: Inliner, adapter: Adapter | None) -> Continued | None:
-        """Prepares the next request, if the vendor splits long answers to this one."""
-        continuation, name = self.provider.dialect.continuation, self.provider.name
-        if continuation is None or not continuation.continues(request, provider=name):
-            return None
-        # A new id: with that of the call, a vendor could treat it as a repetition of the same request.
-        return lambda place: self._prepare(
-            continuation.continued(request, place, provider=name), _new_id(), inliner, adapter=adapter
-        )
-
     async def _addressed(
         self, encoded: Encoded, request: Request, headers: Mapping[str, str] = {}
     ) -> Prepared:
@@ -590,6 +475,11 @@ class Model(Generic[T]):
         return Prepared(
             encoded, http, functools.cache(lambda: secrets_of(self._known_key(key), http.headers, http.url))
         )
+
+    @property
+    def _renews_keys(self) -> bool:
+        """Whether the key comes from a function, which may return another one."""
+        return callable(self._api_key)
 
     def known_secrets(self) -> tuple[str, ...]:
         """Texts that no record of a run may show: keys, and credentials in headers and addresses.
@@ -631,12 +521,3 @@ def _calls() -> type[HTTPCall]:
     from llmstream.streams.http_call import HTTPCall
 
     return HTTPCall
-
-
-def _unchanged(decoder: Decoder) -> Decoder:
-    return decoder
-
-
-def _new_id() -> str:
-    """128 random bits. Not a secret, so the system's generator, ten times slower, is not needed."""
-    return f"{random.getrandbits(128):032x}"

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
-import time
-from collections import Counter
 from collections.abc import Callable
 from operator import is_
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from llmstream.accumulate import Accumulator
 from llmstream.chats.message import Message
-from llmstream.errors import LLMStreamError
-from llmstream.events import Event, Finish, ReasoningDelta, ResponseMetadata, TextDelta, ToolInputDelta, Usage
+from llmstream.events import Usage
 from llmstream.request import Request
 
 __all__ = [
@@ -24,14 +19,11 @@ __all__ = [
     "AttemptStarted",
     "CallContent",
     "CallFinished",
-    "Contents",
     "FirstContent",
     "Observation",
     "Observe",
-    "Watch",
     "cleaned",
     "joined",
-    "shown",
     "tell",
     "wants_content",
 ]
@@ -39,13 +31,6 @@ __all__ = [
 _T = TypeVar("_T")
 
 _log: Final = logging.getLogger("llmstream")
-
-_CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
-_SHOWN_CHARS: Final = 256
-"""Ids of vendors have 20 to 80 characters."""
-
-_STEPS_PER_OCTAVE: Final = 8
-_SHORTEST_S: Final = 1e-7
 
 
 class AttemptStarted(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,164 +125,6 @@ An observer with a true attribute `wants_content` also receives a `CallContent`.
 """
 
 
-class Watch:
-    """Measures one call and reports it to an observer.
-
-    clean: masks keys in the vendor's texts
-    """
-
-    def __init__(
-        self,
-        observe: Observe,
-        *,
-        call_id: str,
-        provider: str,
-        model: str,
-        request: Request | None = None,
-        clean: Callable[[str], str] = str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.paced_s = 0.0
-        self.continuations = 0
-        self.request_id: str | None = None
-        self._observe = observe
-        self._contents = Contents(request) if request is not None and wants_content(observe) else None
-        self._clock, self._clean = clock, clean
-        self._call_id, self._provider, self._model = call_id, provider, model
-        self._began = clock()
-        self._first: float | None = None
-        self._last = 0.0
-        self._gaps: Counter[int] = Counter()
-        self._metadata = ResponseMetadata()
-        self._finish_reason: str | None = None
-        self._over = False
-
-    def attempt_started(self, attempt: int) -> None:
-        """Reports that a request is about to be sent."""
-        self.request_id = None
-        self._tell(
-            AttemptStarted(call_id=self._call_id, provider=self._provider, model=self._model, attempt=attempt)
-        )
-
-    def attempt_failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
-        """Reports a failed attempt."""
-        self.request_id = error.request_id or self.request_id
-        self._tell(
-            AttemptFailed(
-                call_id=self._call_id,
-                provider=self._provider,
-                model=self._model,
-                attempt=attempt,
-                error_code=error.code,
-                status=error.status,
-                request_id=self.request_id,
-                wait_s=wait_s,
-            )
-        )
-
-    def batch(self, events: list[Event]) -> None:
-        """Reads a batch of events."""
-        if self._contents is not None:
-            self._contents.read(events)
-        count = 0
-        for event in events:
-            kind = type(event)
-            if kind in _CONTENT:
-                count += 1
-            elif isinstance(event, ResponseMetadata):
-                self._metadata = event
-            elif isinstance(event, Finish):
-                self._finish_reason = event.finish_reason
-        if not count:
-            return
-        now = self._clock()
-        if self._first is None:
-            self._first = now
-            self._tell(
-                FirstContent(
-                    call_id=self._call_id,
-                    provider=self._provider,
-                    model=self._model,
-                    after_s=now - self._began,
-                    request_id=self.request_id,
-                )
-            )
-        else:
-            self._gaps[_step((now - self._last) / count)] += count
-        self._last = now
-
-    def finished(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
-        """Reports the end of the call, once."""
-        if self._over:
-            return
-        self._over = True
-        self._tell_content()
-        now, first = self._clock(), self._first
-        writing_s = now - first if first is not None else 0.0
-        tokens = usage.output_tokens
-        self._tell(
-            CallFinished(
-                call_id=self._call_id,
-                provider=self._provider,
-                model=self._model,
-                attempts=attempts,
-                duration_s=now - self._began,
-                usage=usage,
-                finish_reason=self._finish_reason,
-                error_code=error.code if error is not None else None,
-                left=left,
-                request_id=self.request_id,
-                response_id=self._shown(self._metadata.id),
-                response_model=self._shown(self._metadata.model_id),
-                time_to_first_s=first - self._began if first is not None else None,
-                inter_p50_s=_quantile(self._gaps, 0.5),
-                inter_p99_s=_quantile(self._gaps, 0.99),
-                tokens_per_s=tokens / writing_s if tokens and writing_s > 0 else None,
-                paced_s=self.paced_s,
-                continuations=self.continuations,
-            )
-        )
-
-    def _shown(self, value: str | None) -> str | None:
-        return value and shown(value, self._clean)
-
-    def _tell_content(self) -> None:
-        """Reports request and response, if the observer wants content."""
-        if self._contents is None:
-            return
-        try:
-            content = self._contents.so_far(
-                call_id=self._call_id, provider=self._provider, model=self._model, clean=self._clean
-            )
-        except Exception:  # in garbage collection the buffers may have been closed first
-            _log.info("the content of a call that was dropped is not reported", exc_info=True)
-        else:
-            self._tell(content)
-
-    def _tell(self, observation: Observation | CallContent) -> None:
-        tell(self._observe, observation)
-
-
-def shown(value: str, clean: Callable[[str], str]) -> str:
-    """A vendor's name or id for observers and the log: keys masked, at most 256 characters."""
-    return clean(value)[:_SHOWN_CHARS]
-
-
-def _step(gap_s: float) -> int:
-    """The histogram bucket of a time, an eighth of an octave wide, so that memory stays bounded."""
-    return round(math.log2(max(gap_s, _SHORTEST_S)) * _STEPS_PER_OCTAVE)
-
-
-def _quantile(gaps: Counter[int], share: float) -> float | None:
-    """The time below which that share of the gaps lies."""
-    left = share * gaps.total()
-    for step in sorted(gaps):
-        left -= gaps[step]
-        if left <= 0:
-            return float(2.0 ** (step / _STEPS_PER_OCTAVE))
-    return None
-
-
 class CallContent(msgspec.Struct, frozen=True, kw_only=True):
     """Request and response; sent just before `CallFinished`, to observers with `wants_content`.
 
@@ -313,33 +140,6 @@ class CallContent(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     request: Request
     message: Message
-
-
-class Contents:
-    """Collects the content of a call."""
-
-    def __init__(self, request: Request) -> None:
-        self._request = request
-        self._answer = Accumulator()
-
-    def read(self, events: list[Event]) -> None:
-        """Adds a batch of events."""
-        self._answer.feed_many(events)
-
-    def so_far(
-        self, *, call_id: str, provider: str, model: str, clean: Callable[[str], str] = str
-    ) -> CallContent:
-        """The content so far.
-
-        clean: masks keys in a text
-        """
-        return CallContent(
-            call_id=call_id,
-            provider=provider,
-            model=model,
-            request=cleaned(self._request, clean),
-            message=cleaned(self._answer.partial, clean),
-        )
 
 
 def cleaned(value: _T, clean: Callable[[str], str]) -> _T:

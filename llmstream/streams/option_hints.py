@@ -13,6 +13,8 @@ _OF_THE_MODEL: Final = (
 )
 _OF_ONE_VENDOR: Final = "Only some vendors know it: provider_options={{'PROVIDER': {{'{}': ...}}}}."
 
+# Our option, and what others call it: OpenAI, Anthropic, google-genai, Ollama, LangChain, LiteLLM,
+# pydantic-ai, instructor and Vercel's SDK, read 2026-11.
 _FOREIGN: Final = {
     "max_output_tokens=": (
         *("max_tokens", "max_completion_tokens", "max_new_tokens", "max_tokens_to_sample"),
@@ -49,9 +51,8 @@ _FOREIGN: Final = {
     "observe=": ("callbacks", "callback", "hooks", "on_event"),
     "errors=": ("raise_errors", "raise_on_error"),
 }
-"""Our option, and what others call it: OpenAI, Anthropic, google-genai, Ollama, LangChain, LiteLLM,
-pydantic-ai, instructor and Vercel's SDK, read 2026-11."""
 
+# The same for what only an agent has: pydantic-ai, openai-agents, LangGraph, smolagents and Vercel's SDK.
 _AGENTS_OWN: Final = {
     "max_steps=": ("max_turns", "max_iterations", "max_iter", "max_loops", "recursion_limit", "maxSteps"),
     "instructions=": (
@@ -71,7 +72,6 @@ _AGENTS_OWN: Final = {
     "empty_retries=": ("output_retries", "result_retries"),
     "hooks=": ("guardrails", "input_guardrails", "output_guardrails", "middleware", "callbacks"),
 }
-"""The same for what only an agent has: pydantic-ai, openai-agents, LangGraph, smolagents and Vercel's SDK."""
 
 _BY_NAME: Final = {name: ours for ours, names in _FOREIGN.items() for name in names}
 

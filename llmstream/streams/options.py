@@ -13,8 +13,7 @@ from llmstream.chats.chat import Chat
 from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
-from llmstream.errors import InvalidRequest, Unsupported
-from llmstream.providers.base import Provider
+from llmstream.errors import InvalidRequest
 from llmstream.request import (
     NamedTool,
     ProviderTool,
@@ -44,7 +43,6 @@ __all__ = [
     "as_messages",
     "check_messages",
     "check_options",
-    "check_transport",
     "checked_defaults",
     "make_request",
     "tool_set",
@@ -438,18 +436,3 @@ def check_options(given: Mapping[str, Any]) -> None:
                 f"provider_options must have a mapping for each provider: {{{provider!r}: {{...}}}}"
             )
         _check_one_answer(fields)
-
-
-def check_transport(transport: str, provider: Provider) -> None:
-    """Checks that the provider supports the transport.
-
-    raises: InvalidRequest, Unsupported
-    """
-    if transport not in ("http", "websocket"):
-        raise InvalidRequest(f'transport must be "http" or "websocket", got {transport!r}')
-    if transport == "websocket" and provider.dialect.sockets is None:
-        raise Unsupported(
-            f'{provider.name} does not support WebSockets. Leave out transport="websocket", or use '
-            "openai-responses, azure-responses or xai-responses.",
-            provider=provider.name,
-        )

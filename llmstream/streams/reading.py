@@ -39,11 +39,11 @@ CUT_SHORT: Final = {
     "length": "The answer was cut off by max_output_tokens before it was complete.",
     "content-filter": "The answer was withheld by the vendor's content filter.",
 }
+# The longest answer to send back for repair: about the maximum output of the largest models.
 _REPAIRED_CHARS: Final = 512 * 1024
-"""The longest answer to send back for repair: about the maximum output of the largest models."""
 
+# Events before one of these are not part of the answer: they are void, or of an earlier step.
 _BEGINS_ANEW: Final = (RetryNotice, StepStart)
-"""Events before one of these are not part of the answer: they are void, or of an earlier step."""
 
 Read: TypeAlias = Callable[[], AsyncGenerator[Event]]
 """Starts reading the remaining events; refuses a second reader."""

@@ -6,47 +6,31 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from llmstream.dialects.base import (
-    Background,
-    Decoder,
-    Dialect,
-    Place,
-    Position,
-    ResumableDecoder,
-    can_resume,
-)
+from llmstream.dialects.base import Decoder, Place, Position, ResumableDecoder, can_resume
 from llmstream.errors import (
     BadRequest,
     ConnectionFailed,
     ConnectionLost,
     DeadlineExceeded,
     IncompleteStream,
-    InvalidRequest,
     LimitExceeded,
     LLMStreamError,
     ProtocolError,
-    Unsupported,
 )
-from llmstream.events import UnsupportedSetting, Warning
-from llmstream.request import Request
-from llmstream.streams.attempts import Attempts, Reporter
-from llmstream.streams.call import Continued, KeptAnswer, Plan, Prepared, ResumeToken
-from llmstream.transport.deadlines import Deadlines, Watchdog
+from llmstream.streams.attempts import Attempts
+from llmstream.streams.call_plan import Continued, KeptAnswer, Plan, Prepared
+from llmstream.streams.reporting import Reporter
+from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 if TYPE_CHECKING:
-    import aiohttp
-
     from llmstream.transport.http import Body
 
 __all__ = [
     "Continuer",
     "Reconnector",
     "ResumedBody",
-    "asking_to_keep",
-    "background_of",
     "checked",
-    "end_kept",
     "followed",
     "is_break",
     "open_kept",
@@ -56,38 +40,17 @@ __all__ = [
 ResumedBody: TypeAlias = "Body | bytes"
 """The rest as a stream, or the complete stored answer."""
 
+# Time between two polls of an unfinished answer; OpenAI's examples use the same.
 _LOOK_AGAIN_S: Final = 2.0
-"""Time between two polls of an unfinished answer; OpenAI's examples use the same."""
 
 AskFor: TypeAlias = "Callable[[Callable[[], Awaitable[Prepared]]], Awaitable[tuple[Body, Watchdog]]]"
 """(prepares a request) to the head of its response and its watchdog."""
 
+# Further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches it.
 _MAX_RESPONSES: Final = 100
-"""Further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches it."""
 
 _MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")
-
-
-def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
-    """The request for a stored answer; unchanged, with a warning, if the vendor does not store answers."""
-    changed = dialect.background.store(request, provider=provider) if dialect.background else None
-    if changed is not None:
-        return changed, []
-    text = f"{provider} does not store answers, so this one cannot be resumed after a break"
-    return request, [UnsupportedSetting("background", text)]
-
-
-def background_of(dialect: Dialect, token: ResumeToken, *, provider: str) -> Background:
-    """How a stored response is read.
-
-    raises: InvalidRequest for a token of another provider, Unsupported if answers are not stored
-    """
-    if token.provider != provider:
-        raise InvalidRequest(f"the token belongs to {token.provider}, not to {provider}")
-    if dialect.background is None:
-        raise Unsupported(f"{provider} does not store answers, so none can be resumed.", provider=provider)
-    return dialect.background
 
 
 def followed(decoder: Decoder) -> ResumableDecoder | None:
@@ -151,36 +114,6 @@ async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
         raise plan.decode_error(response.status, response.headers, body)
     finally:
         response.close()
-
-
-async def end_kept(
-    prepared: Prepared,
-    decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError],
-    deadlines: Deadlines,
-    session: aiohttp.ClientSession | None,
-) -> None:
-    """Ends an answer at the vendor.
-
-    raises: the vendor's error; TransportError
-    """
-    from llmstream.transport.http import send  # brings aiohttp
-
-    limit_s = deadlines.first_event_s
-    try:
-        async with asyncio.timeout(limit_s) as timer:
-            response = await send(prepared.http, deadlines, session)
-            try:
-                body = await response.read_error()
-            finally:
-                response.close()
-    except TimeoutError:
-        if limit_s is None or not timer.expired():
-            raise
-        raise DeadlineExceeded(
-            f"the vendor did not confirm within {limit_s:g} s that the answer is ended", reason="first-event"
-        ) from None
-    if response.status >= 400:
-        raise decode_error(response.status, response.headers, body)
 
 
 class Reconnector:

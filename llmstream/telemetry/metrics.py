@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from llmstream.agent import RunFinished, ToolFinished
+from llmstream.agent.observing import RunFinished, ToolFinished
 from llmstream.streams.observations import CallFinished
 from llmstream.telemetry.names import (
     DURATION_BOUNDS_S,
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics"]
 
+# Response models recorded per requested model: the same name, and dated ones.
 _NAMES_PER_MODEL: Final = 8
-"""Response models recorded per requested model: the same name, and dated ones."""
 
 
 class Metrics:

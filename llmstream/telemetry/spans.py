@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from llmstream.agent import RunFinished, RunStarted, ToolContent, ToolFinished, ToolStarted
+from llmstream.agent.observing import RunFinished, RunStarted, ToolContent, ToolFinished, ToolStarted
 from llmstream.chats.content import Reasoning, Text, ToolCall, ToolResult, part_kind
 from llmstream.chats.message import Message, Role
 from llmstream.streams.observations import (
@@ -201,8 +201,8 @@ class RunSpans:
         span.end()
 
 
+# Maximum length of an attribute. Backends accept less; it bounds the memory of long conversations.
 _MAX_CHARS: Final = 512 * 1024
-"""Maximum length of an attribute. Backends accept less; it bounds the memory of long conversations."""
 
 _encode = msgspec.json.Encoder().encode
 

@@ -1,29 +1,22 @@
-"""Tools: functions that the model may call, and the running of its calls.
+"""Tools: functions that the model may call, and the execution of its calls.
 
-Read `function.py` for `@tool`, `toolset.py` for the tools of a conversation, `tool.py` for how one
-call is executed, and `runner.py` for how the calls of a response run, and end when the run is cancelled.
+Read `function.py` for `@tool`, `toolset.py` for the tools of a conversation, `tool.py` for the execution
+of one call, and `runner.py` for the concurrent calls of a response and their cancellation.
 """
 
-from llmstream.tools.approval import Approve, Approver, Deny, PendingCall
+from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, Run, Settled, Verdict, Wait
 from llmstream.tools.context import ToolContext
 from llmstream.tools.function import tool, tool_from_function
-from llmstream.tools.outcome import ToolCallStatus, ToolOutcome, ToolOutput, render_statuses
-from llmstream.tools.runner import (
-    ApprovalGate,
-    CallEvent,
-    CallRunner,
-    Ended,
-    Progress,
-    Run,
-    Settled,
-    Verdict,
-    Wait,
+from llmstream.tools.outcome import (
+    ToolCallStatus,
+    ToolOutcome,
+    ToolOutput,
     cancelled_results,
-    run_call,
-    run_calls,
+    render_statuses,
 )
-from llmstream.tools.tool import Tool
-from llmstream.tools.toolset import AnyTool, ContextOf, LiveTools, ToolSet
+from llmstream.tools.runner import ApprovalGate, CallEvent, CallRunner, Ended, Progress, run_call, run_calls
+from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool
+from llmstream.tools.toolset import ToolSet
 
 __all__ = [
     "AnyTool",

@@ -1,4 +1,4 @@
-"""Approval of calls by a person: the call as it is shown, and the decisions about it."""
+"""Decisions about calls: of a person, who sees the call as it will run, and of the gate of a runner."""
 
 from __future__ import annotations
 
@@ -13,18 +13,30 @@ from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 
-__all__ = ["Approve", "Approver", "Deny", "PendingCall", "as_decision", "asked", "denied"]
+__all__ = [
+    "Approve",
+    "Approver",
+    "Deny",
+    "PendingCall",
+    "Run",
+    "Settled",
+    "Verdict",
+    "Wait",
+    "as_decision",
+    "asked",
+    "denied",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Approve:
-    """The call may run, with the arguments that were shown or with those given here.
+    """The call may run, with the arguments that were shown or with the ones in `arguments`.
 
-    arguments: by name, in place of those that were shown; the tool's schema holds for them, and the
-               history has them, so that the model reads what ran. None changes nothing
-    note:      for the tool, which reads it in `ToolContext.note`; the model never sees it
+    arguments: by name, instead of those that were shown. They must fit the tool's schema, and the
+               history contains them, so that the model reads what ran. None changes nothing
+    note:      for the tool, as `ToolContext.note`; the model never sees it
 
-    raises: InvalidRequest for arguments that are no mapping or that JSON cannot hold
+    raises: InvalidRequest for arguments that are not a mapping or that JSON cannot represent
     """
 
     arguments: Mapping[str, Any] | None = None
@@ -32,20 +44,22 @@ class Approve:
 
     def __post_init__(self) -> None:
         if not isinstance(self.note, str):
-            raise InvalidRequest(f"Approve(note=...) is a str, got {self.note!r}")
+            raise InvalidRequest(f"Approve(note=...) must be a str, got {self.note!r}")
         if self.arguments is None:
             return
         if not isinstance(self.arguments, Mapping):
-            raise InvalidRequest(f"Approve(arguments=...) is a dict by name, got {self.arguments!r}")
+            raise InvalidRequest(f"Approve(arguments=...) must be a dict by name, got {self.arguments!r}")
         try:
             msgspec.json.encode(dict(self.arguments))
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidRequest(f"Approve(arguments=...) has what JSON cannot hold: {error}") from None
+            raise InvalidRequest(
+                f"Approve(arguments=...) has a value that JSON cannot represent: {error}"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """The call may not run; the model reads why."""
+    """The call may not run; the model receives the reason."""
 
     reason: str = ""
 
@@ -53,14 +67,14 @@ class Deny:
 class PendingCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A call that has not run, and what it waits for.
 
-    call_id:     of a sub-agent's call, the id of the call that asked that agent stands before it: "a/b", or
-                 "a/b#2" where another call that waits has that id
-    arguments:   raw JSON text, just as it will run
-    approval_id: what a decision names it by; "" where it waits for a result from elsewhere
+    call_id:     for a call of a sub-agent, prefixed with the id of the call that runs that agent: "a/b", or
+                 "a/b#2" if another waiting call has that id
+    arguments:   raw JSON text, exactly as it will run
+    approval_id: the key of a decision; "" if the call waits for an external result
     digest:      over all of the above and the suspension; "" before there is one
-    agent:       the sub-agent whose call it is; "" for the run's own
+    agent:       the sub-agent that made the call; "" for the run's own calls
 
-    Printed, it shows the exact arguments; control and direction characters in them are escaped.
+    `str()` shows the exact arguments, with control and direction characters escaped.
     """
 
     call_id: str
@@ -80,6 +94,37 @@ class PendingCall(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{who}{_shown(self.name)}({_shown(self.arguments)})"
 
 
+# What a gate decides about a call before it runs; see `CallRunner`.
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The call runs, with these arguments. `note` is for `ToolContext.note`."""
+
+    call: ToolCall
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The call does not run and has this status. `stop` is why the run has to end, or None."""
+
+    call: ToolCall
+    status: ToolCallStatus
+    stop: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The call waits for a decision or for an external result."""
+
+    call: ToolCall
+    pending: PendingCall
+
+
+Verdict: TypeAlias = Run | Settled | Wait
+
+
 Approver: TypeAlias = Callable[
     [PendingCall], Approve | Deny | bool | Awaitable[Approve | Deny | bool | None] | None
 ]
@@ -87,9 +132,9 @@ Approver: TypeAlias = Callable[
 
 
 async def asked(approve: Approver | None, pending: PendingCall) -> Approve | Deny | None:
-    """What the approver decides; None where there is no approver, or it leaves the call waiting.
+    """The approver's decision; None without an approver, or if it leaves the call waiting.
 
-    raises: InvalidRequest where it gives no decision; what it raises itself
+    raises: InvalidRequest if it returns anything but a decision; what it raises itself
     """
     if approve is None:
         return None
@@ -99,19 +144,19 @@ async def asked(approve: Approver | None, pending: PendingCall) -> Approve | Den
 
 
 def as_decision(given: object) -> Approve | Deny:
-    """The decision that a caller gave, True and False among them.
+    """The decision of a caller, who may also pass True or False.
 
-    raises: InvalidRequest where it is none
+    raises: InvalidRequest for anything else
     """
     if isinstance(given, bool):
         return Approve() if given else Deny()
     if isinstance(given, Approve | Deny):
         return given
-    raise InvalidRequest(f"{given!r} is no decision about a call. Give Approve() or Deny(reason).")
+    raise InvalidRequest(f"{given!r} is not a decision about a call. Pass Approve() or Deny(reason).")
 
 
 def denied(call: ToolCall, decision: Deny) -> ToolCallStatus:
-    """The end of a call that may not run."""
+    """The status of a call that may not run."""
     why = f": {decision.reason}" if decision.reason else ""
     return ToolCallStatus.of(call, ToolOutcome.failed(f"The call was denied{why}. It has not run."))
 

@@ -1,4 +1,4 @@
-"""What a running tool may know about its call: `ToolContext`, given to the parameter that asks for it."""
+"""`ToolContext`: what a running tool may know about its call."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ async def _nowhere(value: Any) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext(Generic[Deps]):
-    """Given to the parameter of a tool that is annotated with it; the model never sees that parameter.
+    """Passed to the parameter of a tool that is annotated with it; the model never sees that parameter.
 
     `ToolContext[Shop]` declares the type of `deps` for type checkers; nothing is checked at run time.
 
     call_id:   the id of the call
-    tool_name: what the model called
+    tool_name: the name that the model called
     step:      the step of the run, from 0
-    messages:  the conversation as it was when the call began; copies, made when they are looked at
-    deadline:  when the run ends at the latest, in the event loop's time; None for no deadline
+    messages:  copies of the conversation at the start of the call, made when they are read
+    deadline:  when the run ends at the latest, in loop time; None for no deadline
     note:      the note of the person who approved the call; "" without an approval
-    deps:      the application's own object, as given to `Agent(deps=...)` or `stream(deps=...)`
+    deps:      the application's object, from `Agent(deps=...)` or `stream(deps=...)`
     continued: where the run of a sub-agent resumes; None for all other calls
     """
 
@@ -55,22 +55,22 @@ class ToolContext(Generic[Deps]):
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 
     async def report(self, value: Any) -> None:
-        """Reports progress: a preliminary result, as an async generator's `yield` is one.
+        """Reports progress: a preliminary result, like a `yield` of an async generator.
 
-        Waits where the reader of the run is slower than the tool.
+        Waits if the reader of the run is slower than the tool.
         """
         await self.reporter(value)
 
     @property
     def remaining_s(self) -> float | None:
-        """Seconds until the deadline, never below 0; None where there is none. Call it in a coroutine."""
+        """Seconds until the deadline, at least 0; None without a deadline. Call it in a coroutine."""
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - asyncio.get_running_loop().time())
 
 
 def is_context(annotation: Any) -> bool:
-    """Whether a parameter so annotated asks for the context: `ToolContext`, or that or None."""
+    """Whether a parameter with this annotation takes the context: `ToolContext`, alone or in a union."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return any(is_context(choice) for choice in typing.get_args(annotation))
     found = typing.get_origin(annotation) or annotation

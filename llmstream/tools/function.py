@@ -19,8 +19,8 @@ __all__ = ["MethodTool", "tool", "tool_from_function"]
 
 _log = logging.getLogger("llmstream")
 
+# What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters).
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-"""What all vendors take (the strictest: Gemini starts with a letter or _, OpenAI has 64 characters)."""
 
 
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     _Rest = ParamSpec("_Rest")
 
     class FunctionTool(Tool[P, R]):
-        """A decorated function as type checkers see it: a Tool that is bound to an object as a method is.
+        """A decorated function as type checkers see it: a Tool that is bound to an object like a method.
 
-        When the program runs there is a `Tool`, or in a class a `MethodTool`. A Tool that is merely an
-        attribute of an object is not bound, so `Tool` itself has no `__get__`.
+        At run time it is a `Tool`, or in a class a `MethodTool`. A Tool that is only an attribute of an
+        object is not bound, so `Tool` itself has no `__get__`.
         """
 
         @overload
@@ -73,9 +73,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     The schema comes from the signature (msgspec's types; `Annotated[int, Meta(ge=1)]` too), the
     descriptions from the docstring or from `Meta(description=...)`. See `Tool` for the options.
 
-    On a method in a class, what `obj.method` then gives is the tool.
+    For a method in a class, `obj.method` is the tool.
 
-    raises: InvalidRequest where the function cannot be a tool, and for an option that there is not
+    raises: InvalidRequest if the function cannot be a tool, and for an unknown option
     """
     unknown = sorted(options.keys() - _OPTIONS)
     if unknown:
@@ -106,15 +106,17 @@ def tool_from_function(
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> Tool[P, R]:
-    """The Tool of a function, a bound method, a partial or a callable object; see `tool`."""
+    """The Tool of a function, bound method, partial or callable object; see `tool`."""
     if isinstance(function, Tool):
         raise InvalidRequest(f"{function.name} is a tool already")
     named = function.func if isinstance(function, functools.partial) else function
     name = name or str(getattr(named, "__name__", type(named).__name__))
     if not _NAME.fullmatch(name):
-        raise InvalidRequest(f"{name!r} is no name for a tool. Pass name= with letters, digits, _ and -.")
+        raise InvalidRequest(
+            f"{name!r} is not a valid name of a tool. Pass name= with letters, digits, _ and -."
+        )
     if inspect.isgeneratorfunction(function):
-        raise InvalidRequest(f"tool {name}: generators have to be async ones (async def with yield)")
+        raise InvalidRequest(f"tool {name}: a generator must be async (async def with yield)")
     described = describe(named)
     signature = Signature(function, name, described.arguments)
     description = described.description if description is None else description
@@ -138,7 +140,7 @@ def tool_from_function(
 
 @functools.lru_cache(maxsize=1024)
 def _note_undescribed(name: str) -> None:
-    """Logs once for each name: a plain function is wrapped anew by each stream that it is given to."""
+    """Logs once for each name, because each stream wraps a plain function again."""
     _log.info(
         "the tool %s has no description: the model goes by its name and parameters alone. "
         "Write a docstring, or pass description=.",
@@ -150,7 +152,7 @@ _OPTIONS: Final = inspect.signature(tool_from_function).parameters.keys() - {"fu
 
 
 class MethodTool:
-    """What `@tool` makes of a method in a class: looked up on an object, it is that object's tool."""
+    """A method that `@tool` decorated: an attribute of an object is that object's tool."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         self._function = function
@@ -165,12 +167,12 @@ class MethodTool:
         return f"MethodTool({self._function.__qualname__!r})"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The method itself, given its object."""
+        """Calls the method; the first argument is its object."""
         return self._function(*args, **kwargs)
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
-    """Whether it is defined in a class, to be called with an object."""
+    """Whether it is defined in a class and takes the object."""
     if not inspect.isfunction(function) or "." not in function.__qualname__.rpartition("<locals>.")[2]:
         return False
     first = next(iter(inspect.signature(function).parameters.values()), None)

@@ -1,8 +1,8 @@
-"""What a call gave: the outcome of the function, and the status of the call that ran it.
+"""The result of a call: the outcome of the function, and the status of the call.
 
-`ToolOutput` is what a function returns to give the model one thing and the application another.
-`ToolOutcome` is the result with its texts and parts. `ToolCallStatus` is the end of one call: a
-value that can be saved, with the `ToolResult` that stands in the history.
+A function returns a `ToolOutput` to pass one value to the model and another to the application.
+`ToolOutcome` is the result as texts and parts. `ToolCallStatus` is the end of one call: a value that can be
+saved, with the `ToolResult` in the history.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from llmstream.errors import ToolError
 from llmstream.json_types import encode
 
 __all__ = [
+    "CANCELLED",
     "MAX_RESULT_BYTES",
     "MAX_RESULT_CHARS",
     "ToolCallStatus",
     "ToolOutcome",
     "ToolOutput",
+    "cancelled_results",
     "render_statuses",
 ]
 
@@ -34,10 +36,14 @@ MAX_RESULT_CHARS = 200_000
 MAX_RESULT_BYTES = 20 * 1024 * 1024
 """What most vendors take in one request, and what `DownloadLimits` takes of one file."""
 
+CANCELLED: Final = "The call was cancelled before it was done. It may have had effects."
+"""The result of a call that had not ended; the model reads it."""
+
 ResultPart: TypeAlias = Image | Document | Audio
 
 _decode = msgspec.json.Decoder().decode
 
+# First bytes, where they stand, and what they mean (WHATWG MIME Sniffing, section 6).
 _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
     (b"\x89PNG\r\n\x1a\n", 0, Image, "image/png"),
     (b"\xff\xd8\xff", 0, Image, "image/jpeg"),
@@ -46,18 +52,17 @@ _MAGIC: tuple[tuple[bytes, int, type[ResultPart], str], ...] = (
     (b"%PDF-", 0, Document, "application/pdf"),
     (b"WAVE", 8, Audio, "audio/wav"),
 )
-"""First bytes, where they stand, and what they mean (WHATWG MIME Sniffing, section 6)."""
 
+# What a `File` is by the first half of its media type; all others are documents.
 _BY_MEDIA: Final[dict[str, type[ResultPart]]] = {"image": Image, "audio": Audio}
-"""What a `File` is by the first half of its media type; all others are documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A tool's result that is one thing for the model and another for the application.
+    """A tool's result with separate values for the model and for the application.
 
     content: what the model sees: any value that a tool may return
-    value:   what the application keeps (`run.values`, `status.value`); it is never sent
+    value:   for the application (`run.values`, `status.value`); never sent
     stop:    the run ends after this step; the result stays in the history
     """
 
@@ -68,14 +73,14 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """The result of one call. A tool may return one itself, to give text as well as an error.
+    """The result of one call. A tool may return one itself, to combine text with an error.
 
     content:   what the model sees
     parts:     images and documents that belong to it
-    error:     what failed, as text; None where nothing did
-    exception: what was raised; no part of equality
-    value:     what the application keeps: what the tool returned, or `ToolOutput.value`
-    output:    the JSON value that `content` is the text of; None where it is plain text
+    error:     the error text; None without a failure
+    exception: the exception that was raised; ignored by comparisons
+    value:     for the application: what the tool returned, or `ToolOutput.value`
+    output:    the JSON value that `content` encodes; None for plain text
     stop:      the run ends after this step
     """
 
@@ -89,12 +94,12 @@ class ToolOutcome:
 
     @classmethod
     def failed(cls, error: str, exception: Exception | None = None) -> ToolOutcome:
-        """A failure whose text is all that the model sees."""
+        """A failure; the model sees only its text."""
         return cls(error, error=error, exception=exception)
 
     @classmethod
     def raised(cls, exception: Exception) -> ToolOutcome:
-        """The failure of an exception: its message, behind its type unless it is a ToolError."""
+        """The failure of an exception: its message, after its type unless it is a ToolError."""
         text = _message(exception) if isinstance(exception, ToolError) else _named_message(exception)
         return cls.failed(text, exception)
 
@@ -102,7 +107,7 @@ class ToolOutcome:
     def of(cls, value: Any) -> ToolOutcome:
         """The outcome of a value that a tool returned.
 
-        str, Text: as it is. None: "". Image, Document, Audio, File, bytes: a part. A list with such
+        str, Text: unchanged. None: "". Image, Document, Audio, File, bytes: a part. A list with such
         parts or Text in it: its parts, and the rest as lines of text. Any other value: its JSON.
         """
         if isinstance(value, ToolOutcome):
@@ -141,10 +146,10 @@ class ToolOutcome:
         return cls("\n".join(texts), tuple(parts), value=values)
 
     def fitted(self, max_chars: int = MAX_RESULT_CHARS, max_bytes: int = MAX_RESULT_BYTES) -> ToolOutcome:
-        """The same as it can be sent: valid Unicode, and within the limits, with a note of what is not.
+        """The same, ready to be sent: valid Unicode, within the limits, with a note about what was cut.
 
         max_chars: longer text is cut
-        max_bytes: of all parts together; those that come after it is full are left out
+        max_bytes: limit for all parts together; parts that no longer fit are left out
         """
         text = self.content
         if not text.isascii():
@@ -156,15 +161,15 @@ class ToolOutcome:
         return self if text == self.content else replace(self, content=text, parts=parts, output=None)
 
 
+# The outcome of a status that was saved and loaded: what lived in the process is gone.
 _NOTHING = ToolOutcome()
-"""The outcome of a status that was saved and loaded: what lived in the process is gone."""
 
 
 class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     """The end of one call. A value: it can be saved and compared.
 
-    error:  what failed, as text; None where nothing did
-    result: what stands in the history
+    error:  the error text; None without a failure
+    result: the result in the history
     """
 
     name: str
@@ -174,7 +179,7 @@ class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     @classmethod
     def of(cls, call: ToolCall, outcome: ToolOutcome) -> ToolCallStatus:
-        """The status of a call that had this outcome."""
+        """The status of a call with this outcome."""
         result = ToolResult(
             call.id, outcome.content, outcome.error is not None, call.name, parts=outcome.parts
         )
@@ -184,17 +189,17 @@ class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
 
     @property
     def exception(self) -> Exception | None:
-        """What the tool raised. It lives in this process only: neither saved nor compared."""
+        """The exception that the tool raised. Only in this process: neither saved nor compared."""
         return self._outcome.exception
 
     @property
     def value(self) -> Any:
-        """What the tool returned, or the `value` of its `ToolOutput`. It lives in this process only."""
+        """What the tool returned, or the `value` of its `ToolOutput`. Only in this process."""
         return self._outcome.value
 
     @property
     def output(self) -> Any:
-        """What the model sees as a JSON value, or as text where it is text or was cut."""
+        """What the model sees as a JSON value; as text if it is text or was cut."""
         found = self._outcome.output
         return self.result.content if found is None else found
 
@@ -217,8 +222,21 @@ def render_statuses(statuses: Iterable[ToolCallStatus]) -> str:
     return "".join([str(status) for status in statuses])
 
 
+def cancelled_results(
+    calls: Iterable[ToolCall], done: Iterable[ToolResult | ToolCallStatus] = ()
+) -> list[ToolResult]:
+    """A "cancelled" result for each client call without a result."""
+    settled = {status.tool_call_id for status in done}
+    results = []
+    for call in calls:
+        if not call.provider_executed and call.id not in settled:
+            settled.add(call.id)
+            results.append(ToolResult(call.id, CANCELLED, True, call.name))
+    return results
+
+
 def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[ResultPart, ...], list[str]]:
-    """The parts that fit, and a note for each that does not. A part by URL takes no room."""
+    """The parts that fit, and a note for each that does not. A part by URL takes no space."""
     kept: list[ResultPart] = []
     notes: list[str] = []
     room = max_bytes
@@ -235,8 +253,8 @@ def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[
     return tuple(kept), notes
 
 
+# What makes of a list one of parts and lines of text, in place of a JSON value.
 _IN_LISTS: Final = (Image, Document, Audio, File, Text, bytes, bytearray, memoryview)
-"""What makes of a list one of parts and lines of text, in place of a JSON value."""
 
 
 def _part(value: object) -> ResultPart | None:
@@ -265,7 +283,7 @@ def _text(value: object) -> str:
 
 
 def _message(exception: BaseException) -> str:
-    """The message of an exception; "" where its `__str__` fails too."""
+    """The message of an exception; "" if its `__str__` fails."""
     try:
         return str(exception)
     except Exception:
@@ -273,7 +291,7 @@ def _message(exception: BaseException) -> str:
 
 
 def _named_message(exception: BaseException) -> str:
-    """The same behind the name of its type; of a group those of all its exceptions."""
+    """The message after the name of the exception's type; for a group, those of all its exceptions."""
     name = type(exception).__name__
     if isinstance(exception, BaseExceptionGroup):
         return f"{name}: " + "; ".join(map(_named_message, exception.exceptions))

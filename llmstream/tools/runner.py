@@ -4,24 +4,22 @@ There is one engine, `CallRunner`; an agent's steps, `Accumulator.call_tools` an
 use it. They differ in three hooks:
 
     gate(call)        decides before a call runs: `Run`, `Settled` (it does not run, its result is
-                      known) or `Wait` (for a person, or for a result from elsewhere)
+                      known) or `Wait` (for a person, or for an external result)
     around(call, run) wraps the execution, within the limits: a journal, an observer, hooks
-    emit(event)       is given `Progress` and `Ended`; a tool waits for what it awaits
+    emit(event)       receives `Progress` and `Ended`; a tool waits for what it awaits
 
 What happens to a call when the run is cancelled, left, or past its deadline:
 
-- Whoever owns the runner calls `aclose()`. It cancels each call that still runs, once, and waits
-  for the cleanup of all of them. A waiter that is itself cancelled passes that on to what still
-  cleans up, and waits on. No task is left.
-- An async tool gets `CancelledError` where it awaits. A sync tool's thread cannot be stopped: what
-  it still does is unseen, and its result is dropped.
-- A call that had ended keeps its result. One that had not gets a result from `cancelled_results`,
-  an error with the text "was cancelled before it was done. It may have had effects": every
-  history is complete.
-- A response that is retried takes its eager calls with it: `discard()` cancels them and forgets
-  their results.
-- A tool that is cancelled by something of its own, while nobody cancelled the run, has failed like
-  any other; the calls beside it go on.
+- The owner of the runner calls `aclose()`. It cancels each running call, once, and waits for the
+  cleanup of all of them. If the waiter is cancelled too, it cancels the cleanup once more and
+  continues to wait. No task remains.
+- An async tool gets `CancelledError` where it awaits. The thread of a sync tool cannot be stopped;
+  its result is dropped.
+- A call that had ended keeps its result. Any other gets a result from `cancelled_results`: an
+  error that says that it was cancelled and may have had effects. So every history is complete.
+- If a response is retried, `discard()` cancels its eager calls and drops their results.
+- A tool that is cancelled from within, while the run is not cancelled, has failed like any other;
+  the other calls continue.
 """
 
 from __future__ import annotations
@@ -33,17 +31,29 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import anyio
 
-from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.content import ToolCall
 from llmstream.events import Event, RetryNotice
 from llmstream.events import ToolCall as ToolCallEvent
-from llmstream.tools.approval import Approve, Approver, Deny, PendingCall, asked, denied
+from llmstream.tools.approval import (
+    Approve,
+    Approver,
+    Deny,
+    PendingCall,
+    Run,
+    Settled,
+    Verdict,
+    Wait,
+    asked,
+    denied,
+)
 from llmstream.tools.context import ToolContext
-from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
-from llmstream.tools.toolset import AnyTool, ContextOf, ToolSet
+from llmstream.tools.outcome import CANCELLED, ToolCallStatus, ToolOutcome
+from llmstream.tools.tool import AnyTool, ContextOf
+from llmstream.tools.toolset import ToolSet
 
 __all__ = [
     "ApprovalGate",
@@ -51,44 +61,9 @@ __all__ = [
     "CallRunner",
     "Ended",
     "Progress",
-    "Run",
-    "Settled",
-    "Verdict",
-    "Wait",
-    "cancelled_results",
     "run_call",
     "run_calls",
 ]
-
-_CANCELLED: Final = "The call was cancelled before it was done. It may have had effects."
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """The call runs, with these arguments. `note` is for `ToolContext.note`."""
-
-    call: ToolCall
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The call does not run and has this status. `stop` is why the run has to end, or None."""
-
-    call: ToolCall
-    status: ToolCallStatus
-    stop: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """The call waits for a decision or for an external result."""
-
-    call: ToolCall
-    pending: PendingCall
-
-
-Verdict: TypeAlias = Run | Settled | Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +100,22 @@ Emit: TypeAlias = Callable[[CallEvent], Awaitable[None]]
 
 
 class CallRunner:
-    """Runs calls of one response, each in a task of its own from its `start` on.
+    """Runs the calls of one response, each in its own task from its `start` on.
 
-    Who starts a call has to see to `aclose`. `gate` and `emit` may be exchanged: the new ones count for
-    calls that start, and events that come, from then on.
+    The owner must call `aclose`. `gate` and `emit` may be replaced: the new ones apply to calls that
+    start, and to events that occur, afterwards.
 
-    tools:    what the calls name
-    context:  gives the context of a call whose tool takes one; by default that knows the call only
-    limit:    how many run at once; a call that is gated or waits does not count
-    timeout_s: for tools without a timeout of their own
+    tools:    the tools that calls may name
+    context:  returns the context of a call whose tool takes one; the default knows only the call
+    limit:    maximum number of running calls; calls at the gate and waiting calls do not count
+    timeout_s: for tools without their own timeout
 
-    calls:    as they run, in the order of starting, by id
-    statuses: of those that are over, in the order of ending
-    waiting:  those that wait; `start` asks about such a call again
+    calls:    as they run, in the order they were started, by id
+    statuses: of finished calls, in the order they ended
+    waiting:  waiting calls; `start` passes such a call to the gate again
     lost:     statuses of calls that cancelled their own task; no `Ended` is emitted for these
-    failure:  the first exception that is no tool's failure: of a hook, or a BaseException of a tool
-    changed:  set whenever a call is over or waits; whoever waits for it clears it
+    failure:  the first exception that is not a tool's failure: of a hook, or a BaseException of a tool
+    changed:  set whenever a call ends or waits; the waiting task clears it
     """
 
     def __init__(
@@ -162,8 +137,8 @@ class CallRunner:
         self._context = context
         self._timeout_s = timeout_s
         self._limit = anyio.CapacityLimiter(max(1, limit))
-        # A tool with a limit of its own: whoever asks first is first, so its calls keep their order.
-        self._turns = {
+        # The limiter is fair: the calls of a tool with its own limit keep their order.
+        self._own_limits = {
             t.name: anyio.CapacityLimiter(t.concurrency)
             for name in {spec.name for spec in tools.specs}
             if (t := tools.find(name)) is not None and t.concurrency is not None
@@ -251,7 +226,7 @@ class CallRunner:
         if task in self._running:  # else it was cancelled by us
             self._running.discard(task)
             if task.cancelled():
-                status = ToolCallStatus.of(self.calls[call_id], ToolOutcome.failed(_CANCELLED))
+                status = ToolCallStatus.of(self.calls[call_id], ToolOutcome.failed(CANCELLED))
                 self.statuses[call_id] = status
                 self.lost.append(status)
             elif self.failure is None:
@@ -259,10 +234,10 @@ class CallRunner:
         self.changed.set()
 
     async def _one(self, call: ToolCall) -> None:
-        calls, statuses, waiting = self.calls, self.statuses, self.waiting  # others after a discard
-        async with AsyncExitStack() as turn:
-            if call.name in self._turns:
-                await turn.enter_async_context(self._turns[call.name])
+        calls, statuses, waiting = self.calls, self.statuses, self.waiting  # a discard replaces them
+        async with AsyncExitStack() as limits:
+            if call.name in self._own_limits:
+                await limits.enter_async_context(self._own_limits[call.name])
             verdict = await self.gate(call)
             call = calls[call.id] = verdict.call
             if isinstance(verdict, Wait):
@@ -271,7 +246,7 @@ class CallRunner:
             if isinstance(verdict, Settled):
                 status: ToolCallStatus | None = verdict.status
             else:
-                await turn.enter_async_context(self._limit)
+                await limits.enter_async_context(self._limit)
                 run = functools.partial(self._execute, call, verdict.note)
                 status = await (run() if self._around is None else self._around(call, run))
         if status is not None:
@@ -298,7 +273,7 @@ class ApprovalGate:
     """The gate without an agent: a call that needs approval waits for it.
 
     decisions: a person's, by the id of the call
-    approve:   asked about those that are not decided about; without, or where it gives None, the call waits
+    approve:   asked about undecided calls; without it, or if it returns None, the call waits
     """
 
     def __init__(
@@ -344,28 +319,27 @@ async def run_calls(
 ) -> list[ToolCallStatus]:
     """Runs complete calls, at most `limit` at a time.
 
-    calls:       an id that occurs twice runs once; a call of a tool that is only declared
-                 (ToolSpec, ProviderTool), that the vendor executed, or that needs an approval
-                 which nobody gave is not ours to run and gets no status
-    decisions:   a person's, by the id of the call; a call that was denied has a status with the reason
-    approve:     asked about calls that need approval and are not decided about
-    on_result:   called with each status as its call ends, in the order of ending
-    on_progress: called with what a tool reports, and its call; the tool waits for what it awaits
-    context:     gives the context of a call whose tool takes one
+    calls:       an id that occurs twice runs once. A call of a declared tool (ToolSpec, ProviderTool), a
+                 call that the vendor executed, and one without a needed approval do not run and have
+                 no status
+    decisions:   a person's, by the id of the call; a denied call has a status with the reason
+    approve:     asked about calls that need approval and are undecided
+    on_result:   called with each status when its call ends
+    on_progress: called with a call and each of its progress reports; the tool waits for a returned awaitable
+    context:     returns the context of a call whose tool takes one
 
-    returns: statuses in call order; every failure is one of them
-    raises:  nothing of the tools but cancellation and other BaseExceptions, and what `approve` raises;
-             InvalidRequest for approved arguments that do not fit.
-             `cancelled_results` then gives what belongs into the history
+    returns: statuses in call order, failures included
+    raises:  cancellation and other BaseExceptions of tools, and what `approve` raises; InvalidRequest for
+             approved arguments that do not fit. `cancelled_results` then makes the missing results
     """
 
     async def emit(event: CallEvent) -> None:
         if isinstance(event, Progress):
-            heard = None if on_progress is None else on_progress(event.call, event.value)
+            returned = None if on_progress is None else on_progress(event.call, event.value)
         else:
-            heard = None if on_result is None else on_result(event.status)
-        if inspect.isawaitable(heard):
-            await heard
+            returned = None if on_result is None else on_result(event.status)
+        if inspect.isawaitable(returned):
+            await returned
 
     known = ToolSet.of(tools)
     gate = ApprovalGate(known, decisions, approve, context)
@@ -380,10 +354,10 @@ async def run_call(
     context: ToolContext | None = None,
     timeout_s: float | None = None,
 ) -> ToolCallStatus:
-    """Runs one complete call; the status of one that cannot run has the reason. Asks for no approval.
+    """Runs one complete call; if it cannot run, its status has the reason. Asks for no approval.
 
-    context:   for a tool that takes one; by default it knows the call only
-    timeout_s: for a tool that has no timeout of its own
+    context:   for a tool that takes one; the default knows only the call
+    timeout_s: for a tool without its own timeout
     """
     known = ToolSet.of(tools)
     found, refusal = known.find(call.name), known.refusal(call)
@@ -404,29 +378,16 @@ async def run_call(
     return ToolCallStatus.of(call, outcome)
 
 
-def cancelled_results(
-    calls: Iterable[ToolCall], done: Iterable[ToolResult | ToolCallStatus] = ()
-) -> list[ToolResult]:
-    """A "cancelled" result for each client call without a result."""
-    settled = {status.tool_call_id for status in done}
-    results = []
-    for call in calls:
-        if not call.provider_executed and call.id not in settled:
-            settled.add(call.id)
-            results.append(ToolResult(call.id, _CANCELLED, True, call.name))
-    return results
-
-
 def _cancelled_from_outside() -> bool:
-    """Tells our own cancellation from that of something the tool waited for."""
+    """Whether our own cancellation ended the call, not that of something the tool waited for."""
     task = asyncio.current_task()
     return anyio.current_effective_deadline() == -inf or (task is not None and task.cancelling() > 0)
 
 
 async def _finished(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Waits until the tasks are over; a waiter that is cancelled cancels them and waits on.
+    """Waits until the tasks are over; if the waiter is cancelled, cancels them and continues to wait.
 
-    What they raise is theirs: it is looked at, so that asyncio does not complain, and not raised.
+    Their exceptions are retrieved, so that asyncio does not report them, and not raised.
     """
     every = set(tasks)
     running = {task for task in every if not task.done()}

@@ -1,6 +1,6 @@
 """Reads a function's signature and docstring: the schema and the descriptions for the model.
 
-`Signature` also reads the JSON arguments of a call into those of the function.
+`Signature` also converts the JSON arguments of a call into those of the function.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ _NO_ARGUMENTS: Final = ("", "null")
 
 
 def object_text(arguments: str) -> str:
-    """The JSON text of a call's arguments; "" and `null` are models' forms of no arguments."""
+    """The JSON text of a call's arguments; "" and `null`, which models send for no arguments, become `{}`."""
     text = arguments.strip()
     return "{}" if text in _NO_ARGUMENTS else text
 
 
+# Stands for an argument that the model left out: the function's own default applies.
 _ABSENT: Final = object()
-"""Stands for an argument that the model left out: the function's own default applies."""
 
 
 class Signature:
     """The parameters of a function, read once.
 
-    schema:      JSON schema of the arguments' object; nested types stand in its `$defs`
-    context_key: the parameter that takes the `ToolContext`, which no schema shows; or None
+    schema:      JSON schema of the object of arguments, with nested types in its `$defs`
+    context_key: the parameter that takes the `ToolContext`, which is not in the schema; or None
 
-    raises: InvalidRequest where a parameter cannot be filled from JSON
+    raises: InvalidRequest if a parameter cannot be filled from JSON
     """
 
     def __init__(self, function: Callable[..., Any], name: str, descriptions: dict[str, str]) -> None:
@@ -71,7 +71,7 @@ class Signature:
         self._take_fields(types)
         fields: list[Any] = []
         for key, parameter in self._parameters.items():
-            self._refuse_unfillable(key, parameter, types)
+            self._check_fillable(key, parameter, types)
             absent = (
                 ()
                 if parameter.default is parameter.empty
@@ -84,10 +84,10 @@ class Signature:
             self._decoder = decoder(struct)
             self.schema = self._schema(struct, descriptions)
         except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"tool {name}: {error}. Give the parameters types that JSON has.") from error
+            raise InvalidRequest(f"tool {name}: {error}. Use parameter types that JSON has.") from error
 
     def read(self, arguments: str) -> tuple[list[Any], dict[str, Any]]:
-        """Positional and keyword arguments out of JSON; "" and `null` are the same as `{}`.
+        """Positional and keyword arguments from JSON; "" and `null` mean `{}`.
 
         raises: InvalidToolInput, with what the model needs to repair the call
         """
@@ -95,7 +95,7 @@ class Signature:
             values = self._decoded(object_text(arguments))
         except _UNREADABLE as error:
             raise InvalidToolInput(
-                f"Invalid arguments for {self._name}: {_words(error)}. Expected: {self._shown(error)}"
+                f"Invalid arguments for {self._name}: {_described(error)}. Expected: {self._shown(error)}"
             ) from None
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
@@ -110,7 +110,7 @@ class Signature:
         return args, kwargs
 
     def _decoded(self, text: str) -> Any:
-        """The arguments; null may stand for one that is left out (strict modes), and 3.0 for 3."""
+        """The arguments. Null may mean that one is left out (strict modes send it so), and 3.0 means 3."""
         try:
             return self._decoder.decode(text)
         except msgspec.ValidationError:
@@ -118,7 +118,7 @@ class Signature:
             return self._decoder.decode(msgspec.json.encode(value))
 
     def _take_context(self, types: dict[str, Any]) -> str | None:
-        """Takes the parameter for the context out of those that the model fills."""
+        """Removes the parameter for the context from those that the model fills."""
         keys = [key for key in self._parameters if is_context(types.get(key))]
         if not keys:
             return None
@@ -130,7 +130,7 @@ class Signature:
         return keys[0]
 
     def _take_fields(self, types: dict[str, Any]) -> None:
-        """Takes pydantic's `Field(...)` as a default apart: into the default, and details of the type."""
+        """Splits pydantic's `Field(...)` defaults into the default and details of the type."""
         for key, parameter in self._parameters.items():
             field = parameter.default
             if is_field(field) and key in types:
@@ -151,17 +151,18 @@ class Signature:
                 "Types of parameters must be importable from the function's module."
             ) from error
 
-    def _refuse_unfillable(self, key: str, parameter: inspect.Parameter, types: dict[str, Any]) -> None:
+    def _check_fillable(self, key: str, parameter: inspect.Parameter, types: dict[str, Any]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InvalidRequest(f"tool {self._name}: {parameter} has no JSON form. Name the parameters.")
         if key in ("self", "cls") and parameter.annotation is parameter.empty:
             raise InvalidRequest(
-                f"tool {self._name}: it is a method without its object. Wrap the bound one: tool(obj.method)."
+                f"tool {self._name}: it is a method without its object. "
+                "Wrap the bound method: tool(obj.method)."
             )
         if key not in types:
             raise InvalidRequest(
-                f"tool {self._name}: the parameter {key} has no type, so the model could not know what to "
-                f"give. Annotate it, as in `{key}: str`, or `{key}: Any` for any JSON value."
+                f"tool {self._name}: the parameter {key} has no type, so the model cannot know what to "
+                f"pass. Annotate it, as in `{key}: str`, or `{key}: Any` for any JSON value."
             )
 
     def _schema(self, struct: type, descriptions: dict[str, str]) -> dict[str, Any]:
@@ -195,7 +196,7 @@ class Signature:
             return _ABSENT
 
     def _shown(self, error: Exception) -> str:
-        """What is expected: all of it, or where that is long, the argument at fault beside the names."""
+        """The expected arguments: the schema, or if that is long, the invalid argument and all names."""
         text = msgspec.json.encode(self.schema).decode()
         if len(text) <= _SCHEMA_EXCERPT_CHARS:
             return text
@@ -211,12 +212,12 @@ class Signature:
         return f"{names}; `{key}` is {wanted}" if len(wanted) <= _SCHEMA_EXCERPT_CHARS else names
 
 
-def _words(error: Exception) -> str:
-    """`expected X at Y; got Z` out of msgspec's sentence."""
+def _described(error: Exception) -> str:
+    """Converts msgspec's message to `expected X at Y; got Z`."""
     if isinstance(error, RecursionError):
         return "they are nested too deeply"
     if not isinstance(error, msgspec.ValidationError):
-        return f"they are no valid JSON ({error})"
+        return f"they are not valid JSON ({error})"
     text = str(error)
     at = _AT.search(text)
     text = text[: at.start()] if at else text
@@ -229,7 +230,7 @@ def _words(error: Exception) -> str:
 
 
 class Described(msgspec.Struct, frozen=True):
-    """A description, and one for each argument that has one."""
+    """The description of a function, and of each argument that has one."""
 
     description: str
     arguments: dict[str, str]
@@ -259,10 +260,10 @@ _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_O
 
 
 def takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function requires at least so many positional arguments.
+    """Whether a function requires at least this many positional arguments.
 
-    Only parameters without a default count: a default is a setting of the function's own, which
-    no caller fills by accident. Names do not matter. False where Python knows no signature.
+    Only parameters without a default count: a default is a setting of the function's own. Names do
+    not matter. False if the signature cannot be read.
     """
     try:
         parameters = inspect.signature(function).parameters.values()
@@ -273,11 +274,11 @@ def takes(function: Callable[..., Any], count: int) -> bool:
 
 
 def check_arguments(what: str, function: Callable[..., Any], *names: str) -> None:
-    """Refuses a function that cannot be called with these arguments, before a run is in the middle.
+    """Checks that a function can be called with these arguments, before a run begins.
 
     what:   the option, for the message
-    names:  of the arguments that it will be given, for the message
-    raises: InvalidRequest; nothing where Python knows no signature
+    names:  of the arguments, for the message
+    raises: InvalidRequest; nothing if the signature cannot be read
     """
     try:
         inspect.signature(function).bind(*names)

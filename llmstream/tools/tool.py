@@ -1,6 +1,6 @@
 """A tool: its definition for the model, its options, and the execution of one call.
 
-How several calls run side by side, and what happens to them on cancellation, is in `runner.py`.
+Concurrent calls and their cancellation are in `runner.py`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeAlias
 import anyio.to_thread
 import msgspec
 
+from llmstream.chats.content import ToolCall
 from llmstream.errors import InvalidRequest, InvalidToolInput, ToolTimeout
-from llmstream.request import ToolSpec
+from llmstream.request import ProviderTool, ToolSpec
 from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS, ToolOutcome
 from llmstream.tools.signature import object_text, takes
@@ -36,15 +37,24 @@ else:
     P = ParamSpec("P")
     R = TypeVar("R")
 
-__all__ = ["ArgumentReader", "JSONObject", "NeedsApproval", "Tool", "Watched"]
+__all__ = [
+    "AnyTool",
+    "ArgumentReader",
+    "ContextOf",
+    "JSONObject",
+    "LiveTools",
+    "NeedsApproval",
+    "Tool",
+    "Watched",
+]
 
 T = TypeVar("T")
 
 _log = logging.getLogger("llmstream")
 
-_HELD_S: Final = 0.8
-"""Blocking time that is logged, because all other streams of the process stop meanwhile. Far above a
-normal slice of work, even on a busy machine."""
+# Blocking time that is logged, because all other streams of the process stop meanwhile. Far above a normal
+# slice of work, even on a busy machine.
+_BLOCKED_S: Final = 0.8
 
 Progress: TypeAlias = Callable[[Any], object]
 """Called with progress; the tool awaits a returned awaitable."""
@@ -148,7 +158,7 @@ class Tool(Generic[P, R]):
     def named_arguments(self, arguments: str) -> dict[str, Any]:
         """The parsed arguments of a call by name, defaults included.
 
-        raises: InvalidToolInput where they do not fit
+        raises: InvalidToolInput if they do not fit
         """
         args, kwargs = self._reader.read(arguments)
         names = inspect.signature(self.function).parameters if args else ()
@@ -183,11 +193,11 @@ class Tool(Generic[P, R]):
     ) -> ToolOutcome:
         """Runs one call. Every failure is an outcome; only cancellation and other BaseExceptions propagate.
 
-        arguments:   JSON text of an object; "" where the model sent none
-        on_progress: is given each value that an async generator yields, as it is yielded; the
-                     last of them is the result too; and what the context's `report` is given
-        context:     for the parameter that asks for one
-        timeout_s:   where the tool has no timeout of its own
+        arguments:   JSON text of an object; "" if the model sent none
+        on_progress: called with each value that an async generator yields, and with the reports of the
+                     context; the last value of a generator is also the result
+        context:     for the parameter that takes it
+        timeout_s:   for a tool without its own timeout
         """
         limit_s = timeout_s if self.timeout_s is None else self.timeout_s
         try:
@@ -195,7 +205,7 @@ class Tool(Generic[P, R]):
         except InvalidToolInput as error:
             return ToolOutcome.raised(error)
         if self._context_key is not None:
-            kwargs[self._context_key] = _listening(context or ToolContext("", self.name), on_progress)
+            kwargs[self._context_key] = _with_reporter(context or ToolContext("", self.name), on_progress)
         try:
             async with asyncio.timeout(limit_s) as timeout:  # cancels once, so that cleanup may wait
                 value = await self._call(args, kwargs, on_progress)
@@ -207,7 +217,9 @@ class Tool(Generic[P, R]):
         outcome = ToolOutcome.of(value)
         if outcome.exception is not None and not isinstance(value, ToolOutcome):
             kind = type(value).__name__
-            _log.warning("the tool %s gave a %s that cannot be sent: %s", self.name, kind, outcome.exception)
+            _log.warning(
+                "the tool %s returned a %s that cannot be sent: %s", self.name, kind, outcome.exception
+            )
         return outcome.fitted(self.max_result_chars, self.max_result_bytes)
 
     async def _call(self, args: list[Any], kwargs: dict[str, Any], on_progress: Progress | None) -> Any:
@@ -223,8 +235,24 @@ class Tool(Generic[P, R]):
         return await value if inspect.isawaitable(value) else value
 
 
+class LiveTools(list[Tool]):
+    """A list of tools that its owner may change, such as the tools of a server.
+
+    `tools=[*mine, live]` or `tools=live` offers its content at the time of each request;
+    `tools=[*mine, *live]` copies its current content.
+    """
+
+
+AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
+"""A local tool, as a Tool or a plain function; a declared tool; or a list that may change."""
+
+
+ContextOf: TypeAlias = Callable[[ToolCall], ToolContext]
+"""Returns the context of a call; called only for tools and predicates that take one."""
+
+
 def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What to ask about its kind: of an object with `__call__`, that method."""
+    """The callable that determines the kind of function: for an object, its `__call__`."""
     if isinstance(function, functools.partial) or inspect.isroutine(function):
         return function
     method: Callable[..., Any] = type(function).__call__
@@ -236,26 +264,26 @@ async def _last(values: AsyncGenerator[Any, None], on_progress: Progress | None)
     async with aclosing(values):
         async for value in values:
             if on_progress is not None:
-                await _told(on_progress, value)
+                await _report(on_progress, value)
     return value
 
 
-async def _told(on_progress: Progress, value: Any) -> None:
-    heard = on_progress(value)
-    if inspect.isawaitable(heard):
-        await heard
+async def _report(on_progress: Progress, value: Any) -> None:
+    returned = on_progress(value)
+    if inspect.isawaitable(returned):
+        await returned
 
 
-def _listening(context: ToolContext, on_progress: Progress | None) -> ToolContext:
+def _with_reporter(context: ToolContext, on_progress: Progress | None) -> ToolContext:
     return (
-        context if on_progress is None else replace(context, reporter=functools.partial(_told, on_progress))
+        context if on_progress is None else replace(context, reporter=functools.partial(_report, on_progress))
     )
 
 
 class JSONObject:
-    """Arguments of a tool whose schema we did not make: any JSON object.
+    """Arguments of a tool whose schema comes from elsewhere: any JSON object.
 
-    context_key: the keyword under which the function gets the `ToolContext`; None where it takes none
+    context_key: the keyword for the `ToolContext`; None if the function takes none
     """
 
     def __init__(self, name: str, context_key: str | None = None) -> None:
@@ -267,11 +295,13 @@ class JSONObject:
         try:
             return [], msgspec.json.decode(object_text(arguments), type=dict[str, Any])
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise InvalidToolInput(f"Invalid arguments for {self._name}: no JSON object ({error})") from None
+            raise InvalidToolInput(
+                f"Invalid arguments for {self._name}: not a JSON object ({error})"
+            ) from None
 
 
 class Watched(Generic[T]):
-    """Awaits a coroutine; logs each of its steps between two awaits that took too long.
+    """Awaits a coroutine; logs each of its steps between two awaits that blocks the event loop.
 
     name: of the tool
     """
@@ -300,13 +330,13 @@ class Watched(Generic[T]):
             except BaseException as error:  # a cancellation is the coroutine's to handle
                 thrown = error
 
-    def _note(self, held_s: float) -> None:
-        if held_s >= _HELD_S:
+    def _note(self, blocked_s: float) -> None:
+        if blocked_s >= _BLOCKED_S:
             _log.warning(
                 "the tool %s blocked the event loop for %.1f s. Write it as a plain `def`, which runs in a "
                 "thread, or await asyncio.to_thread(...).",
                 self._name,
-                held_s,
+                blocked_s,
             )
 
 

@@ -1,14 +1,14 @@
-"""The tools of a conversation as one set: unique names, found by name, declared to the model.
+"""The tools of a conversation as one set, with unique names.
 
-A `ToolSet` is made once, where tools come in: in the options of a stream, a model or an agent, in
-the plan of a step, in an `Accumulator`. Functions become tools and names are checked there, and
-whatever runs below takes the set as it is.
+A `ToolSet` is made once, where tools come in: in the options of a stream, a model or an agent, in the plan
+of a step, in an `Accumulator`. There functions become tools and names are checked; code below takes the
+set as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -19,59 +19,44 @@ from llmstream.tools.approval import Approve
 from llmstream.tools.context import ToolContext
 from llmstream.tools.function import MethodTool, tool_from_function
 from llmstream.tools.signature import object_text, takes
-from llmstream.tools.tool import Tool
+from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool
 
-__all__ = ["AnyTool", "ContextOf", "LiveTools", "ToolSet", "unreadable_input"]
-
-
-class LiveTools(list[Tool]):
-    """A list of tools that its owner may change, such as the tools of a server.
-
-    `tools=[*mine, live]` or `tools=live` offers its content at the time of each request;
-    `tools=[*mine, *live]` copies its current content.
-    """
-
-
-AnyTool: TypeAlias = Tool | ToolSpec | ProviderTool | LiveTools | Callable[..., Any]
-"""A local tool, as a Tool or a plain function; a declared tool; or a list that may change."""
-
-ContextOf: TypeAlias = Callable[[ToolCall], ToolContext]
-"""Returns the context of a call; called only for tools and predicates that take one."""
+__all__ = ["ToolSet", "unreadable_input"]
 
 
 class ToolSet:
     """Tools with unique names, in the order given.
 
-    Of a `LiveTools` list it has what was in it when the set was made; `current()` gives the set with
-    what is in it now.
+    A `LiveTools` list counts with its content at the time the set is made; `current()` returns the set with
+    its content now.
 
-    specs: the definitions for the model, as `Request.tools` takes them
+    specs: the definitions for the model, as in `Request.tools`
     eager: names of the tools whose calls may start before the response is over
 
-    raises: InvalidRequest for what is no tool, and where two tools have the same name
+    raises: InvalidRequest for anything but a tool, and if two tools have the same name
     """
 
     def __init__(self, tools: Iterable[AnyTool] = ()) -> None:
         self._sources = _wrapped(tools)
         self._changes = any(isinstance(source, LiveTools) for source in self._sources)
-        self._here: dict[str, Tool] = {}
-        self._elsewhere: dict[str, ToolSpec | ProviderTool] = {}
-        self._tools = self._taken()
+        self._local: dict[str, Tool] = {}
+        self._declarations: dict[str, ToolSpec | ProviderTool] = {}
+        self._tools = self._registered()
         self.specs = tuple([t.spec if isinstance(t, Tool) else t for t in self._tools])
-        self.eager = frozenset([name for name, tool in self._here.items() if tool.eager])
-        self._declared: ToolSet | None = None if self._here else self
+        self.eager = frozenset([name for name, tool in self._local.items() if tool.eager])
+        self._declared: ToolSet | None = None if self._local else self
 
     @classmethod
     def of(cls, tools: Iterable[AnyTool]) -> ToolSet:
-        """The set of these tools; a ToolSet is given back as it is."""
+        """The set of these tools; a ToolSet is returned unchanged."""
         return tools if isinstance(tools, ToolSet) else cls(tools)
 
     def current(self) -> ToolSet:
-        """The set with what is in its live lists now; itself where it has none."""
+        """The set with the current content of its live lists; itself if it has none."""
         return ToolSet(self._sources) if self._changes else self
 
     def declared(self) -> ToolSet:
-        """The same definitions for the model, with nothing that runs here."""
+        """The same definitions for the model, without local tools."""
         if self._declared is None:
             self._declared = ToolSet(self.specs)
         return self._declared
@@ -88,8 +73,8 @@ class ToolSet:
     def __repr__(self) -> str:
         return f"ToolSet({list(self._tools)!r})"
 
-    def _taken(self) -> tuple[Tool | ToolSpec | ProviderTool, ...]:
-        """The tools now, entered by their names."""
+    def _registered(self) -> tuple[Tool | ToolSpec | ProviderTool, ...]:
+        """The current tools; also registers them by name."""
         found: list[Tool | ToolSpec | ProviderTool] = []
         names: set[str] = set()
         for source in self._sources:
@@ -100,26 +85,26 @@ class ToolSet:
                 names.add(name)
                 found.append(each)
                 if isinstance(each, Tool):
-                    self._here[name] = each
+                    self._local[name] = each
                     continue
-                self._elsewhere[name] = each
+                self._declarations[name] = each
                 if isinstance(each, ProviderTool):
-                    self._elsewhere[each.type] = each  # some vendors call it by its type
+                    self._declarations[each.type] = each  # some vendors call it by its type
         return tuple(found)
 
     def find(self, name: str) -> Tool | None:
         """The local tool of that name, or None."""
-        return self._here.get(name)
+        return self._local.get(name)
 
     def declaration(self, name: str) -> ToolSpec | ProviderTool | None:
         """The declared tool of that name or type, whose calls run outside this process; or None."""
-        return self._elsewhere.get(name)
+        return self._declarations.get(name)
 
     def runnable(self, calls: Iterable[ToolCall]) -> list[ToolCall]:
         """The local calls, each id once: without those of the vendor and of declared tools."""
         found: dict[str, ToolCall] = {}
         for call in calls:
-            if not call.provider_executed and call.name not in self._elsewhere:
+            if not call.provider_executed and call.name not in self._declarations:
                 found.setdefault(call.id, call)
         return list(found.values())
 
@@ -128,7 +113,7 @@ class ToolSet:
         found = self.refusal(call)
         if found is None:
             try:
-                self._here[call.name].named_arguments(call.arguments)
+                self._local[call.name].named_arguments(call.arguments)
             except InvalidToolInput as error:
                 return error
         return found
@@ -145,7 +130,7 @@ class ToolSet:
 
         A call that cannot run needs none: the model receives the error.
         """
-        found = self._here.get(call.name)
+        found = self._local.get(call.name)
         if found is None or found.needs_approval is False or _is_broken(call):
             return False
         predicate = found.needs_approval
@@ -179,46 +164,46 @@ def unreadable_input(call: ToolCall) -> InvalidToolInput | None:
     try:
         msgspec.json.decode(object_text(call.arguments), type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return InvalidToolInput(f"Invalid arguments for {call.name}: no JSON object ({error})")
+        return InvalidToolInput(f"Invalid arguments for {call.name}: not a JSON object ({error})")
     return _broken_error(call) if _is_broken(call) else None
 
 
 def _wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool | LiveTools, ...]:
-    """The tools with plain functions wrapped; live lists stay.
+    """The tools with plain functions wrapped; live lists are not copied.
 
-    raises: InvalidRequest where one is no tool
+    raises: InvalidRequest for anything but a tool
     """
     if isinstance(tools, LiveTools):
         return (tools,)
     if not isinstance(tools, Iterable):
-        raise InvalidRequest(f"tools is a list of tools, got {tools!r}")
+        raise InvalidRequest(f"tools must be a list of tools, got {tools!r}")
     found: list[Tool | ToolSpec | ProviderTool | LiveTools] = []
     for given in tools:
         if isinstance(given, Tool | ToolSpec | ProviderTool | LiveTools):
             found.append(given)
         elif isinstance(given, MethodTool):
             raise InvalidRequest(
-                f"{given!r} is a method without its object. Give that of an object: obj.method."
+                f"{given!r} is a method without its object. Pass it bound to an object: obj.method."
             )
         elif callable(given):
             found.append(tool_from_function(given))
         else:
-            raise InvalidRequest(f"{given!r} is no tool. {_remedy(given)}")
+            raise InvalidRequest(f"{given!r} is not a tool. {_remedy(given)}")
     return tuple(found)
 
 
 def _remedy(given: object) -> str:
     if hasattr(given, "as_tool"):
-        return "Give an agent as agent.as_tool()."
+        return "Pass an agent as agent.as_tool()."
     if isinstance(given, dict):
         return "Write ToolSpec(name, description, input_schema), or ProviderTool for one of a vendor's own."
-    return "Give a function, a Tool, a ToolSpec or a ProviderTool."
+    return "Pass a function, a Tool, a ToolSpec or a ProviderTool."
 
 
 def _is_broken(call: ToolCall) -> bool:
     """Whether the vendor marked the call as broken although its arguments are complete JSON.
 
-    Arguments that are no JSON are left to the tool, whose error has the details.
+    Arguments that are not JSON are left to the tool, whose error has the details.
     """
     if not (call.metadata or {}).get("llmstream", {}).get("invalid"):
         return False

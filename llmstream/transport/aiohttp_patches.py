@@ -1,14 +1,14 @@
 """Patches of aiohttp's connections, which lose data before a fault, wait forever or are slow.
 
-When bytes cannot be HTTP, aiohttp notes it on the connection but not on the body, whose reader then waits
-until a deadline; an answer that came in the same segment as the fault is forgotten; and a reset of a
-connection whose body has no length passes for the body's end.
+If bytes are not valid HTTP, aiohttp notes it on the connection but not on the body, whose reader then waits
+until a deadline; an answer in the same segment as the fault is lost; and a reset of a connection whose body
+has no length counts as the end of the body.
 
-What comes on a connection that waits in the pool, aiohttp gives to the next request as its answer. Nobody
-asked for it, and the connection may serve another tenant next: here it closes the connection.
+Bytes that arrive on a connection in the pool become the answer to the next request in aiohttp. No request
+asked for them, and the connection may serve another tenant next: here they close the connection.
 
-And asyncio makes room for 256 KiB before each read. So much glibc takes from the kernel and gives back,
-every time, which costs more than all else that is done for an event.
+And asyncio allocates 256 KiB before each read. glibc takes this much from the kernel and returns it each
+time, which costs more than all other work for an event.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from aiohttp.connector import Connection
 __all__ = ["CarefulConnector", "CarefulProtocol", "Exchange", "exchange"]
 
 
+# Asked for at a time: below what malloc takes from the kernel, and four records of TLS.
 _READ_BYTES: Final = 64 * 1024
-"""Asked for at a time: below what malloc takes from the kernel, and four records of TLS."""
 
 
 class Exchange:
-    """One request on its way: which connection it may use, and what became of that.
+    """One request: which connection it may use, and what happened on it.
 
-    fresh:    whether only a new connection will do
-    reused:   the connection that it got had served before: its server may have closed it since
-    answered: a byte of the answer has come
+    fresh:    whether only a new connection may be used
+    reused:   the connection had served before, so the server may have closed it since
+    answered: at least one byte of the answer has arrived
     """
 
     __slots__ = ("answered", "fresh", "reused")
@@ -54,8 +54,8 @@ exchange: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 class CarefulProtocol(ResponseHandler):
     """Reads the response head separately, and reports broken framing to the reader of the body.
 
-    served: whether anything has come
-    pooled: no request uses it; whatever comes then closes it
+    served: whether any bytes have arrived
+    pooled: no request uses it; any bytes then close it
     """
 
     served = False
@@ -70,7 +70,7 @@ class CarefulProtocol(ResponseHandler):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came from the socket."""
+        """Called with bytes from the socket."""
         if data:  # without, aiohttp only goes on with what it holds
             if self.pooled:
                 self.force_close()
@@ -92,7 +92,7 @@ class CarefulProtocol(ResponseHandler):
             payload.set_exception(error)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The socket is closed: by us, by the server's FIN, or where there is an error, by a reset."""
+        """Called when the socket is closed: by us, by the server, or with an error, by a reset."""
         payload = self._payload
         if exc is not None and payload is not None and not payload.is_eof() and payload.exception() is None:
             payload.set_exception(exc)
@@ -100,7 +100,7 @@ class CarefulProtocol(ResponseHandler):
 
 
 class CarefulConnector(aiohttp.TCPConnector):
-    """Its connections are read by `CarefulProtocol`; whoever gets one learns whether it has served before."""
+    """Its connections use `CarefulProtocol`, and report whether they have served before."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -113,7 +113,7 @@ class CarefulConnector(aiohttp.TCPConnector):
         traces: list[Any],
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109  # aiohttp's
     ) -> Connection:
-        """A connection from the pool on which nothing has come since, or a new one."""
+        """A connection from the pool without unread input, or a new one."""
         connection = await super().connect(req, traces, timeout)
         protocol, current = connection.protocol, exchange.get()
         if isinstance(protocol, CarefulProtocol):
@@ -124,7 +124,7 @@ class CarefulConnector(aiohttp.TCPConnector):
         return connection
 
     async def _get(self, key: ConnectionKey, traces: list[Any]) -> Connection | None:
-        """One from the pool, or None; those that have something to read are closed on the way."""
+        """A connection from the pool, or None; closes those with unread input."""
         current = exchange.get()
         if current is not None and current.fresh:
             return None
@@ -135,7 +135,7 @@ class CarefulConnector(aiohttp.TCPConnector):
         return None
 
     def _release(self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False) -> None:
-        """A connection goes back to the pool, or is closed."""
+        """Returns a connection to the pool, or closes it."""
         if isinstance(protocol, CarefulProtocol):
             protocol.pooled = True
             protocol.exchange = None
@@ -143,7 +143,7 @@ class CarefulConnector(aiohttp.TCPConnector):
 
 
 def _has_input(protocol: ResponseHandler | None) -> bool:
-    """Whether the socket has unread bytes or its end, which a busy loop has not read yet."""
+    """Whether the socket has unread bytes or was closed, which a busy loop has not noticed yet."""
     transport = protocol.transport if protocol is not None else None
     socket = transport.get_extra_info("socket") if transport is not None else None
     if socket is None or socket.fileno() < 0:

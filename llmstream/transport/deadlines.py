@@ -1,4 +1,4 @@
-"""How long each part of a stream may take; all in seconds, all finite by default."""
+"""Deadlines for the parts of a stream, in seconds; all finite by default."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Deadlines", "Due", "Watchdog", "deadline_error", "hard_due", "sooner
 
 
 class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
-    """Caps in seconds; None switches one off. The defaults leave room for reasoning models.
+    """Limits in seconds; None switches one off. The defaults leave room for reasoning models.
 
     connect_s:     name look-up, TCP and TLS
     first_event_s: from sending the request to the first content
-    idle_s:        between two pieces of content; pings and empty deltas are no content
+    idle_s:        between two pieces of content; pings and empty deltas do not count as content
     step_s:        one response from request to finish
-    total_s:       the whole stream: attempts, waits, every step, tools included
-    raises:        InvalidRequest for what is no number of seconds
+    total_s:       the complete stream: attempts, waits, every step, tools included
+    raises:        InvalidRequest for anything but a number of seconds
     """
 
     connect_s: float | None = 15.0
@@ -73,7 +73,7 @@ def deadline_error(which: str, limit_s: float) -> DeadlineExceeded:
 
 
 def hard_due(deadlines: Deadlines, *, step_started: float | None, total_started: float) -> Due | None:
-    """The next of the deadlines that silence has no part in; no step counts that did not start."""
+    """The next deadline that does not depend on silence; a step that has not begun has none."""
     step_s, total_s = deadlines.step_s, deadlines.total_s
     step = None if step_s is None or step_started is None else (step_started + step_s, "step", step_s)
     total = None if total_s is None else (total_started + total_s, "total", total_s)
@@ -81,7 +81,7 @@ def hard_due(deadlines: Deadlines, *, step_started: float | None, total_started:
 
 
 def sooner(first: Due | None, second: Due | None) -> Due | None:
-    """The deadline that passes first, if there is any."""
+    """The deadline that passes first, if there is one."""
     if first is None or second is None:
         return first or second
     return first if first <= second else second
@@ -118,17 +118,17 @@ class Watchdog:
             self._arm()
 
     def content_came(self) -> None:
-        """From now on the idle deadline counts."""
+        """Switches to the idle deadline."""
         self._soft = ("idle", self._deadlines.idle_s)
         self._arm()
 
     def go_on(self) -> None:
-        """Another connection carries the answer on: silence counts from now, the rest as before."""
+        """Continues with another connection: silence counts from now, the other deadlines as before."""
         self.waiting_since = self._loop.time()
         self._arm()
 
     def stop(self) -> None:
-        """No deadline counts any more."""
+        """Ends all deadlines."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

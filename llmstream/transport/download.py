@@ -1,9 +1,8 @@
-"""Fetches the file behind a URL that a conversation holds, without being led astray.
+"""Downloads the file of a URL in a conversation, only from allowed addresses.
 
-Names are looked up once; every address they have is checked, and the connection is made to those
-and no other (the Host header and TLS still name the host). Redirects are followed by hand, each
-checked anew. Nothing of the caller's goes along: no key, no cookie, no proxy of the environment,
-which would look names up for itself.
+Names are resolved once; every address is checked, and the connection uses only these (the Host header and
+TLS still name the host). Redirects are followed here, and each is checked again. Nothing of the caller's is
+sent: no key, no cookie; and no proxy of the environment is used, because it would resolve names itself.
 """
 
 from __future__ import annotations
@@ -53,24 +52,24 @@ _MAGIC: Final = (
     (b"OggS", "audio/ogg"),
 )
 _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+# source: RFC 6838, 4.2
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
-"""source: RFC 6838, 4.2"""
 _URL_CHARS_SHOWN: Final = 200
 
 
 class Downloaded(msgspec.Struct, frozen=True):
-    """The content of a file and its media type, "" where it is unknown."""
+    """The content of a file and its media type, "" if unknown."""
 
     data: bytes
     media_type: str
 
 
 async def download(url: str, *, limits: DownloadLimits = DownloadLimits(), kind: str = "") -> Downloaded:
-    """The file behind an https, or allowed http, or data URL; the latter without any network.
+    """Downloads the file of an https, or allowed http, URL; decodes a data URL.
 
     kind:   of the part it is for ("image", "audio", "document"), for `limits.media_types`
-    raises: InvalidRequest for a URL that may not be fetched, an answer of 4xx or a wrong type;
-            LimitExceeded for too much of it; DeadlineExceeded; TransportError, StreamError
+    raises: InvalidRequest for a URL that may not be fetched, a 4xx response or a wrong type;
+            LimitExceeded if it is too large; DeadlineExceeded; TransportError, StreamError
     """
     if url[:5].lower() == "data:":
         found = _inside(url, limits)
@@ -96,15 +95,15 @@ async def download(url: str, *, limits: DownloadLimits = DownloadLimits(), kind:
 
 
 class _Pinned(AbstractResolver):
-    """Knows the hosts that were checked, at the addresses that were checked, and no others."""
+    """Resolves the checked hosts to their checked addresses, and no others."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, int], list[ResolveResult]] = {}
 
     async def pin(self, host: str, port: int, *, allow_private: bool) -> None:
-        """Looks a host up, for all later connections.
+        """Resolves a host, for all later connections.
 
-        raises: InvalidRequest where any of its addresses is refused, ConnectionFailed where it has none
+        raises: InvalidRequest if any of its addresses is refused, ConnectionFailed if it has none
         """
         loop = asyncio.get_running_loop()
         try:
@@ -142,7 +141,7 @@ class _Pinned(AbstractResolver):
         return known
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""
 
 
 async def _fetched(url: str, limits: DownloadLimits) -> Downloaded:
@@ -180,7 +179,7 @@ async def _fetched(url: str, limits: DownloadLimits) -> Downloaded:
 def _next(source: URL, location: str) -> str:
     """Target of a redirect, as an absolute URL.
 
-    raises: InvalidRequest where it is no URL
+    raises: InvalidRequest if it is not a URL
     """
     try:
         return str(source.join(URL(location)))
@@ -213,12 +212,12 @@ async def _content(
     except aiohttp.ClientError as error:
         raise typed_failure(error, host, answered=True) from error
     data = b"".join(pieces)
-    told = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Downloaded(data, _media_type(told, data, url))
+    declared = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return Downloaded(data, _media_type(declared, data, url))
 
 
 def _inside(url: str, limits: DownloadLimits) -> Downloaded:
-    """What a data URL holds, in base64 or percent-encoded."""
+    """The content of a data URL, in base64 or percent-encoded."""
     head, comma, text = url[5:].partition(",")
     kind, *parameters = (word.strip().lower() for word in head.split(";"))
     if not comma:
@@ -236,10 +235,10 @@ def _inside(url: str, limits: DownloadLimits) -> Downloaded:
     return Downloaded(data, _media_type(kind or "text/plain", data, ""))
 
 
-def _media_type(told: str, data: bytes, url: str) -> str:
+def _media_type(declared: str, data: bytes, url: str) -> str:
     """Media type by header, else by content, else by the path's extension."""
-    if told not in _NO_TYPE and _MEDIA_TYPE.fullmatch(told):
-        return told
+    if declared not in _NO_TYPE and _MEDIA_TYPE.fullmatch(declared):
+        return declared
     if data[:4] == b"RIFF" and data[8:12] in _RIFF:
         return _RIFF[data[8:12]]
     shown = next((name for magic, name in _MAGIC if data.startswith(magic)), None)
@@ -253,7 +252,7 @@ def _too_large(url: str, limits: DownloadLimits) -> LimitExceeded:
 
 
 def _shown(url: str) -> str:
-    """A URL for an error: without credentials and query, which may be a signature, and not too long."""
+    """A URL for an error: of limited length, without credentials and query, which may be a signature."""
     if url[:5].lower() == "data:":
         return "a data URL"
     scheme, mark, rest = url.partition("://")

@@ -1,4 +1,4 @@
-"""What aiohttp raises, as our typed errors: nothing of aiohttp leaves the package bare."""
+"""Converts exceptions of aiohttp to typed errors, so that none leaves the package."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _TRUST: Final = "Set SSL_CERT_FILE to the CA bundle to trust."
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
 _OUT_OF_DATE: Final = frozenset({9, 10})
 
+# What OpenSSL names a first answer that is no TLS, by its version.
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-"""What OpenSSL names a first answer that is no TLS, by its version."""
 
 
 def tls_words(error: aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError) -> str:
-    """The cause, and the remedy for this cause."""
+    """The cause of a TLS failure, and its remedy."""
     cause = (
         error.certificate_error
         if isinstance(error, aiohttp.ClientConnectorCertificateError)
@@ -58,7 +58,7 @@ def _remedy(code: int) -> str:
 
 
 def _missing_bundle() -> str:
-    """What to do where a variable names certificates in a file that is not there."""
+    """The remedy if a variable names a file of certificates that does not exist."""
     for name in CA_VARIABLES:
         path = os.environ.get(name)
         if path and not os.path.exists(path):
@@ -76,10 +76,10 @@ _PASSING_STATUS = frozenset({408, 429})
 def typed_failure(
     error: BaseException, host: str, *, answered: bool, proxy: str | None = None
 ) -> errors.LLMStreamError:
-    """The typed error for whatever went wrong on the way to `host`.
+    """The typed error for a failure of the connection to `host`.
 
-    answered: whether the answer's headers had come
-    proxy:    address of the proxy on the way; never shown
+    answered: whether the headers of the response had arrived
+    proxy:    address of the proxy, if any; never shown
     """
     match error:
         case errors.LLMStreamError():
@@ -123,7 +123,7 @@ def typed_failure(
 
 
 def login_wanted(host: str) -> errors.ProxyError:
-    """The proxy's refusal of whoever does not say who they are."""
+    """The error of a proxy that requires a login."""
     return errors.ProxyError(
         f"the proxy on the way to {host} wants a login: HTTP 407. Put it into HTTP_PROXY or HTTPS_PROXY, "
         "as in http://user:password@host:port.",
@@ -132,7 +132,7 @@ def login_wanted(host: str) -> errors.ProxyError:
 
 
 def _refused_by_proxy(error: aiohttp.ClientHttpProxyError, host: str) -> errors.ProxyError:
-    """An answer to CONNECT that is no connection: the proxy's failures pass, its refusals stay."""
+    """The error of a refused CONNECT; retryable if it is a failure of the proxy, not a refusal."""
     if error.status == 407:
         return login_wanted(host)
     return errors.ProxyError(
@@ -143,7 +143,7 @@ def _refused_by_proxy(error: aiohttp.ClientHttpProxyError, host: str) -> errors.
 
 
 def _is_of_proxy(error: aiohttp.ClientConnectorError, proxy: str) -> bool:
-    """Whether it is the proxy that could not be reached, and not what lies behind it."""
+    """Whether the proxy could not be reached, rather than the server behind it."""
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return True
     at = urlsplit(proxy)
@@ -151,7 +151,7 @@ def _is_of_proxy(error: aiohttp.ClientConnectorError, proxy: str) -> bool:
 
 
 def _cause_at_proxy(error: aiohttp.ClientConnectorError) -> str:
-    """Why, without the addresses that an error of the system may hold."""
+    """The cause, without the addresses that a system error may contain."""
     if isinstance(error, _TLS_FAILURES):
         return "TLS failed"
     cause = error.os_error
@@ -170,7 +170,7 @@ def _of_encoding(error: BaseException) -> bool:
 
 
 def _words(error: BaseException) -> str:
-    """The error's own words, without the connection key that aiohttp may print."""
+    """The error's message, without the connection key that aiohttp may print."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return str(error.os_error.strerror or error.os_error)
     if isinstance(error, aiohttp.ClientResponseError | http_exceptions.HttpProcessingError):

@@ -1,4 +1,4 @@
-"""A switch for tests: no request leaves this machine."""
+"""A switch for tests: forbids requests to other machines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["check_may_leave", "requests_forbidden"]
 
+# How many ask for it; of the process, since tests have threads and loops of their own.
 _forbidding = 0
-"""How many ask for it; of the process, since tests have threads and loops of their own."""
 
 
 @contextmanager
 def requests_forbidden() -> Iterator[None]:
-    """Within it, a request to any other machine is an InvalidRequest. Loopback is where simulators are."""
+    """Makes requests to other machines an InvalidRequest within the block; loopback stays allowed."""
     global _forbidding
     _forbidding += 1
     try:
@@ -26,7 +26,7 @@ def requests_forbidden() -> Iterator[None]:
 
 
 def check_may_leave(host: str) -> None:
-    """Makes sure that requests to a host are allowed.
+    """Checks that requests to a host are allowed.
 
     raises: InvalidRequest
     """

@@ -1,4 +1,4 @@
-"""The one place that opens sockets: a request goes out, an answer comes back piece by piece."""
+"""Sends HTTP requests: the only module that opens sockets to vendors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
 
 
 class Body(Protocol):
-    """What an answer is read from, whichever way it comes; see `Response`."""
+    """The body of an answer, over any transport; see `Response`."""
 
     status: int
     headers: dict[str, str]
@@ -64,22 +64,22 @@ class Body(Protocol):
         ...
 
     def abort(self, error: LLMStreamError) -> None:
-        """Ends it now, with this error."""
+        """Ends it at once, with this error."""
         ...
 
     def close(self) -> None:
-        """Leaves it now."""
+        """Leaves it at once."""
         ...
 
     async def finish(self) -> None:
-        """Lets the connection serve again where it can."""
+        """Lets the connection serve again, if it can."""
         ...
 
 
 class Response:
     """An answer whose body is read piece by piece.
 
-    url:     of the request; it may hold a key
+    url:     of the request; it may contain a key
     headers: names in lower case
     """
 
@@ -94,9 +94,9 @@ class Response:
         self._failure: LLMStreamError | None = None
 
     async def read(self) -> bytes:
-        """The next piece of the body, as large as has come; b"" at its end.
+        """The next piece of the body, with all bytes that have arrived; b"" at its end.
 
-        raises: TransportError, StreamError; after what had come before the fault has been given
+        raises: TransportError, StreamError; only after all bytes before the fault were returned
         """
         if self._failure is None:
             try:
@@ -109,14 +109,14 @@ class Response:
         raise self._failure
 
     def _come_before(self) -> bytes:
-        """What lies in the buffer of a body that broke; its own `read` would not give it."""
+        """The unread bytes of a broken body, which its own `read` would not return."""
         try:
             return self._response.content._read_nowait(-1)
         except Exception:  # a buffer that cannot be read has nothing to give
             return b""
 
     async def read_error(self) -> bytes:
-        """The body of an error answer: what comes of it in 5 s, at most 64 KiB."""
+        """The body of an error response: what arrives within 5 s, at most 64 KiB."""
         pieces: list[bytes] = []
         size = 0
         try:
@@ -143,13 +143,13 @@ class Response:
         return b"".join(pieces)
 
     def abort(self, error: LLMStreamError) -> None:
-        """Closes the socket now; a read that waits, and every later one, raises `error`."""
+        """Closes the socket at once; a waiting read and every later one raise `error`."""
         self._aborted = error
         self._response.content.set_exception(error)
         self._response.close()
 
     def close(self) -> None:
-        """Closes the socket now, unless the body is over and the connection can serve again."""
+        """Closes the socket at once, unless the body is over and the connection can serve again."""
         if self._response.content.at_eof():
             self._response.release()
         else:
@@ -173,7 +173,7 @@ class Response:
 async def send(
     request: HttpRequest, deadlines: Deadlines, session: aiohttp.ClientSession | None = None
 ) -> Response:
-    """Sends one request and waits for the answer's head.
+    """Sends one request and waits for the head of the response.
 
     session: the caller's own; by default the pooled one of the running loop
     raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
@@ -196,7 +196,7 @@ async def send(
 
 
 def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
-    """Whether the answer is of the server that was asked; closes any other.
+    """Checks that the response comes from the requested server; else closes it.
 
     raises: RedirectRefused for any 3xx, ProxyError for 407, ProtocolError
     """
@@ -217,7 +217,7 @@ def check_answer(response: aiohttp.ClientResponse, host: str) -> None:
 
 
 def _strange_head(response: aiohttp.ClientResponse) -> str:
-    """What of the answer's head no server may say to our request; "" where it is in order."""
+    """What is invalid in the head of a response to our request; "" if nothing is."""
     version = response.version
     if version is not None and version.major != 1:
         return f"an answer of HTTP/{version.major}.{version.minor} to a request of HTTP/1.1"
@@ -228,7 +228,7 @@ def _strange_head(response: aiohttp.ClientResponse) -> str:
 
 @functools.lru_cache(maxsize=256)
 def parsed_url(url: str) -> tuple[URL, str, str, int | None]:
-    """An address as aiohttp wants it, its scheme, its host and its port where it has one."""
+    """An address in aiohttp's form, and its scheme, host and port (None if it has none)."""
     try:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname:
@@ -239,7 +239,7 @@ def parsed_url(url: str) -> tuple[URL, str, str, int | None]:
 
 
 def _target(location: str) -> str:
-    """Where a redirect leads, for people."""
+    """The target of a redirect, for messages."""
     try:
         return urlsplit(location).hostname or "another path"
     except ValueError:
@@ -253,9 +253,9 @@ async def _ask(
     deadlines: Deadlines,
     proxy: str | None,
 ) -> aiohttp.ClientResponse:
-    """Sends the request; once more, on a new connection, where one that was kept alive was closed.
+    """Sends the request; a second time, on a new connection, if a reused one had been closed.
 
-    Not where a byte of an answer had come: then the server had the request, and may have acted on it.
+    Not after a byte of the response: then the server had the request, and may have acted on it.
     """
     current = Exchange()
     while True:
@@ -288,19 +288,19 @@ def _timeout(connect_s: float | None) -> aiohttp.ClientTimeout:
 
 
 def _payload(body: bytes) -> bytes | io.BytesIO:
-    """The body as aiohttp wants it: a large one in pieces, or it warns of a loop that stands still."""
+    """The body for aiohttp: a large one in pieces, because aiohttp warns of one that blocks the loop."""
     return io.BytesIO(body) if len(body) > _LARGE_BODY_BYTES else body
 
 
 def _went_stale(error: Exception) -> bool:
-    """Whether a connection that was kept alive had been closed or reset by the server."""
+    """Whether the server had closed or reset a reused connection."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return True
     return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
 
 
 def check_headers(headers: Mapping[str, str]) -> None:
-    """Whether HTTP can carry them; all in one look, and only where that fails one by one.
+    """Checks that HTTP can carry the headers: all at once, and one by one only if that fails.
 
     raises: InvalidRequest
     """

@@ -1,4 +1,4 @@
-"""Pacing: how many requests, tokens and answers at once several streams may have between them."""
+"""Rate limiting: requests, tokens and concurrent answers that several streams share."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["Permit", "RateLimiter", "RateState", "rate_states"]
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN: Final = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)(ms|[smhd])")
+# Numbers from here on are points in time, not durations.
 _EPOCH_S: Final = 1e9
-"""Numbers from here on are points in time, not durations."""
 
 
 class RateState(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of allowance ("requests" or "tokens"); None where the vendor did not say.
+    """One kind of allowance ("requests" or "tokens"); None for what the vendor did not report.
 
     reset_s: seconds until the allowance is full again
     """
@@ -66,7 +66,7 @@ def rate_states(headers: Mapping[str, str], now: float) -> dict[str, RateState]:
 
 
 def _count(text: str | None) -> float | None:
-    """A count, or None where it is none."""
+    """A count, or None for anything else."""
     try:
         value = float(text or "")
     except ValueError:
@@ -92,32 +92,32 @@ def _seconds(text: str | None, now: float) -> float | None:
     return max(0.0, moment.timestamp() - now)
 
 
+# A vendor may say "in an hour"; then one request a minute finds out whether that still holds.
 _LONGEST_PAUSE_S: Final = 60.0
-"""A vendor may say "in an hour"; then one request a minute finds out whether that still holds."""
 
 
 class Timer(Protocol):
-    """What a scheduled wake-up can do."""
+    """A scheduled wake-up."""
 
     def cancel(self) -> None:
-        """It will not happen."""
+        """Cancels it."""
 
 
 Scheduler = Callable[[float, Callable[[], None]], Timer]
 
 
 class RateLimiter:
-    """Paces all streams of the models it is given to: `Model("openai:gpt-5-mini", limiter=limiter)`.
+    """Paces all streams of the models that have it: `Model("openai:gpt-5-mini", limiter=limiter)`.
 
-    Give the same object to models that share a vendor's limit. Whoever came first goes first; who
-    waits may be cancelled at any time. It may be used from several event loops.
+    Use one object for models that share a vendor's limit. Requests go in the order of their arrival; a
+    waiting one may be cancelled at any time. It may be used from several event loops.
 
-    requests_per_minute: an allowance that refills steadily; after a silence that many may go at once
+    requests_per_minute: an allowance that refills steadily; after a pause this many may go at once
     tokens_per_minute:   the same for tokens. A request is estimated beforehand, a quarter of its bytes and
                          `max_output_tokens`, and corrected by the usage of its response. One that is
-                         larger than the allowance waits until that is full, and goes
-    max_concurrent:      how many answers may be under way
-    clock, call_later:   the time and a timer, for tests; by default the loop's time and the loop's timers
+                         larger than the allowance goes when that is full
+    max_concurrent:      maximum number of answers in progress
+    clock, call_later:   the time and a timer, for tests; by default those of the event loop
     raises:              InvalidRequest for a number below 1
     """
 
@@ -137,7 +137,7 @@ class RateLimiter:
         }
         for name, value in given.items():
             if value is not None and not value >= 1:
-                raise InvalidRequest(f"{name} is at least 1, got {value!r}")
+                raise InvalidRequest(f"{name} must be at least 1, got {value!r}")
         clock = clock or _loop_time
         now = clock()
         self._requests = _Allowance(requests_per_minute, now)
@@ -155,18 +155,18 @@ class RateLimiter:
 
     @property
     def under_way(self) -> int:
-        """How many permits are held."""
+        """The number of permits that are held."""
         return self._under_way
 
     @property
     def waiting(self) -> int:
-        """How many stand in line."""
+        """The number of waiting requests."""
         return len(self._line)
 
     async def acquire(self, tokens: float = 0.0) -> Permit:
-        """Waits for its turn and gives a permit, which has to be released; a cancelled waiter takes nothing.
+        """Waits for its turn and returns a permit, which must be released; a cancelled waiter takes nothing.
 
-        tokens: what the request may cost, as an estimate
+        tokens: estimated cost of the request
         """
         waiter = _Waiter(asyncio.get_running_loop(), self._call_later)
         came = self._clock()
@@ -186,7 +186,7 @@ class RateLimiter:
                 self._wake_first()
 
     def _wait_s(self, waiter: _Waiter, tokens: float) -> float:
-        """Seconds until this waiter may go; infinity where somebody else has to wake it."""
+        """Seconds until this waiter may go; infinity if another one has to wake it."""
         if next(iter(self._line)) is not waiter or self._under_way >= self._max_concurrent:
             return math.inf
         now = self._clock()
@@ -200,12 +200,12 @@ class RateLimiter:
         return Permit(self, tokens, self._clock() - came)
 
     def _wake_first(self) -> None:
-        """Lets the first in line look again."""
+        """Wakes the first waiter, which checks again."""
         if self._line:
             next(iter(self._line)).wake()
 
     def _give_back(self, estimate: float, tokens: float | None) -> None:
-        """An answer is over; `tokens` is what it cost."""
+        """Ends an answer; `tokens` is its actual cost."""
         with self._lock:
             self._under_way -= 1
             if tokens is not None:
@@ -215,7 +215,7 @@ class RateLimiter:
             self._wake_first()
 
     def learn(self, headers: Mapping[str, str]) -> None:
-        """Takes in what an answer's headers (names in lower case) say of the vendor's own count."""
+        """Applies the rate limit headers of an answer (names in lower case)."""
         states = rate_states(headers, time.time())
         if not states:
             return
@@ -228,7 +228,7 @@ class RateLimiter:
             self._wake_first()
 
     def pause(self, seconds: float) -> None:
-        """Nobody goes for so long, at most a minute: the vendor has asked for it."""
+        """Lets no request go for this time, at most a minute: the vendor has asked for it."""
         with self._lock:
             self._pause(seconds, self._clock())
             self._wake_first()
@@ -238,9 +238,9 @@ class RateLimiter:
 
 
 class Permit:
-    """Leave for one request. `release()` when its answer is over or left; more than once does nothing.
+    """Permission for one request. `release()` it when the answer is over or left; a second call does nothing.
 
-    waited_s: how long it had to stand in line
+    waited_s: how long it waited
     """
 
     __slots__ = ("_estimate", "_held", "limiter", "waited_s")
@@ -252,7 +252,7 @@ class Permit:
         self._held = True
 
     def release(self, tokens: float | None = None) -> None:
-        """Makes room for others. `tokens`: what the answer cost; None leaves the estimate as it was."""
+        """Frees the permit. `tokens`: the actual cost of the answer; None leaves the estimate."""
         if self._held:
             self._held = False
             self.limiter._give_back(self._estimate, tokens)
@@ -271,13 +271,13 @@ class _Allowance:
         self._filled = now
 
     def refill(self, now: float) -> None:
-        """Brings the level up to this moment."""
+        """Updates the level to this time."""
         if self._given != math.inf:
             self.level = min(self.size, self.level + (now - self._filled) * self.size / 60.0)
         self._filled = now
 
     def wait_s(self, amount: float, now: float) -> float:
-        """Seconds until so much is there, or all there can be."""
+        """Seconds until this amount is available, or the complete allowance if that is less."""
         if self._given == math.inf:
             return 0.0
         self.refill(now)
@@ -285,11 +285,11 @@ class _Allowance:
         return missing * 60.0 / self.size if missing > 1e-9 * self.size else 0.0
 
     def spend(self, amount: float) -> None:
-        """Takes so much, into debt if need be; a negative amount gives back."""
+        """Takes this amount, into debt if needed; a negative amount is returned."""
         self.level = min(self.size, self.level - amount)
 
     def correct(self, amount: float) -> None:
-        """Takes what an answer cost beyond its estimate: at most into a debt that a minute pays.
+        """Takes what an answer cost beyond its estimate, at most into a debt that a minute pays.
 
         A vendor counts the tokens, and one wrong count must not stop every stream for years.
         """
@@ -309,7 +309,7 @@ class _Allowance:
 
 
 class _Waiter:
-    """Somebody in line, who looks when woken and sleeps again."""
+    """A waiting request, which checks when it is woken and sleeps again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, call_later: Scheduler | None) -> None:
         self._loop = loop
@@ -317,12 +317,12 @@ class _Waiter:
         self._turn: asyncio.Future[None] | None = None
 
     def next_turn(self) -> asyncio.Future[None]:
-        """What the next wake-up will set; made before looking, so that no wake-up is missed."""
+        """The future of the next wake-up; created before the check, so that no wake-up is missed."""
         self._turn = turn = self._loop.create_future()
         return turn
 
     async def sleep(self, turn: asyncio.Future[None], seconds: float) -> None:
-        """Until woken, or for so many seconds."""
+        """Sleeps until woken, or for this time."""
         timer = self._call_later(seconds, lambda: _set(turn)) if seconds != math.inf else None
         try:
             await turn
@@ -331,7 +331,7 @@ class _Waiter:
                 timer.cancel()
 
     def wake(self) -> None:
-        """From any thread."""
+        """Wakes it, from any thread."""
         turn = self._turn
         if turn is None or turn.done():
             return
@@ -346,12 +346,12 @@ class _Waiter:
 
 
 def _believable(tokens: float) -> float:
-    """A count as a number that can be computed with, whoever has counted."""
+    """A count that can be computed with, whatever the vendor reported."""
     return float(min(tokens, MOST_TOKENS)) if tokens > 0 else 0.0
 
 
 def _loop_time() -> float:
-    """The running loop's time, which is monotonic time; that outside of any loop."""
+    """The running loop's time, which is monotonic; without a loop, the monotonic time."""
     try:
         return asyncio.get_running_loop().time()
     except RuntimeError:

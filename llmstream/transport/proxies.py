@@ -1,6 +1,6 @@
-"""Which proxy a request goes through: the environment's, read as curl, Go and requests read it.
+"""The proxy of a request: from the environment, read as curl, Go and requests read it.
 
-A proxy's address often holds a password, so no error shows any of it; errors name the variable.
+A proxy's address may contain a password, so errors name the variable and show no part of the address.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS: Final = {"http": 80, "https": 443}
 _ENTRIES: Final = re.compile(r"[\s,]+")
 _NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
+# Shorter passwords would mangle the messages that they are masked in.
 _SHORTEST_SECRET: Final = 6
-"""Shorter passwords would mangle the messages that they are masked in."""
 
 
 def proxy_for(scheme: str, host: str, port: int | None = None) -> str | None:
-    """The address of the proxy that the environment asks for, or None; loopback is never proxied.
+    """The address of the environment's proxy for a target, or None; loopback is never proxied.
 
     port:   of the target; by default that of the scheme
-    raises: ProxyError where the environment's proxy cannot be used
+    raises: ProxyError if the environment's proxy cannot be used
     """
     if host in _LOOPBACK:
         return None
@@ -42,7 +42,7 @@ def proxy_for(scheme: str, host: str, port: int | None = None) -> str | None:
 
 
 def proxy_secrets() -> tuple[str, ...]:
-    """Passwords of the environment's proxies, as they stand there, decoded, and as they are sent."""
+    """Passwords of the environment's proxies: as written, decoded, and as they are sent."""
     return tuple(
         {
             secret
@@ -63,7 +63,7 @@ def _credentials(address: str) -> Iterator[str]:
 
 
 def _is_direct(proxies: dict[str, str], host: str, port: int) -> bool:
-    """Whether `no_proxy`, or the system's own list where nothing is in the environment, names the target."""
+    """Whether `no_proxy` names the target; without it, whether the system's own list does."""
     if "no" in proxies:
         return any(_names(entry, host.lower(), port) for entry in _ENTRIES.split(proxies["no"]) if entry)
     # On Linux that is all there is; macOS and Windows have lists of their own.
@@ -110,7 +110,7 @@ def _holds(pattern: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address)
 
 
 def _usable(address: str, source: str) -> str:
-    """The proxy's address with a scheme; one without is spoken to as http, as everywhere.
+    """The proxy's address with a scheme; without one it is http, as in other tools.
 
     raises: ProxyError
     """
@@ -139,7 +139,7 @@ def _usable(address: str, source: str) -> str:
 
 
 def _source(kind: str) -> str:
-    """Where the proxy's address is from, for people; the lower case name counts first, as in curl."""
+    """The variable of the proxy's address, for messages; the lower case name counts first, as in curl."""
     name = f"{kind}_proxy"
     found = [variable for variable in os.environ if variable.lower() == name]
     if not found:

@@ -1,8 +1,8 @@
-"""Which URLs and addresses may be fetched on somebody's behalf: those of the public internet.
+"""Which URLs and addresses may be downloaded from: those of the public internet.
 
-A URL in a conversation may come from anybody. It must not make this machine speak to itself, to
-its network, or to the cloud that runs it; so an address is refused unless it is known to be
-public, and an address inside another (mapped, NAT64) is judged by the one inside.
+A URL in a conversation may come from anybody. It must not make this machine connect to itself, to its
+network, or to the cloud that runs it. So only addresses known to be public are allowed; for an address
+inside another (mapped, NAT64), the inner one counts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["DownloadLimits", "refused_address", "refused_url"]
 class DownloadLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one download.
 
-    max_bytes:     of the content, once it is decompressed
-    total_s:       seconds for all of it: names, connections, redirects, content
-    max_redirects: how many are followed; each is checked as the first address was
-    allow_private: loopback and private networks too. Addresses at which clouds hand out
-                   credentials (169.254.169.254 and its kin) stay refused
+    max_bytes:     of the decompressed content
+    total_s:       seconds for names, connections, redirects and content together
+    max_redirects: how many are followed; each is checked like the first address
+    allow_private: loopback and private networks too. Addresses at which clouds return credentials
+                   (169.254.169.254 and others) are always refused
     allow_http:    http:// as well as https://
-    media_types:   by kind of part, the beginnings of the media types that may come; any type
-                   may come for a kind that is not listed
+    media_types:   allowed beginnings of media types, by kind of part; a kind that is not listed
+                   allows any type
     """
 
     max_bytes: int = 20 * 1024 * 1024
@@ -53,6 +53,7 @@ _METADATA: Final = tuple(
     )
 )
 _NEVER_V4: Final = tuple(map(IPv4Network, ("0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4")))
+# source: IANA IPv4 Special-Purpose Address Registry
 _NOT_PUBLIC_V4: Final = tuple(
     map(
         IPv4Network,
@@ -71,7 +72,6 @@ _NOT_PUBLIC_V4: Final = tuple(
         ),
     )
 )
-"""source: IANA IPv4 Special-Purpose Address Registry"""
 
 _METADATA_V6: Final = (
     IPv6Network("fe80::/10"),
@@ -80,6 +80,7 @@ _METADATA_V6: Final = (
 )
 _PRIVATE_V6: Final = (IPv6Network("fc00::/7"), IPv6Network("::1/128"))
 _PUBLIC_V6: Final = IPv6Network("2000::/3")
+# source: IANA IPv6 Special-Purpose Address Registry
 _NOT_PUBLIC_V6: Final = tuple(
     map(
         IPv6Network,
@@ -91,7 +92,6 @@ _NOT_PUBLIC_V6: Final = tuple(
         ),
     )
 )
-"""source: IANA IPv6 Special-Purpose Address Registry"""
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z", re.IGNORECASE)
@@ -101,9 +101,9 @@ _LOCAL_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "hom
 
 
 def refused_url(url: str, limits: DownloadLimits) -> str | None:
-    """Why a URL is not fetched, as it stands and before its name is looked up; None where it is.
+    """Why a URL is refused before its name is resolved; None if it is allowed.
 
-    The words follow "cannot be fetched: ".
+    The text follows "cannot be fetched: ".
     """
     if _UNSEEN.search(url):
         return "it holds white space, a control character or a backslash"
@@ -123,7 +123,7 @@ def refused_url(url: str, limits: DownloadLimits) -> str | None:
 
 
 def refused_address(address: str, *, allow_private: bool = False) -> str | None:
-    """Why an IP address is not connected to; None where it is public, or private and allowed."""
+    """Why an IP address is refused; None if it is public, or private and allowed."""
     try:
         known = ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""When a refused request is sent again: before the first content only, with full jitter."""
+"""When a failed request is sent again: only before the first content, with full jitter."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LONGEST_WAIT_S = 8.0
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how patiently to ask again. `Retry(max_retries=0)` is one attempt.
+    """How often a request is repeated, and how long to wait. `Retry(max_retries=0)` is one attempt.
 
     max_wait_s: the longest wait a vendor may ask for; a longer one fails at once
-    raises:     InvalidRequest for what is no number, or a negative one
+    raises:     InvalidRequest for anything but a number, or a negative one
     """
 
     max_retries: int = 2
@@ -30,15 +30,15 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         for name, kind in (("max_retries", int), ("max_wait_s", (int, float))):
             value = getattr(self, name)
             if not (isinstance(value, kind) and value >= 0):
-                raise InvalidRequest(f"{name} is a number and not negative; got {value!r}")
+                raise InvalidRequest(f"{name} must be a number that is not negative; got {value!r}")
 
 
 def wait_before_retry_s(
     retry: Retry, error: LLMStreamError, attempt: int, random_unit: Callable[[], float] = random.random
 ) -> float | None:
-    """Seconds to wait before the next attempt, or None where there is to be none.
+    """Seconds to wait before the next attempt; None for no further attempt.
 
-    attempt: how many were made so far, from 1
+    attempt: the number of attempts so far, from 1
     """
     if not error.retryable or attempt > retry.max_retries:
         return None
@@ -55,9 +55,9 @@ _REFUND: Final = 1
 
 
 class RetryBudget:
-    """What a process may spend on retries of one provider, so that an outage is not multiplied.
+    """Limits the retries of one provider in a process, so that an outage is not multiplied.
 
-    A retry costs 5, one after a deadline 10; an attempt that has content gives 1 back.
+    A retry costs 5, one after a deadline 10; an attempt that has content returns 1.
     """
 
     def __init__(self, capacity: int = _CAPACITY) -> None:
@@ -65,7 +65,7 @@ class RetryBudget:
         self.left = capacity
 
     def take(self, error: LLMStreamError) -> bool:
-        """Whether there is enough left for a retry after this error; if so, it is spent."""
+        """Whether the budget suffices for a retry after this error; if so, takes its cost."""
         cost = _COST_OF_SILENCE if isinstance(error, DeadlineExceeded) else _COST
         if cost > self.left:
             return False
@@ -73,7 +73,7 @@ class RetryBudget:
         return True
 
     def give_back(self) -> None:
-        """An attempt had content."""
+        """Returns a part after an attempt that had content."""
         self.left = min(self._capacity, self.left + _REFUND)
 
 

@@ -1,4 +1,4 @@
-"""One pooled aiohttp session per running event loop, closed together with it."""
+"""One pooled aiohttp session for each running event loop, closed with it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ import aiohttp
 
 from llmstream.transport.aiohttp_patches import CarefulConnector
 
-__all__ = ["LoopBound", "close_session", "current_session", "trust"]
+__all__ = ["LoopBound", "close_session", "current_session", "new_session", "trust"]
 
 
-# Things that live as long as their event loop: opened at first use, closed together with it.
+# Objects that live as long as their event loop: opened at first use, closed with it.
 #
-# Each is the one value of an open async generator. `asyncio.run` and its kin close such
-# generators last, and with them what they hold: no close call, no warning, no leak.
+# Each is the only value of an open async generator. `asyncio.run` and its like close such generators
+# last, and so the objects: no close call, no warning, no leak.
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
+# Number of forks that led to this process: distinguishes it from its parent without a system call.
 _forks = 0
-"""How many forks made this process: what tells it from its parent, without a system call for each request."""
 
 
 def _count_fork() -> None:
@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Held(Generic[T]):
-    """One open thing, the generator that closes it, and the process it belongs to."""
+    """An open object, the generator that closes it, and the process it belongs to."""
 
     def __init__(self, thing: T, keeper: AsyncGenerator[T]) -> None:
         self.thing = thing
@@ -49,10 +49,10 @@ class _Held(Generic[T]):
 
 
 class LoopBound(Generic[K, T]):
-    """One thing for each key and loop; after a fork the child opens its own.
+    """One object for each key and loop; after a fork the child opens its own.
 
-    open_thing: an async generator function that yields the thing once and closes it afterwards;
-                no context manager made of one, whose own generator would be closed as well
+    open_thing: an async generator function that yields the object once and closes it afterwards. Not a
+                context manager made of one, because its own generator would be closed as well
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class LoopBound(Generic[K, T]):
         )
 
     async def get(self, key: K) -> T:
-        """The thing of this key in the running loop."""
+        """The object of this key in the running loop."""
         loop = asyncio.get_running_loop()
         held = self._find(loop, key)
         if held is not None:
@@ -85,7 +85,7 @@ class LoopBound(Generic[K, T]):
             return thing
 
     async def drop(self, key: K) -> None:
-        """Closes the running loop's thing of this key, if there is one; the next `get` opens another."""
+        """Closes the running loop's object of this key, if any; the next `get` opens another."""
         held = self._held.get(asyncio.get_running_loop(), {}).pop(key, None)
         if held is not None and held.forks == _forks:
             await held.keeper.aclose()
@@ -101,13 +101,19 @@ _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _READ_BUFFER_BYTES: Final = 64 * 1024
 
 
-async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
-    session = aiohttp.ClientSession(
+def new_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
+    """A session of its own, as `current_session` has one; the caller closes it."""
+    return aiohttp.ClientSession(
         connector=CarefulConnector(limit=0, ssl=trust()),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_READ_BUFFER_BYTES,
+        trace_configs=list(traces) or None,
     )
+
+
+async def _session(_: None) -> AsyncGenerator[aiohttp.ClientSession]:
+    session = new_session()
     try:
         yield session
     finally:
@@ -119,7 +125,7 @@ _sessions: Final = LoopBound(_session, lambda session: not session.closed)
 
 
 async def current_session() -> aiohttp.ClientSession:
-    """The session of the running loop; made at first use, and again after a fork."""
+    """The session of the running loop; created at first use, and again after a fork."""
     return await _sessions.get(None)
 
 
@@ -129,7 +135,7 @@ async def close_session() -> None:
 
 
 def trust() -> ssl.SSLContext | bool:
-    """aiohttp's own context, which knows SSL_CERT_FILE, unless another variable adds a bundle."""
+    """aiohttp's own context, which reads SSL_CERT_FILE, unless another variable adds a bundle."""
     path = next(
         (os.environ[name] for name in _CA_VARIABLES if os.path.isfile(os.environ.get(name, ""))), None
     )
@@ -138,7 +144,7 @@ def trust() -> ssl.SSLContext | bool:
 
 @functools.lru_cache(maxsize=8)
 def _context(path: str, changed_ns: int) -> ssl.SSLContext:
-    """The usual bundle and one more; read once, as that takes longer than an answer on loopback."""
+    """The usual bundle and one more; cached, because reading takes longer than an answer on loopback."""
     context = ssl.create_default_context()
     context.load_verify_locations(path)
     return context

@@ -1,4 +1,4 @@
-"""An answer that comes over a WebSocket, read as if it were the body of an HTTP response."""
+"""An answer over a WebSocket, read like the body of an HTTP response."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from llmstream.transport.websocket import Line, Refusal, SocketPool, connect, cu
 __all__ = ["SocketAnswer", "SocketWay", "ask"]
 
 
+# About as much as a reader takes of an HTTP body in one go.
 _AT_ONCE_BYTES: Final = 32 * 1024
-"""About as much as a reader takes of an HTTP body in one go."""
 
 _FRAMED: Final = {"content-type": "text/event-stream"}
 
 
 class SocketWay(msgspec.Struct, frozen=True):
-    """How requests go over sockets in place of HTTP.
+    """How requests use sockets instead of HTTP.
 
-    talk: begins to speak over a new one
-    read: the body of a request, as a talk wants it
-    pool: where they wait; by default that of the running loop
+    talk: creates the protocol of a new socket
+    read: the body of a request, in the form of the protocol
+    pool: of idle sockets; by default that of the running loop
     """
 
     talk: Callable[[], Talk]
@@ -39,9 +39,9 @@ class SocketWay(msgspec.Struct, frozen=True):
 
 
 class SocketAnswer:
-    """One answer; see `http.Body`. Each message of the server is given as a server-sent event.
+    """One answer; see `http.Body`. Each message of the server becomes a server-sent event.
 
-    headers: those of the handshake, where the answer is the first after it
+    headers: of the handshake, if this is the first answer after it
     """
 
     def __init__(self, line: Line, pool: SocketPool, held: list[bytes], url: str) -> None:
@@ -57,7 +57,7 @@ class SocketAnswer:
         self._aborted: LLMStreamError | None = None
 
     async def read(self) -> bytes:
-        """The messages that are here, framed; b"" where the server closes in good order.
+        """The messages that have arrived, framed; b"" once the server has closed in good order.
 
         raises: TransportError, StreamError
         """
@@ -68,7 +68,7 @@ class SocketAnswer:
         return self._all_held()
 
     async def _receive_all(self) -> None:
-        """Holds the next message, and those behind it that are here already."""
+        """Waits for the next message; holds it and those that have already arrived after it."""
         await self._receive()
         size = len(self._held[-1])
         while self._line.socket.waiting and size < _AT_ONCE_BYTES and not self._line.talk.at_rest:
@@ -76,14 +76,14 @@ class SocketAnswer:
             size += len(self._held[-1])
 
     def _all_held(self) -> bytes:
-        """What is held, as far as the server has not closed."""
+        """The held messages, unless the server has closed."""
         pieces: list[bytes] = []
         while self._held and (self._held[0] or not pieces):
             pieces.append(_framed(self._held.popleft()))
         return b"".join(pieces)
 
     async def _receive(self) -> None:
-        """Puts the next message with those that are held."""
+        """Adds the next message to the held ones."""
         if self._aborted is None:
             try:
                 message = await self._line.socket.receive()
@@ -97,9 +97,9 @@ class SocketAnswer:
         raise self._aborted
 
     async def steer(self, content: Any, limit_s: float | None) -> None:
-        """Sends input for the answer under way, and waits until the server has taken it.
+        """Sends input for the answer in progress, and waits until the server has accepted it.
 
-        What comes meanwhile is held for the reader, who may be the same task.
+        Messages that arrive meanwhile are held for the reader, which may be the same task.
 
         raises: the server's error; DeadlineExceeded, ConnectionLost; InvalidRequest once the
                 answer is over
@@ -138,7 +138,7 @@ class SocketAnswer:
                     raise ConnectionLost("the server closed the WebSocket before it took the steering")
 
     async def read_error(self) -> bytes:
-        """Nothing: a socket that is open is no error."""
+        """Nothing: an open socket is not an error."""
         return b""
 
     async def read_all(self, max_bytes: int) -> bytes:
@@ -146,12 +146,12 @@ class SocketAnswer:
         return b""
 
     def abort(self, error: LLMStreamError) -> None:
-        """Closes the socket now; a read that waits, and every later one, raises `error`."""
+        """Closes the socket at once; a waiting read and every later one raise `error`."""
         self._aborted = error
         self._leave(keep=False)
 
     def close(self) -> None:
-        """Closes the socket now, unless the answer is over and it can serve again."""
+        """Closes the socket at once, unless the answer is over and it can serve again."""
         self._leave(keep=self._aborted is None)
 
     async def finish(self) -> None:
@@ -172,7 +172,7 @@ class SocketAnswer:
 
 
 def _framed(message: bytes) -> bytes:
-    """A message as a server-sent event; JSON has line ends only where white space may be."""
+    """A message as a server-sent event; line ends in JSON are always white space."""
     if not message:
         return b""
     if b"\n" in message or b"\r" in message:
@@ -189,8 +189,8 @@ async def ask(
 ) -> SocketAnswer:
     """Sends one request and waits for the first message of its answer.
 
-    A socket that waited and turns out to be closed, or that the server does not want to go on with, is
-    replaced once by a new one, as nothing of the answer has come.
+    An idle socket that is closed, or on which the server does not want to continue, is replaced once by
+    a new one, because no part of the answer has arrived.
 
     raises: as `connect`; ConnectionLost
     """
@@ -212,9 +212,9 @@ async def ask(
 
 
 async def _asked(line: Line, request: Any, *, last: bool = False) -> list[bytes] | None:
-    """The messages up to the first of the answer; None where another socket has to be asked.
+    """The messages up to the first of the answer; None if the request must go over another socket.
 
-    last: there is no other
+    last: there is no other one
     """
     held: list[bytes] = []
     try:

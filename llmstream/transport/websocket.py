@@ -1,4 +1,4 @@
-"""One WebSocket: messages out and in, over the connections, proxies and certificates of HTTP."""
+"""One WebSocket, over the connections, proxies and certificates of HTTP; and the pool of sockets."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ Refusal: TypeAlias = Callable[[int, dict[str, str], bytes], LLMStreamError]
 """(status, headers in lower case, body) of an HTTP answer to the error that it means."""
 
 _SWITCHING: Final = 101
+# Headers of a request that say nothing of a socket, which carries many.
 _OF_ONE_REQUEST: Final = frozenset({"content-type", "content-length", "accept", "idempotency-key"})
-"""Headers of a request that say nothing of a socket, which carries many."""
 
+# Close codes of a server that is done or goes away; source: RFC 6455, 7.4.1.
 _ORDERLY: Final = frozenset({None, 1000, 1001, 1005})
-"""Close codes of a server that is done or goes away; source: RFC 6455, 7.4.1."""
 
+# Close codes that blame what was sent; the same again would end the same.
 _CALLERS: Final = frozenset({1003, 1007, 1008, 1009, 1010})
-"""Close codes that blame what was sent; the same again would end the same."""
 
 _TOO_BIG: Final = 1009
 
 
 def handshake_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers of a request that open a socket for it and for others like it."""
+    """The headers of a request that open a socket for it and for similar ones."""
     return {name: value for name, value in headers.items() if name not in _OF_ONE_REQUEST}
 
 
 class Socket:
     """An open WebSocket.
 
-    headers: of the server's answer to the handshake, in lower case
+    headers: of the server's response to the handshake, in lower case
     """
 
     def __init__(self, ws: aiohttp.ClientWebSocketResponse[Any], headers: dict[str, str], host: str) -> None:
@@ -57,12 +57,12 @@ class Socket:
 
     @property
     def closed(self) -> bool:
-        """Whether it is known to be of no more use."""
+        """Whether it is known to be unusable."""
         return self._dropped or self._ws.closed
 
     @property
     def waiting(self) -> bool:
-        """Whether the next message is here, so that `receive` gives it without a wait."""
+        """Whether the next message has arrived, so that `receive` returns it without a wait."""
         queue: Any = getattr(self._ws._reader, "_buffer", ())
         # Behind a ping, receive() would wait for what follows.
         return bool(queue) and queue[0][0].type is aiohttp.WSMsgType.TEXT
@@ -82,7 +82,7 @@ class Socket:
     async def receive(self) -> bytes:
         """The next message with content; b"" once the server has closed in good order.
 
-        Pings are answered on the way. JSON in a binary message is JSON all the same.
+        Pings are answered meanwhile. JSON may also come in a binary message.
 
         raises: ConnectionLost; LimitExceeded for a message that is too long, ProtocolError
         """
@@ -98,7 +98,7 @@ class Socket:
                 raise self._broken(message.data if kind is aiohttp.WSMsgType.ERROR else None)
 
     def drop(self) -> None:
-        """Closes now, without a farewell; a task that waits for a message learns it at once."""
+        """Closes at once, without a closing handshake; a waiting task is woken."""
         if not self._dropped:
             self._dropped = True
             if not self._ws.closed:
@@ -109,9 +109,9 @@ class Socket:
     def _closed(self, code: int | None, reason: str) -> bytes:
         if code in _ORDERLY:
             return b""
-        said = f"code {code}, {reason!r}" if reason else f"code {code}"
+        cause = f"code {code}, {reason!r}" if reason else f"code {code}"
         raise ConnectionLost(
-            f"{self._host} closed the WebSocket while it answered: {said}", retryable=code not in _CALLERS
+            f"{self._host} closed the WebSocket while it answered: {cause}", retryable=code not in _CALLERS
         )
 
     def _broken(self, error: object) -> LLMStreamError:
@@ -138,8 +138,8 @@ async def connect(
     """Opens a socket at the address of a request, with its headers.
 
     session: the caller's own; by default the pooled one of the running loop
-    refusal: what an HTTP answer in place of a socket means
-    raises:  the server's error in place of it; TransportError, InvalidRequest, RedirectRefused
+    refusal: converts an HTTP response, instead of a socket, to an error
+    raises:  that error; TransportError, InvalidRequest, RedirectRefused
     """
     url, scheme, host, port = parsed_url(request.url)
     check_may_leave(host)
@@ -171,9 +171,9 @@ async def connect(
 def _beside(
     session: aiohttp.ClientSession, connect_s: float | None, host: str, refusal: Refusal
 ) -> aiohttp.ClientSession:
-    """A session on the same connections that reads the response a server gives instead of a socket.
+    """A session on the same connections that reads the response of a server that refuses a socket.
 
-    aiohttp forgets the body of such an answer, and follows redirects of a handshake, keys and all.
+    aiohttp drops the body of such a response, and follows redirects of a handshake with all keys.
     """
 
     async def only_sockets(
@@ -210,12 +210,12 @@ def _beside(
 
 # Sockets that wait for the next request: each can serve one at a time, and again and again.
 
+# OpenAI closes a socket after 60 minutes; an answer that begins by then has ten to end
+# (developers.openai.com/api/docs/guides/websocket-mode, read 2026-11).
 _LIFETIME_S: Final = 50 * 60.0
-"""OpenAI closes a socket after 60 minutes; an answer that begins by then has ten to end
-(developers.openai.com/api/docs/guides/websocket-mode, read 2026-11)."""
 
+# Load balancers silently drop connections that are idle for about six minutes.
 _IDLE_S: Final = 300.0
-"""Load balancers silently drop connections that are idle for about six minutes."""
 
 _MOST_IDLE: Final = 32
 
@@ -223,7 +223,7 @@ _MOST_IDLE: Final = 32
 class Line:
     """A socket and the messages that went over it.
 
-    key:   whom it can serve: the same address, headers and session
+    key:   identifies the requests it can serve: same address, headers and session
     since: when it was opened, in loop time
     """
 
@@ -241,18 +241,18 @@ class Line:
         return young and self.talk.at_rest and not self.socket.closed
 
     def rest(self) -> None:
-        """From now on pings are answered, and the socket closes when it is left alone for too long."""
+        """Makes it idle: pings are answered, and the socket closes after too long a time."""
         self._watch = asyncio.create_task(self._wait(), name="llmstream: a WebSocket at rest")
 
     async def wake(self) -> None:
-        """The next request comes; only one at a time may wait for messages."""
+        """Ends the idle state for the next request, because only one task may wait for messages."""
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.cancel()
             await asyncio.wait([watch])
 
     def drop(self) -> None:
-        """Closes the socket now."""
+        """Closes the socket at once."""
         if self._watch is not None:
             self._watch.cancel()
         self.socket.drop()
@@ -266,14 +266,14 @@ class Line:
 
 
 class SocketPool:
-    """Lines at rest, the longest first."""
+    """Idle lines, the longest idle first."""
 
     def __init__(self) -> None:
         self._lines: list[Line] = []
         self._closed = False
 
     def take(self, key: Hashable, request: Any) -> Line | None:
-        """A line for a request: the one whose last answer it goes on from, else the longest at rest."""
+        """A line for a request: the one whose last answer it continues, else the longest idle."""
         self._lines = [line for line in self._lines if not line.socket.closed]
         fitting = [line for line in self._lines if line.key == key and line.usable()]
         if not fitting:
@@ -283,7 +283,7 @@ class SocketPool:
         return line
 
     def put(self, line: Line) -> None:
-        """A line whose answer is over comes back, or is closed where it cannot serve again."""
+        """Returns a line whose answer is over; closes it if it cannot serve again."""
         if self._closed or not line.usable():
             line.drop()
             return
@@ -293,7 +293,7 @@ class SocketPool:
             self._lines.pop(0).drop()
 
     def close(self) -> None:
-        """Closes all that is at rest, and from now on whatever comes back."""
+        """Closes all idle lines, and all lines that are returned later."""
         self._closed = True
         lines, self._lines = self._lines, []
         for line in lines:
@@ -313,5 +313,5 @@ _pools: Final = LoopBound(_pool)
 
 
 async def current_pool() -> SocketPool:
-    """The pool of the running loop, which is closed together with it."""
+    """The pool of the running loop, which is closed with it."""
     return await _pools.get(None)

@@ -20,6 +20,8 @@ SAID: list[dict[str, Any]] = [
     {"prepare_step": lambda state: {"model": "sim:demo"}},
     {"prepare_step": lambda state: ls.StepPlan(messages="Hello")},  # type: ignore[arg-type]
     {"prepare_step": lambda state: ls.StepPlan(messages=[5])},  # type: ignore[list-item]
+    {"prepare_step": lambda state: ls.StepPlan(model=5)},  # type: ignore[arg-type]
+    {"prepare_step": lambda state: ls.StepPlan(model="demo")},
     {"hooks": Hooks(before_model=lambda state: Rewrite(5))},
     {"hooks": Hooks(before_model=lambda state: Skip(object()))},
     {"hooks": Hooks(before_tool=lambda state, call: Rewrite(object()))},

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from llmstream.chats import Chat
-from llmstream.simulator import Pace, Refuse, Script, Stall, Turn
+from llmstream.simulator import Obedient, Pace, Refuse, Script, Stall, Turn
 
 pytestmark = pytest.mark.slow
 
@@ -536,3 +536,24 @@ def test_provider_matrix_fits_the_terminal(sessions):
     assert all(len(row) <= 80 for row in rows)
     assert "AUDIO" in sessions[0].text
     assert "…" not in sessions[0].text
+
+
+@pytest.mark.parametrize(("answer", "status"), [("n\r", 130), (INTERRUPT, 130), ("\r", 0)])
+def test_check_asks_before_it_sends(simulate, sessions, answer, status):
+    server = simulate(Obedient(), models=("m",))
+    session = Session("check", "-m", "vllm:m", "--base-url", f"{server.url}/v1", "--only", "text")
+    sessions.append(session)
+    session.expect("at most 5 requests with 2,560 output tokens (price unknown). Start? [Y/n] ")
+    assert not server.requests
+    session.send(answer)
+    assert session.end() == status
+    assert bool(server.requests) == (status == 0)
+    assert ("1 ok." in session.text) == (status == 0)
+    assert "Traceback" not in session.text
+
+
+@pytest.mark.parametrize(("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_check_colours_follow_no_color(sessions, env, coloured):
+    sessions.append(Session("check", "-m", "sim:probe", "--only", "text", **env))
+    assert sessions[-1].end() == 0
+    assert ("\x1b[32mok" in sessions[-1].text) == coloured

@@ -136,7 +136,7 @@ async def test_unwritable_folder_fails_no_response(
     (tmp_path / "file").write_text("")
     model = wrap(ScriptedModel("One."), cache(tmp_path / "file"))
     assert (await read(model)).text == "One."
-    assert "cannot be kept" in caplog.text
+    assert "cannot be stored" in caplog.text
 
 
 async def test_parallel_requests_store_one(kept: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import llmstream as ls
 from llmstream import grammar
+from llmstream.endpoint_check import check_endpoint
 
 TEXT = "Hello  there — 你好!\nHow can I help? 🙂"
 ONCE = ls.Retry(max_retries=0)
@@ -138,3 +139,13 @@ async def test_what_no_fixture_answers_is_an_error(model, read) -> None:
     answer = await read(model, "something else")
     assert isinstance(answer.error, ls.Overloaded)
     assert "no fixture matched" in answer.error.message
+
+
+async def test_check_names_what_it_ignores(model) -> None:
+    """It plays what its script says, whatever a request asks for."""
+    provider = model.provider.name
+    report = await check_endpoint(model, only=["text", "end", "streaming", "stop", "length"])
+    statuses = {finding.probe: finding.status for finding in report.findings}
+    assert statuses["text"] == statuses["end"] == statuses["streaming"] == "ok", report.findings
+    assert statuses["stop"] == ("unsupported" if "responses" in provider else "broken")
+    assert statuses["length"] == "broken"

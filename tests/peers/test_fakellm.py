@@ -8,6 +8,7 @@ import pytest
 
 import llmstream as ls
 from llmstream import grammar
+from llmstream.endpoint_check import check_endpoint
 
 TEXT = "Hello  there — 你好!\nHow can I help? 🙂"
 
@@ -74,3 +75,13 @@ async def test_unknown_path_is_not_found(fakellm, read, provider) -> None:
     assert answer.error.status == 404
     assert "Not Found" in answer.error.message
     assert [type(e) for e in answer.events] == [ls.StreamStart, ls.ErrorEvent, ls.Finish]
+
+
+async def test_check_names_its_defects(fakellm) -> None:
+    model = at(fakellm + "/v1", "openai")
+    report = await check_endpoint(model, only=["text", "end", "usage", "tool-required", "bad-request"])
+    found = {finding.probe: (finding.status, finding.detail) for finding in report.findings}
+    assert found["text"][0] == found["end"][0] == "ok"
+    assert found["usage"] == ("degraded", "no usage: input_tokens and output_tokens not reported")
+    assert found["tool-required"] == ("broken", "tool_choice (required) is ignored")
+    assert found["bad-request"][1] == ("a malformed request gets 500 (ServerError), as plain text, not JSON")

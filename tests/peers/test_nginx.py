@@ -7,13 +7,15 @@ import os
 import shutil
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
 
 import llmstream as ls
-from llmstream.simulator import Simulator
+from llmstream.endpoint_check import check_endpoint
+from llmstream.simulator import Obedient, Pace, Simulator
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 pytestmark = pytest.mark.skipif(NGINX is None, reason="nginx is not installed (Debian: nginx)")
@@ -53,11 +55,18 @@ ADDRESSES = {
 @pytest.fixture
 async def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[str]:
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "sim-key")
+    async with behind_nginx(tmp_path, Simulator()) as url:
+        yield url
+
+
+@asynccontextmanager
+async def behind_nginx(tmp_path: Path, server: Simulator) -> AsyncIterator[str]:
+    """The address of nginx before the simulator."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     config = tmp_path / "nginx.conf"
-    async with Simulator() as simulator:
+    async with server as simulator:
         config.write_text(CONFIG.format(folder=tmp_path, port=port, url=simulator.url))
         process = await asyncio.create_subprocess_exec(
             NGINX, "-p", str(tmp_path), "-e", str(tmp_path / "error.log"), "-c", str(config)
@@ -98,3 +107,16 @@ async def test_unary_response_passes_through_nginx(proxy: str) -> None:
     ):
         completion = await response.json()
     assert "Hello there" in completion["choices"][0]["message"]["content"]
+
+
+async def test_check_names_its_buffering(tmp_path: Path) -> None:
+    """By default nginx collects what it passes on."""
+    server = Simulator(Obedient(), pace=Pace(delta_s=0.02), models=("m",))
+    async with behind_nginx(tmp_path, server) as url:
+        model = ls.Model("vllm:m", base_url=f"{url}/v1")
+        report = await check_endpoint(model, only=["text", "streaming", "keep-alive"])
+    statuses = {finding.probe: finding.status for finding in report.findings}
+    assert statuses == {"text": "ok", "streaming": "degraded", "keep-alive": "ok"}
+    (finding,) = [finding for finding in report.findings if finding.probe == "streaming"]
+    assert "buffering" in finding.detail
+    assert "proxy_buffering off" in finding.remedy

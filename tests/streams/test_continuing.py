@@ -68,6 +68,27 @@ async def test_what_is_told_can_be_said_otherwise() -> None:
     assert request.messages[-1].text == "Weiter."
 
 
+async def test_options_continue_but_no_defaults() -> None:
+    """Options of the stream apply to the other model; defaults of the first model do not."""
+    async with Simulator(BROKEN) as vendor:
+        model = ls.Model(
+            "groq:llama-4",
+            base_url=f"{vendor.url}/v1",
+            api_key="none-at-all",
+            retry=ONCE,
+            temperature=0.1,
+            max_output_tokens=50,
+        )
+        stream = model.stream("Count to five.", temperature=0.5, seed=7)
+        with pytest.raises(ls.ConnectionLost):
+            await stream.collect()
+        assert vendor.requests[0].request.settings.max_output_tokens == 50
+    _, _, request = await went_on(stream, "groq:llama-4", seed=8)
+    assert request.settings.temperature == 0.5
+    assert request.settings.max_output_tokens is None
+    assert request.settings.seed == 8
+
+
 async def test_events_and_history_mark_the_source() -> None:
     """Both show what is continued."""
     other, events, _ = await went_on(await broken_off(), "groq:llama-4")

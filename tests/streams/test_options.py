@@ -51,7 +51,7 @@ def test_stop_is_one_string_or_a_list() -> None:
         ({"stop": 5}, "settings"),
         ({"headers": "x: y"}, "headers must be a mapping"),
         ({"provider_options": {"openai": 5}}, "'openai'"),
-        ({"tools": print}, "tools is a list"),
+        ({"tools": print}, "tools must be a list"),
         ({"output": {"type": "json_object"}}, "OpenAI's wire"),
     ],
 )

@@ -65,7 +65,7 @@ def lazily(n: int) -> Iterator[int]:
 
 @pytest.mark.parametrize(
     ("function", "words"),
-    [(lazily, "async ones"), (lambda: None, "no name for a tool"), (tool(search), "already")],
+    [(lazily, "must be async"), (lambda: None, "not a valid name"), (tool(search), "already")],
 )
 def test_what_cannot_be_a_tool_is_refused(function: Callable[..., Any], words: str) -> None:
     with pytest.raises(InvalidRequest, match=words):
@@ -115,7 +115,7 @@ def test_no_description_is_noted_once(caplog) -> None:
     [
         (Agent("sim:demo"), r"agent\.as_tool\(\)"),
         ({"type": "function", "function": {"name": "f"}}, "ToolSpec"),
-        ("search", "Give a function"),
+        ("search", "Pass a function"),
     ],
 )
 def test_what_is_no_tool_has_a_remedy(given, remedy) -> None:

@@ -126,7 +126,7 @@ async def test_call_marked_broken_is_not_run() -> None:
     marked = ToolCall("a", "echo", '{"text":"x"}', metadata={"llmstream": {"invalid": True}})
     assert "arrived broken" in str((await run_calls([marked], [echo]))[0].error)
     no_json = ToolCall("a", "echo", '{"text"', metadata={"llmstream": {"invalid": True}})
-    assert "no valid JSON" in str((await run_calls([no_json], [echo]))[0].error)
+    assert "not valid JSON" in str((await run_calls([no_json], [echo]))[0].error)
 
 
 async def test_repeated_call_id_runs_once() -> None:  # RELIABILITY 35, 36

@@ -145,9 +145,9 @@ def test_bound_partial_arguments_are_hidden() -> None:
         ('{"place":{"city":"B"},"day":1}', "unknown field `day`"),
         ("[]", "expected `object`; got `array`"),
         ('"text"', "expected `object`; got `str`"),
-        ('{"place":', "they are no valid JSON"),
-        ('{"place":{"city":"B"}}{"place":{"city":"B"}}', "they are no valid JSON"),
-        ('{"place":{"city":"\ud800"}}', "they are no valid JSON"),
+        ('{"place":', "they are not valid JSON"),
+        ('{"place":{"city":"B"}}{"place":{"city":"B"}}', "they are not valid JSON"),
+        ('{"place":{"city":"\ud800"}}', "they are not valid JSON"),
         ('{"place":{"city":"B"},"sort":"up"}', "invalid enum value 'up' at `sort`"),
     ],
 )
@@ -199,7 +199,7 @@ class Service:
         (unfillable_keywords, "has no JSON form"),
         (unfillable_type, "not supported"),
         (unknown_type, "annotations cannot be read"),
-        (Service.lookup, "Wrap the bound one"),
+        (Service.lookup, "Wrap the bound method"),
     ],
 )
 def test_unfillable_type_refused_at_creation(function: Callable[..., Any], words: str) -> None:

@@ -191,7 +191,7 @@ async def test_foreign_schema_fills_keywords() -> None:
     found = Tool(ToolSpec("remote", "", {"type": "object"}), call)
     assert await found.run('{"a-b":1}') == ToolOutcome('{"a-b":1}')
     assert (await found.run("")).content == "{}"
-    assert "no JSON object" in str((await found.run("[]")).error)
+    assert "not a JSON object" in str((await found.run("[]")).error)
 
 
 def test_tool_is_still_callable_as_function() -> None:
@@ -272,7 +272,7 @@ async def test_errors_and_cancellation_propagate() -> None:
 
 @pytest.mark.parametrize("kind", ["coroutine", "generator"])
 async def test_every_async_tool_is_watched(kind, caplog, monkeypatch) -> None:
-    monkeypatch.setattr(sys.modules[Watched.__module__], "_HELD_S", 0.0)
+    monkeypatch.setattr(sys.modules[Watched.__module__], "_BLOCKED_S", 0.0)
     counted = itertools.count()
 
     async def works() -> str:
@@ -288,7 +288,7 @@ async def test_every_async_tool_is_watched(kind, caplog, monkeypatch) -> None:
 
 async def test_a_tool_of_ours_is_not_watched(caplog, monkeypatch) -> None:
     """What takes long in a sub-agent is somewhere in its run."""
-    monkeypatch.setattr(sys.modules[Watched.__module__], "_HELD_S", 0.0)
+    monkeypatch.setattr(sys.modules[Watched.__module__], "_BLOCKED_S", 0.0)
     tool = ls.Agent(ScriptedModel("Yes."), name="clerk").as_tool()
     assert (await tool.run('{"prompt":"Hi"}')).content == "Yes."
     assert caplog.records == []
@@ -305,7 +305,7 @@ async def test_unsendable_result_is_logged(caplog) -> None:
     outcome = await w.run("{}")
     assert outcome.error is not None
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith("the tool w gave a Inner that cannot be sent: Encoding objects of type")
+    assert line.startswith("the tool w returned a Inner that cannot be sent: Encoding objects of type")
 
 
 def test_untyped_parameter_is_refused() -> None:

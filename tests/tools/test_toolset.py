@@ -40,7 +40,7 @@ def test_one_name_for_two_tools_is_refused(given: list[Any]) -> None:
 
 
 def test_what_is_no_tool_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="is no tool"):
+    with pytest.raises(InvalidRequest, match="is not a tool"):
         ToolSet(["search"])  # type: ignore[list-item]  # on purpose
 
 

@@ -18,12 +18,12 @@ __all__ = ["Count", "approximate_tokens", "token_budget", "tokens_of"]
 Count: TypeAlias = Callable[[Message], int]
 """Returns the number of tokens of a message."""
 
+# For English prose with common tokenizers; other scripts and code take more tokens.
 _CHARS_PER_TOKEN = 4
-"""For English prose with common tokenizers; other scripts and code take more tokens."""
+# About the tokens of an image of one megapixel; a long document takes more.
 _TOKENS_PER_FILE = 1_000
-"""About the tokens of an image of one megapixel; a long document takes more."""
+# Overhead of a message: its role and delimiters.
 _TOKENS_PER_MESSAGE = 4
-"""Overhead of a message: its role and delimiters."""
 
 
 def approximate_tokens(message: Message) -> int:

@@ -75,8 +75,8 @@ def from_place(messages: Sequence[Message], place: int) -> list[Message]:
 
 # Cutting long tool results.
 
+# A shorter limit leaves no room for the note about the cut.
 _SHORTEST = 100
-"""A shorter limit leaves no room for the note about the cut."""
 
 
 def cut_tool_results(max_chars: int, *, replace: bool = False) -> Effect:

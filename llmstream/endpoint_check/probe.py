@@ -1,0 +1,156 @@
+"""A probe: a name, its cost, and a function that asks the endpoint and judges the exchange.
+
+A judge separates "the wire broke" from "the model chose otherwise". The latter is `inconclusive`, and the
+question is put again in plainer words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from llmstream.endpoint_check.endpoint import Endpoint
+from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.quirk import Quirk
+from llmstream.endpoint_check.report import Finding, Status
+from llmstream.errors import (
+    AuthenticationError,
+    BadRequest,
+    CallerError,
+    ContentFiltered,
+    LLMStreamError,
+    NotFound,
+    Overloaded,
+    PermissionDenied,
+    RateLimited,
+)
+
+__all__ = [
+    "Judge",
+    "Probe",
+    "Run",
+    "asked",
+    "excerpt",
+    "failure",
+    "found",
+    "inconclusive",
+    "message_of",
+    "silent",
+]
+
+Judge: TypeAlias = Callable[[Exchange], Finding]
+"""What an exchange shows."""
+
+Run: TypeAlias = Callable[[Endpoint], Awaitable[Finding | Iterable[Finding]]]
+"""Asks the endpoint; the findings' probe is filled in by the runner."""
+
+_EXCERPT_CHARS: Final = 160
+_MESSAGE_CHARS: Final = 400
+_UNSUPPORTED_STATUS: Final = frozenset({400, 405, 415, 422, 501})
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """One question to an endpoint.
+
+    name:     as in `--only`
+    title:    what it looks at
+    requests: how many it sends of its own; further ones only where an answer shows nothing
+    tokens:   limit of its responses, if it needs more than the others
+    phase:    "first" and "last" run one after the other, before and after the rest
+    """
+
+    name: str
+    title: str
+    run: Run
+    requests: int = 1
+    tokens: int = 0
+    phase: Literal["first", "middle", "last"] = "middle"
+
+
+def excerpt(text: str | bytes, limit: int = _EXCERPT_CHARS) -> str:
+    """The beginning of a text, for people."""
+    shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def found(status: Status, detail: str, **more: Any) -> Finding:
+    """A finding; its probe is filled in later."""
+    return Finding(probe="", status=status, detail=detail, **more)
+
+
+def inconclusive(detail: str, exchange: Exchange | None = None) -> Finding:
+    """The model chose otherwise."""
+    evidence = "" if exchange is None else excerpt(exchange.text or exchange.reasoning)
+    return found("inconclusive", detail, evidence=evidence)
+
+
+def silent(exchange: Exchange) -> Finding | None:
+    """The finding for a response without text or calls; None if it has some."""
+    if exchange.text.strip() or exchange.calls:
+        return None
+    if exchange.finish.finish_reason == "length":
+        return inconclusive("all tokens of the limit went to reasoning; allow more with --max-tokens")
+    if exchange.reasoning:
+        return inconclusive("the response has reasoning, but no text")
+    return inconclusive("the response is empty")
+
+
+def failure(
+    exchange: Exchange, feature: str, *, quirk: Quirk | None = None, remedy: str = ""
+) -> Finding | None:
+    """The finding for an exchange that failed; None for one that did not.
+
+    feature: what was asked for, as the subject of a sentence
+    quirk:   leaves it out of requests
+    """
+    error = exchange.error
+    if error is None:
+        return None
+    reason = f"{error.code}{f' (HTTP {error.status})' if error.status else ''}: {message_of(error)}"
+    if isinstance(error, RateLimited | Overloaded):
+        return found("skipped", f"refused for now: {reason}")
+    if isinstance(error, CallerError):  # llmstream itself knows that it cannot be asked for
+        return found("unsupported", excerpt(message_of(error)))
+    if isinstance(error, ContentFiltered):
+        return inconclusive(f"refused by a content filter: {reason}")
+    refused = isinstance(error, BadRequest) or error.status in _UNSUPPORTED_STATUS
+    if refused and not isinstance(error, AuthenticationError | PermissionDenied | NotFound):
+        return found(
+            "unsupported",
+            f"{feature} is refused: {reason}",
+            meaning="A request with it fails; leave it out.",
+            quirk=quirk,
+            remedy=remedy,
+        )
+    detail = f"{feature}: the response failed: {reason}"
+    evidence = excerpt(exchange.error_body or exchange.body[-_EXCERPT_CHARS:])
+    meaning = _MEANINGS.get(error.code, f"A program gets {type(error).__name__}.")
+    return found("broken", detail, meaning=meaning, remedy=remedy, evidence=evidence)
+
+
+_MEANINGS: Final = {
+    "incomplete-stream": "The answer cannot be told from one that was cut: IncompleteStream is raised.",
+    "connection-lost": "The answer is cut: ConnectionLost is raised.",
+    "not-a-stream": "A program gets NotAStream instead of an answer.",
+    "decode-error": "Some events are lost: DecodeError is raised after the response.",
+    "server-error": "A program gets ServerError, and repeats the request in vain.",
+    "deadline-exceeded": "A program waits until its deadline.",
+}
+
+
+def message_of(error: LLMStreamError) -> str:
+    """The message of an error on one line."""
+    return excerpt(" ".join(error.message.split()), _MESSAGE_CHARS)
+
+
+async def asked(endpoint: Endpoint, judge: Judge, *prompts: Any, **options: Any) -> Finding:
+    """Asks until an answer shows something, in plainer words each time."""
+    finding = inconclusive("nothing was asked")
+    for attempt in range(max(1, endpoint.attempts)):
+        exchange = await endpoint.ask(prompts[min(attempt, len(prompts) - 1)], **options)
+        finding = judge(exchange)
+        if finding.status != "inconclusive":
+            break
+    return finding

@@ -1,0 +1,385 @@
+"""Reports the calls of a model: to the log, and with measurements to an observer if there is one."""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from types import FrameType
+from typing import Final
+
+from llmstream.accumulate import Accumulator
+from llmstream.dialects.errors import request_id
+from llmstream.errors import LLMStreamError
+from llmstream.events import (
+    Event,
+    Finish,
+    OtherWarning,
+    ReasoningDelta,
+    ResponseMetadata,
+    TextDelta,
+    ToolInputDelta,
+    UnsupportedSetting,
+    UnsupportedTool,
+    Warning,
+)
+from llmstream.request import Request
+from llmstream.streams.observations import (
+    AttemptFailed,
+    AttemptStarted,
+    CallContent,
+    CallFinished,
+    FirstContent,
+    Observation,
+    Observe,
+    cleaned,
+    tell,
+    wants_content,
+)
+from llmstream.usage import Usage
+
+__all__ = ["Contents", "Reporter", "Watch", "forget_logged", "shown", "warning_text"]
+
+_log: Final = logging.getLogger("llmstream")
+
+_CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+
+# Ids of vendors have 20 to 80 characters.
+_SHOWN_CHARS: Final = 256
+
+_STEPS_PER_OCTAVE: Final = 8
+
+_SHORTEST_S: Final = 1e-7
+
+
+class Watch:
+    """Measures one call and reports it to an observer.
+
+    clean: masks keys in the vendor's texts
+    """
+
+    def __init__(
+        self,
+        observe: Observe,
+        *,
+        call_id: str,
+        provider: str,
+        model: str,
+        request: Request | None = None,
+        clean: Callable[[str], str] = str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.paced_s = 0.0
+        self.continuations = 0
+        self.request_id: str | None = None
+        self._observe = observe
+        self._contents = Contents(request) if request is not None and wants_content(observe) else None
+        self._clock, self._clean = clock, clean
+        self._call_id, self._provider, self._model = call_id, provider, model
+        self._began = clock()
+        self._first: float | None = None
+        self._last = 0.0
+        self._gaps: Counter[int] = Counter()
+        self._metadata = ResponseMetadata()
+        self._finish_reason: str | None = None
+        self._over = False
+
+    def attempt_started(self, attempt: int) -> None:
+        """Reports that a request is about to be sent."""
+        self.request_id = None
+        self._tell(
+            AttemptStarted(call_id=self._call_id, provider=self._provider, model=self._model, attempt=attempt)
+        )
+
+    def attempt_failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
+        """Reports a failed attempt."""
+        self.request_id = error.request_id or self.request_id
+        self._tell(
+            AttemptFailed(
+                call_id=self._call_id,
+                provider=self._provider,
+                model=self._model,
+                attempt=attempt,
+                error_code=error.code,
+                status=error.status,
+                request_id=self.request_id,
+                wait_s=wait_s,
+            )
+        )
+
+    def batch(self, events: list[Event]) -> None:
+        """Reads a batch of events."""
+        if self._contents is not None:
+            self._contents.read(events)
+        count = 0
+        for event in events:
+            kind = type(event)
+            if kind in _CONTENT:
+                count += 1
+            elif isinstance(event, ResponseMetadata):
+                self._metadata = event
+            elif isinstance(event, Finish):
+                self._finish_reason = event.finish_reason
+        if not count:
+            return
+        now = self._clock()
+        if self._first is None:
+            self._first = now
+            self._tell(
+                FirstContent(
+                    call_id=self._call_id,
+                    provider=self._provider,
+                    model=self._model,
+                    after_s=now - self._began,
+                    request_id=self.request_id,
+                )
+            )
+        else:
+            self._gaps[_step((now - self._last) / count)] += count
+        self._last = now
+
+    def finished(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
+        """Reports the end of the call, once."""
+        if self._over:
+            return
+        self._over = True
+        self._tell_content()
+        now, first = self._clock(), self._first
+        writing_s = now - first if first is not None else 0.0
+        tokens = usage.output_tokens
+        self._tell(
+            CallFinished(
+                call_id=self._call_id,
+                provider=self._provider,
+                model=self._model,
+                attempts=attempts,
+                duration_s=now - self._began,
+                usage=usage,
+                finish_reason=self._finish_reason,
+                error_code=error.code if error is not None else None,
+                left=left,
+                request_id=self.request_id,
+                response_id=self._shown(self._metadata.id),
+                response_model=self._shown(self._metadata.model_id),
+                time_to_first_s=first - self._began if first is not None else None,
+                inter_p50_s=_quantile(self._gaps, 0.5),
+                inter_p99_s=_quantile(self._gaps, 0.99),
+                tokens_per_s=tokens / writing_s if tokens and writing_s > 0 else None,
+                paced_s=self.paced_s,
+                continuations=self.continuations,
+            )
+        )
+
+    def _shown(self, value: str | None) -> str | None:
+        return value and shown(value, self._clean)
+
+    def _tell_content(self) -> None:
+        """Reports request and response, if the observer wants content."""
+        if self._contents is None:
+            return
+        try:
+            content = self._contents.so_far(
+                call_id=self._call_id, provider=self._provider, model=self._model, clean=self._clean
+            )
+        except Exception:  # in garbage collection the buffers may have been closed first
+            _log.info("the content of a call that was dropped is not reported", exc_info=True)
+        else:
+            self._tell(content)
+
+    def _tell(self, observation: Observation | CallContent) -> None:
+        tell(self._observe, observation)
+
+
+def shown(value: str, clean: Callable[[str], str]) -> str:
+    """A vendor's name or id for observers and the log: keys masked, at most 256 characters."""
+    return clean(value)[:_SHOWN_CHARS]
+
+
+def _step(gap_s: float) -> int:
+    """The histogram bucket of a time, an eighth of an octave wide, so that memory stays bounded."""
+    return round(math.log2(max(gap_s, _SHORTEST_S)) * _STEPS_PER_OCTAVE)
+
+
+def _quantile(gaps: Counter[int], share: float) -> float | None:
+    """The time below which that share of the gaps lies."""
+    left = share * gaps.total()
+    for step in sorted(gaps):
+        left -= gaps[step]
+        if left <= 0:
+            return float(2.0 ** (step / _STEPS_PER_OCTAVE))
+    return None
+
+
+class Contents:
+    """Collects the content of a call."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._answer = Accumulator()
+
+    def read(self, events: list[Event]) -> None:
+        """Adds a batch of events."""
+        self._answer.feed_many(events)
+
+    def so_far(
+        self, *, call_id: str, provider: str, model: str, clean: Callable[[str], str] = str
+    ) -> CallContent:
+        """The content so far.
+
+        clean: masks keys in a text
+        """
+        return CallContent(
+            call_id=call_id,
+            provider=provider,
+            model=model,
+            request=cleaned(self._request, clean),
+            message=cleaned(self._answer.partial, clean),
+        )
+
+
+_MOST_LOGGED: Final = 1024
+
+
+# (model, place of call, text) of the warnings that are in the log already.
+_logged: set[tuple[str, str, str]] = set()
+
+# Packages whose frames may lie between a request and the code that made it.
+_ON_THE_WAY: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
+
+
+class Reporter:
+    """Reports attempts and ends, never content, to the log and to an observer if there is one.
+
+    watch:   reports to the observer; None without one
+    headers: of the last response
+    clean:   masks keys in the vendor's texts
+    """
+
+    __slots__ = ("_clean", "_name", "_over", "headers", "watch")
+
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        call_id: str,
+        observe: Observe | None,
+        request: Request | None = None,
+        clean: Callable[[str], str] = str,
+    ) -> None:
+        self._clean = clean
+        self.watch: Watch | None = None
+        if observe is not None:
+            self.watch = Watch(
+                observe, call_id=call_id, provider=provider, model=model, request=request, clean=clean
+            )
+        self._name = f"{provider}:{model}"
+        self.headers: Mapping[str, str] = {}
+        self._over = False
+
+    def started(self, attempt: int) -> None:
+        """Reports the start of an attempt."""
+        self.headers = {}
+        _log.debug("%s: attempt %d", self._name, attempt)
+        if self.watch is not None:
+            self.watch.attempt_started(attempt)
+
+    def answered(self, headers: Mapping[str, str]) -> None:
+        """Notes the head of a response."""
+        self.headers = headers
+        if self.watch is not None:
+            self.watch.request_id = self._request_id()
+
+    def changed(self, warnings: Iterable[Warning]) -> None:
+        """Logs what the request left out or changed, once for each model and call site.
+
+        Options and tools are logged as warnings, because the caller expects them to apply. Anything
+        else, such as reasoning that an API does not accept back, is normal and logged for information.
+        """
+        if not _log.isEnabledFor(logging.WARNING):
+            return
+        where = _call_site()
+        for warning in warnings:
+            text = warning_text(warning)
+            if _is_new((self._name, where, text)):
+                level = logging.INFO if isinstance(warning, OtherWarning) else logging.WARNING
+                _log.log(level, "%s: %s%s", self._name, text, where and f" ({where})")
+
+    def failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
+        """An attempt came to nothing; `wait_s` until the next, None where there is none."""
+        what = "no further attempt" if wait_s is None else f"the next in {wait_s:.2f} s"
+        which = _of_request(error.request_id or self._request_id())
+        _log.info("%s: attempt %d failed: %s; %s%s", self._name, attempt, error.code, what, which)
+        if self.watch is not None:
+            self.watch.attempt_failed(attempt, error, wait_s)
+
+    def continued(self) -> None:
+        """Reports that the answer continues in another response."""
+        _log.debug("%s: the answer continues in another response", self._name)
+        if self.watch is not None:
+            self.watch.continuations += 1
+
+    def _request_id(self) -> str | None:
+        """The vendor's request id, with keys masked and of bounded length."""
+        found = request_id(self.headers)
+        return found and shown(found, self._clean)
+
+    def ended(self, attempts: int, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
+        """Reports the end of the call, once."""
+        if self._over:
+            return
+        self._over = True
+        if _log.isEnabledFor(logging.INFO):
+            how = error.code if error is not None else "left" if left else "finished"
+            which = (error.request_id if error is not None else None) or self._request_id()
+            _log.info("%s: %s%s%s", self._name, how, _of_tokens(usage), _of_request(which))
+        if self.watch is not None:
+            self.watch.finished(attempts, usage, error, left=left)
+
+
+def forget_logged() -> None:
+    """Clears the record of logged warnings; for tests."""
+    _logged.clear()
+
+
+def _is_new(key: tuple[str, str, str]) -> bool:
+    if key in _logged:
+        return False
+    if len(_logged) >= _MOST_LOGGED:
+        _logged.clear()
+    _logged.add(key)
+    return True
+
+
+def _call_site() -> str:
+    """File and line of the code outside this package that reads the response; "" without one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def warning_text(warning: Warning) -> str:
+    """The text of a request warning."""
+    match warning:
+        case UnsupportedSetting(name, details):
+            text = f"the option {name} is not supported as given"
+        case UnsupportedTool(name, details):
+            text = f"the tool {name} is not supported"
+        case _:
+            return warning.message
+    return f"{text}: {details}" if details else text
+
+
+def _of_tokens(usage: Usage) -> str:
+    counts = (usage.input_tokens, "tokens in"), (usage.output_tokens, "tokens out")
+    known = [f"{count} {name}" for count, name in counts if count is not None]
+    return "; " + ", ".join(known) if known else ""
+
+
+def _of_request(name: str | None) -> str:
+    return f" (request {name})" if name else ""

@@ -1,0 +1,1 @@
+"""Defects of a wire, put in by a proxy."""
