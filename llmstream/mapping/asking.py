@@ -37,20 +37,20 @@ Price: TypeAlias = Callable[[str, Usage], float | None]
 
 Step: TypeAlias = Literal["again", "wait", "next", "fail", "stop"]
 
+# Errors that every other item would have too.
 _OF_ALL: Final = (AuthenticationError, MissingKey)
-"""Errors that every other item would have too."""
 
+# The same, unless something has been answered: then it is this item's.
 _OF_ALL_AT_FIRST: Final = (NotFound, PermissionDenied, Unsupported, TLSError, ProxyError)
-"""The same, unless something has been answered: then it is this item's."""
 
+# Errors by which a vendor shows that it has too much to do.
 _LOAD: Final = (RateLimited, Overloaded, DeadlineExceeded)
-"""Errors by which a vendor shows that it has too much to do."""
 
 _ONCE: Final = Retry(max_retries=0)
 _CHARS_PER_TOKEN: Final = 4
 _PAYMENT_REQUIRED: Final = 402
+# Without a network, requests would fail at once, and as fast as the processor can make them.
 _RECONNECT_S: Final = 1.0
-"""Without a network, requests would fail at once, and as fast as the processor can make them."""
 
 
 class RunStopped(Exception):

@@ -30,8 +30,8 @@ __all__ = ["Identity", "Keep", "KeepFailed"]
 
 _FORMAT: Final = "llmstream.map"
 _VERSION: Final = 1
+# Of the file that replaces the output. One name, since only who holds the lock of the output makes it.
 _REPLACEMENT: Final = ".run.tmp"
-"""Of the file that replaces the output. One name, since only who holds the lock of the output makes it."""
 
 
 class KeepFailed(LLMStreamError, OSError, code="keep-failed"):

@@ -31,16 +31,16 @@ __all__ = ["list_prices", "make", "map", "prompt_function"]
 Item = TypeVar("Item")
 T = TypeVar("T")
 
+# More at once than usual tiers take; the first refusals lower it.
 _CONCURRENCY: Final = 100
-"""More at once than usual tiers take; the first refusals lower it."""
 
+# Limits are counted by the minute; after ten of them without an answer, it is another limit.
 _PATIENCE_S: Final = 600.0
-"""Limits are counted by the minute; after ten of them without an answer, it is another limit."""
 
 _AHEAD: Final = 2
+# Items under way or waiting for the reader, as a multiple of the concurrency. In order, one slow answer
+# holds back the others.
 _AHEAD_ORDERED: Final = 16
-"""Items under way or waiting for the reader, as a multiple of the concurrency. In order, one slow answer
-holds back the others."""
 
 
 class _MapOptions(StreamOptions, total=False):

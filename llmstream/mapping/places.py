@@ -12,8 +12,8 @@ __all__ = ["NOWHERE", "Places"]
 NOWHERE: Final = 2**64 - 1
 """No file is that long. Marks a slot that was never used."""
 
+# Marks a slot whose place was taken: a search goes on behind it.
 _TAKEN: Final = NOWHERE - 1
-"""Marks a slot whose place was taken: a search goes on behind it."""
 
 _SMALLEST: Final = 16
 _TOP_BYTE: Final = 56

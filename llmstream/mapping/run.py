@@ -45,11 +45,11 @@ __all__ = ["MapRun", "Plan", "PromptOf"]
 
 PromptOf: TypeAlias = Callable[[Any], Prompt]
 
+# Answers in memory for items with the same request; of those in a file of JSON lines, the places are.
 _REMEMBERED: Final = 10_000
-"""Answers in memory for items with the same request; of those in a file of JSON lines, the places are."""
 
+# Items that are passed over before other tasks get a turn: well under a millisecond.
 _WITHOUT_PAUSE: Final = 64
-"""Items that are passed over before other tasks get a turn: well under a millisecond."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["Template"]
 
+# `{{column}}`, or `{{"text"}}` for text that would otherwise be read as a placeholder.
 _PLACE: Final = re.compile(r'\{\{\s*("(?:[^"\\]|\\.)*"|[^{}"\n]{1,200}?)\s*\}\}')
-"""`{{column}}`, or `{{"text"}}` for text that would otherwise be read as a placeholder."""
 
 _SINGLE: Final = re.compile(r"(?<!\{)\{([^{}\s\"':,]{1,200})\}(?!\})")
 

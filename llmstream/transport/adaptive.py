@@ -20,12 +20,12 @@ from llmstream.transport.limiter import rate_states
 
 __all__ = ["AdaptiveConcurrency", "GateClosed"]
 
+# Pauses between refusals, where the vendor names none: doubling, with jitter.
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 16.0
-"""Pauses between refusals, where the vendor names none: doubling, with jitter."""
 
+# A vendor may say "in an hour"; one request a minute finds out whether that still holds.
 _LONGEST_PAUSE_S: Final = 60.0
-"""A vendor may say "in an hour"; one request a minute finds out whether that still holds."""
 
 
 class GateClosed(Exception):

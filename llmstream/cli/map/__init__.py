@@ -27,8 +27,8 @@ from llmstream.streams.model import Model
 __all__ = ["configure", "run"]
 
 _CONCURRENCY: Final = 100
+# Dollars above which a terminal is asked before the first request.
 _ASKED_ABOVE: Final = 1.0
-"""Dollars above which a terminal is asked before the first request."""
 
 _EPILOG: Final = """\
 INPUT has a row a line: JSON lines (.jsonl), CSV (.csv, .tsv), or lines of text; - is standard

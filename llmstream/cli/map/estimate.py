@@ -17,8 +17,8 @@ from llmstream.usage import Usage
 __all__ = ["Survey", "estimate_lines", "surveyed"]
 
 _CHARS_PER_TOKEN: Final = 4
+# Assumed of an answer: nobody knows before. A paragraph.
 _ANSWER_TOKENS: Final = 200
-"""Assumed of an answer: nobody knows before. A paragraph."""
 
 _SHOWN_CHARS: Final = 300
 

@@ -17,13 +17,13 @@ __all__ = ["Display", "amount", "counted", "duration", "failures", "figures", "f
 
 _DRAWN_EVERY_S: Final = 0.2
 _PRINTED_EVERY_S: Final = 10.0
+# The rate of the last half minute: long enough for slow answers, short enough to follow the limits.
 _RATE_OVER_S: Final = 30.0
-"""The rate of the last half minute: long enough for slow answers, short enough to follow the limits."""
 
 _NARROWEST: Final = 20
 _USUAL_COLUMNS: Final = 80
+# Columns left free: the terminal shows ^C behind the last row, which must not move to a new one.
 _ECHO: Final = 3
-"""Columns left free: the terminal shows ^C behind the last row, which must not move to a new one."""
 
 
 class Display:

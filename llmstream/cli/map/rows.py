@@ -29,13 +29,13 @@ _BY_SUFFIX: Final = {
     ".tsv": "csv",
     ".txt": "lines",
 }
+# Of a cell of CSV; Python's own limit is 128 KiB, less than a long document.
 _MAX_FIELD_CHARS: Final = 64 * 1024 * 1024
-"""Of a cell of CSV; Python's own limit is 128 KiB, less than a long document."""
 
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SHOWN_CHARS: Final = 200
+# Rows that are read from standard input before they are needed.
 _AHEAD: Final = 1000
-"""Rows that are read from standard input before they are needed."""
 
 
 class BadRow(msgspec.Struct):
