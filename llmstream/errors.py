@@ -153,6 +153,15 @@ _BY_CODE: dict[str, type[LLMStreamError]] = {}
 class LLMStreamError(Exception):
     """Base of everything the package raises. Its fields are those of `ErrorInfo`, and five more.
 
+    message:  what happened, and what to do next
+    provider: name of the provider
+    status:   HTTP status of the vendor's response
+    retryable: whether the same request may succeed later; by default that of the class
+    retry_after_s: the wait that the vendor asks for
+    request_id: the vendor's id of the HTTP request
+    reason:   the vendor's own code of the error, or which limit was passed
+    param:    the field of the request that is invalid
+    details:  the rest of the vendor's error object
     partial:  the message as far as it came (a `chats.Message`), or None
     usage:    tokens used as far as the vendor reported them
     attempts: how often the request was sent

@@ -22,7 +22,18 @@ __all__ = [
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How to sample and when to stop. None leaves the choice to the vendor."""
+    """How to sample and when to stop. None leaves the choice to the vendor.
+
+    temperature:       how freely to sample; ranges differ by vendor
+    top_p:             sample from the most likely tokens of this total probability
+    top_k:             sample from this many most likely tokens
+    max_output_tokens: the longest response, in tokens, usually including reasoning
+    stop:              texts that end the response; they are not part of it
+    seed:              sample reproducibly, as far as the vendor can
+    presence_penalty:  lower the probability of tokens that have occurred
+    frequency_penalty: the same, more for tokens that have occurred often
+    parallel_tool_calls: whether a response may have several tool calls
+    """
 
     temperature: float | None = None
     top_p: float | None = None

@@ -22,8 +22,9 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple, get_args
 
 import pytest
@@ -34,13 +35,14 @@ from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
+from website.pages import MADE
 from website.plan import PAGES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "reference"),
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name not in MADE),
     *sorted((ROOT / "llmstream").rglob("*.md")),
 ]
 DIALECTS = {
@@ -182,9 +184,15 @@ def test_commands_are_valid(block: Block) -> None:
                 cli._parser(words[1:]).parse_args(words[1:])
 
 
+def test_each_command_has_a_row() -> None:
+    rows = {cells[0].strip("`").removeprefix("llmstream ") for cells in rows_of("command-line.md")}
+    missing = [command for command in cli._COMMANDS if command not in rows]
+    assert not missing, f"add rows to the first table of docs/command-line.md: {missing}"
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(document: Path) -> None:
-    """Those into the reference lead to a page of its plan; scripts/docs checks their anchors."""
+    """Those to pages that are made lead to what they are made of; scripts/docs checks their anchors."""
     for target in re.findall(r"\]\(([^)\s]+)\)", document.read_text(encoding="utf-8")):
         ours = re.match(re.escape(SOURCE) + "(?:blob|tree)/main/", target)
         if re.match(r"[a-z]+:", target) and not ours:
@@ -193,6 +201,9 @@ def test_links_lead_somewhere(document: Path) -> None:
         place = (document.parent / path).resolve() if path else document
         if ours:
             place = ROOT / path.removeprefix(ours[0])
+        if place.parent == ROOT / "docs" / "examples":
+            assert place.name == "index.md" or (ROOT / "examples" / f"{place.stem}.py").exists(), target
+            continue
         if place.parent == ROOT / "docs" / "reference":
             assert place.name in {"index.md", *(page.file for page in PAGES)}, f"{document.name}: {target}"
             continue
@@ -215,13 +226,53 @@ def rows_of(name: str) -> Iterator[list[str]]:
 
 
 def test_public_name_is_in_the_reference() -> None:
-    """A module of `__all__` has its own names there, "agent.*"."""
     named = [name for page in PAGES for name in page.names.split()]
-    modules = {name.split(".")[0] for name in named if "." in name}
-    covered = {*named, *modules, *ls.events.__all__, *ls.errors.__all__}
-    assert {"events.*", "errors.*"} <= set(named)
-    assert sorted(set(ls.__all__) - covered) == []
-    assert [name for name in named if not hasattr_path(name)] == []
+    missing = "\n".join(missing_in_reference(ls.__all__, named))
+    assert not missing, f"edit PAGES in website/plan.py:\n{missing}"
+    gone = [name for name in named if not hasattr_path(name)]
+    assert not gone, f"remove from PAGES in website/plan.py: {gone}"
+
+
+def missing_in_reference(public: Iterable[str], named: Sequence[str]) -> Iterator[str]:
+    """What to do about each name of the package that no page names; "agent.*" stands for the module, too."""
+    covered = {*named, *(name.partition(".")[0] for name in named)}
+    for module in (ls.events, ls.errors):  # the package exports some of their names
+        covered |= set(module.__all__) if f"{module.__name__.partition('.')[2]}.*" in covered else set()
+    for name in sorted(set(public) - covered):
+        if isinstance(getattr(ls, name, None), ModuleType):
+            yield f"ls.{name}: add '{name}.*' to the names of a Page, or add a Page; it needs an __all__"
+        else:
+            yield f"ls.{name}: add it to the names of the Page where readers look for it, or add a Page"
+
+
+def test_a_missing_name_is_explained() -> None:
+    public, named = ["stream", "TextDelta", "chats"], ["stream", "events.*", "chats.Image"]
+    assert list(missing_in_reference(public, named)) == []
+    module, name = missing_in_reference(["stream", "chats"], ["Model"])
+    assert name == "ls.stream: add it to the names of the Page where readers look for it, or add a Page"
+    assert module.startswith("ls.chats: add 'chats.*' to the names of a Page")
+
+
+PROBLEMS = """
+    streaming, structured output, tools, function calling, agents, human approval, conversations, errors,
+    retries, timeouts, rate limits, fallbacks, caching, prompt caching, cost, token usage, observability,
+    logging, testing, multimodal input, reasoning, middleware, MCP, context window, crash recovery, proxies,
+    keys, web servers, sync code, migrating
+"""
+"""What people search for; the search of the site prefers headings."""
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.replace("\n", " ").split(","), ids=str.strip)
+def test_a_problem_is_in_a_heading(problem: str) -> None:
+    """Of a guide, a recipe or a page about migrating."""
+    folders = ("guides", "recipes", "migrating")
+    pages = [page for folder in folders for page in sorted((ROOT / "docs" / folder).glob("*.md"))]
+    headings = [
+        line for page in pages for line in page.read_text(encoding="utf-8").splitlines() if line[:1] == "#"
+    ]
+    assert any(problem.strip().lower() in heading.lower() for heading in headings), (
+        "name a page or section so"
+    )
 
 
 def hasattr_path(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""`python -m website reference` writes docs/reference; `check` reads the built site."""
+"""`python -m website pages` writes docs/reference and docs/examples; `check FOLDER` reads the built site."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["reference"]:
-            from website.reference import write
+        case ["pages"]:
+            from website import examples, reference
 
-            write(ROOT / "docs" / "reference")
+            reference.write(ROOT / "docs" / "reference")
+            examples.write(ROOT / "docs" / "examples")
         case ["check", folder]:
             from website.links import problems
 

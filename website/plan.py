@@ -4,10 +4,32 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["INTERNAL", "PAGES", "Page"]
+__all__ = ["GLOSSARY", "INTERNAL", "MADE_BY_US", "PAGES", "Page"]
 
 INTERNAL = {"Model.opened_by", "Model.call", "Model.reattached_call", "Model.known_secrets"}
 """Methods that other packages of ours call; they are not part of the reference."""
+
+MADE_BY_US = {"EventStream", "AgentRun", "middleware.Ask", "middleware.Reply"}
+"""Classes whose objects a user receives: their constructors are not shown."""
+
+GLOSSARY = {
+    "prompt": "a str, a `Message`, a list of messages or a `Chat`",
+    "output": "the type of the answer, or an `Output`",
+    "deps": "the application's object, for tools that take a `ToolContext`",
+    "metadata": "fields of single vendors, keyed by provider",
+    "provider_metadata": "fields of single vendors, keyed by provider",
+    "run_id": "id of the run",
+    "call_id": "id of the call of a model",
+    "tool_call_id": "id of the tool call",
+    "request_id": "the vendor's id of the HTTP request",
+    "provider_executed": "whether the vendor ran the tool",
+    "media_type": 'such as "image/png"',
+    "filename": "name of the file",
+    "duration_s": "how long it took",
+    "observe": "an observer in addition to the agent's or model's",
+    "max_steps": "maximum number of steps",
+}
+"""Parameters that mean the same everywhere, for docstrings that leave them out."""
 
 
 class Page(NamedTuple):
@@ -32,7 +54,7 @@ PAGES = (
         "Requests to a model and their responses. The guide is [Streaming](../guides/streaming.md).",
         """
             stream Model EventStream ResponseInfo ModelCheck TokenCount Capabilities ResumeToken Request
-            Provider streams.Prompt streams.ApiKey
+            Provider streams.Prompt streams.ApiKey streams.options.Transport
         """,
     ),
     Page(
@@ -51,7 +73,12 @@ PAGES = (
         "agents.md",
         "Agents",
         "The tool loop. The guide is [Agents](../guides/agents.md).",
-        "Agent AgentRun StepPlan Hooks Approve Deny Suspension Journal agent.* agent.context.*",
+        """
+            Agent AgentRun StepPlan Hooks Approve Deny Suspension Journal agent.* agent.context.*
+            agent.hooks.Instructions agent.hooks.PrepareStep agent.hooks.BeforeModel agent.hooks.AfterModel
+            agent.hooks.BeforeTool agent.hooks.AfterTool agent.hooks.Decision agent.hooks.Repair
+            agent.stop.StopCondition agent.state.Price
+        """,
     ),
     Page(
         "tools.md",
@@ -59,7 +86,7 @@ PAGES = (
         "Functions that the model may call. The guide is [Tools](../guides/tools.md).",
         """
             tool Tool ToolSpec ProviderTool ToolContext ToolOutput ToolCallStatus tools.ToolOutcome
-            tools.tool_from_function
+            tools.tool_from_function tools.AnyTool tools.Approver
         """,
     ),
     Page(
@@ -91,7 +118,8 @@ PAGES = (
         "Observability and cost",
         "The guides are [Observability](../guides/observability.md) and [Cost](../guides/cost.md).",
         """
-            Observation AttemptStarted AttemptFailed FirstContent CallFinished telemetry.* prices.price
+            Observation AttemptStarted AttemptFailed FirstContent CallFinished streams.observations.Observe
+            agent.observing.ObserveRun telemetry.* prices.price
         """,
     ),
     Page(

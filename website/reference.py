@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import griffe
 
 from website.docstrings import Docstring, read
-from website.plan import INTERNAL, PAGES, Page
+from website.pages import write_pages
+from website.plan import GLOSSARY, INTERNAL, MADE_BY_US, PAGES, Page
 
 __all__ = ["write"]
 
@@ -19,9 +22,11 @@ ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 88
 """Columns of a signature; longer ones have a line for each parameter."""
 
+QUOTES = "'\""
 STARS = {"variadic positional": "*", "variadic keyword": "**"}
 OPTIONS = "the [options](options.md#Options)"
 _HEADER = "<!-- Made by website/reference.py from docstrings; do not edit. -->"
+"""Stands below the title: what is above it, the search would list as a page of its own."""
 
 
 class Named(NamedTuple):
@@ -47,14 +52,24 @@ class Reference:
             found = found[part]
             while found.is_alias:
                 found = found.final_target
-        return found
+        return self._imported(path) if found.is_module else found
+
+    def _imported(self, path: str) -> Any:
+        """What Python finds, if a module has the same name: the function `ls.tool`, beside tools/tool.py."""
+        module, _, name = f"llmstream.{path}".rpartition(".")
+        thing = getattr(importlib.import_module(module), name, ModuleType(name))
+        if isinstance(thing, ModuleType):  # a module after all
+            return self.package[path]
+        return self.package[f"{thing.__module__}.{thing.__qualname__}".removeprefix("llmstream.")]
 
     def _named(self, page: Page) -> Iterator[Named]:
         """The names of a page; what an earlier name stands for is not described again."""
         for pattern in page.names.split():
             for name in self._expanded(pattern):
                 thing = self.find(name)
-                if thing.is_module or thing.path in self._taken:
+                if thing.is_module:
+                    raise ValueError(f"{name} is a module; name what is in it in website/plan.py")
+                if thing.path in self._taken:
                     continue
                 self._taken.add(thing.path)
                 yield Named(thing.name if self._is_exported(thing) else name, thing)
@@ -71,11 +86,11 @@ class Reference:
         return [f"{module}.{name}" for name in map(str, names)]
 
     def _links(self) -> dict[str, str]:
-        """The address of each name, by the ways in which docstrings and annotations write it."""
+        """The address of each name, by the ways in which docstrings write it, and by its full path."""
         links: dict[str, str] = {}
         for file, entries in self.pages.items():
             for name, thing in entries:
-                links[name] = f"{file}#{name}"
+                links[name] = links[thing.path] = f"{file}#{name}"
                 links.setdefault(thing.name, links[name])
                 for member, _ in members_of(thing, name):
                     links.setdefault(f"{thing.name}.{member}", f"{file}#{name}.{member}")
@@ -89,7 +104,7 @@ class Reference:
 
     def page(self, page: Page) -> str:
         """A page of the reference."""
-        parts = [_HEADER, f"# {page.title}", page.intro]
+        parts = [f"# {page.title}", _HEADER, page.intro]
         for options in page.options:
             parts += self._options(options)
         for name, thing in self.pages[page.file]:
@@ -99,8 +114,8 @@ class Reference:
     def index(self) -> str:
         """The list of all names, with the first sentence of each."""
         parts = [
-            _HEADER,
             "# Reference",
+            _HEADER,
             "Every public name. Those without a dot are attributes of the package: `import llmstream as ls`, "
             "then `ls.stream`. The others are in its modules: `llmstream.agent.cost_over`. Names are loaded "
             "when they are first used, so `import llmstream` is cheap.",
@@ -122,29 +137,29 @@ class Reference:
         rows = []
         for field, documented in typed_dict_fields(thing):
             text, default = documented.default(field.name)
-            rows.append((field.name, str(field.annotation), self._prose(default), text.rstrip(".")))
+            rows.append((field.name, field.annotation, self._prose(default), text.rstrip(".")))
         yield self._table(rows)
 
     def _entry(self, name: str, thing: Any, *, level: int = 2) -> Iterator[str]:
         doc = read(docstring_of(thing))
-        yield f"{'#' * level} `{name}` {{ #{name} }}"
-        yield fenced(signature_of(thing, name))
+        yield f"{'#' * level} `{without_module(name)}` {{ #{name} }}"
+        yield fenced(signature_of(thing, name, made_by_us=name in MADE_BY_US))
         if doc.summary:
             yield self._prose(doc.summary)
         yield from map(self._prose, doc.prose)
-        yield from self._values(thing, doc)
+        yield from self._values(thing, doc, shown=name not in MADE_BY_US)
         if thing.is_class:
             for member, function in members_of(thing, name):
                 yield from self._entry(f"{name}.{member}", function, level=level + 1)
 
-    def _values(self, thing: Any, doc: Docstring) -> Iterator[str]:
+    def _values(self, thing: Any, doc: Docstring, *, shown: bool) -> Iterator[str]:
         """Parameters or fields as a table, then what is raised, returned and so on."""
         rows, known = [], set()
-        for name, annotation, default in self._expanded_parameters(thing):
+        for name, annotation, default in self._expanded_parameters(thing) if shown else ():
             bare = name.lstrip("*")
             known.add(bare)
             text = OPTIONS if name == "**options" and not annotation else doc.items.get(bare, "")
-            rows.append((name, annotation, code(default), text))
+            rows.append((name, annotation, code(default), text or GLOSSARY.get(bare, "")))
         if any(row[3] for row in rows) or (thing.is_class and rows):
             yield self._table(rows)
         rest = [(key, text) for key, text in doc.items.items() if key not in known]
@@ -155,16 +170,16 @@ class Reference:
             shown = "\n\n".join(format_signature(one, thing.name) for one in overloads)
             yield '??? note "Overloads"\n\n' + indented(fenced(shown))
 
-    def _expanded_parameters(self, thing: Any) -> Iterator[tuple[str, str, str]]:
+    def _expanded_parameters(self, thing: Any) -> Iterator[tuple[str, Any, str]]:
         """The parameters; `**arguments: Unpack[Arguments]` as the keys of that TypedDict."""
         for name, annotation, default in parameters_of(thing):
-            packed = re.fullmatch(r"Unpack\[(\w+)\]", annotation)
+            packed = re.fullmatch(r"Unpack\[(\w+)\]", str(annotation))
             if not packed:
                 yield name, annotation, default
                 continue
             keys = self._typed_dict(packed[1], thing)
             for field in keys:
-                yield field.name, str(field.annotation), ""
+                yield field.name, field.annotation, ""
             yield "**options", "", ""
 
     def _typed_dict(self, name: str, thing: Any) -> list[Any]:
@@ -176,20 +191,37 @@ class Reference:
             found = found.final_target
         return [one for one in found.members.values() if one.is_attribute] if found else []
 
-    def _table(self, rows: Iterable[tuple[str, str, str, str]]) -> str:
-        """Defaults are Markdown: code, or words of a docstring."""
-        lines = ["| name | type | default | |", "| --- | --- | --- | --- |"]
+    def _table(self, rows: Iterable[tuple[str, Any, str, str]]) -> str:
+        """Defaults are Markdown: code, or words of a docstring. On phones `fields` has no columns."""
+        lines = [
+            '<div class="fields" markdown>',
+            "",
+            "| name | type | default | |",
+            "| --- | --- | --- | --- |",
+        ]
         for name, annotation, default, text in rows:
             lines.append(f"| `{name}` | {self._type(annotation)} | {default} | {self._prose(text)} |")
-        return "\n".join(lines)
+        return "\n".join([*lines, "", "</div>"])
 
-    def _type(self, annotation: str) -> str:
+    def _type(self, annotation: Any) -> str:
         """An annotation whose public names are links."""
         if not annotation:
             return ""
-        pieces = re.split(r"([A-Za-z_][\w.]*)", annotation)
-        linked = "".join(self._linked(piece, piece) or escaped(piece) for piece in pieces)
-        return f"<code>{linked}</code>"
+        if isinstance(annotation, str):
+            return code(annotation)
+        shown = []
+        for piece in annotation.iterate(flat=True):
+            path = getattr(piece, "canonical_path", "")
+            address = self.links.get(self._home(path)) if path.startswith("llmstream.") else None
+            shown.append(f"[{piece}]({address})" if address else escaped(str(piece)))
+        return f"<code>{''.join(shown)}</code>"
+
+    def _home(self, path: str) -> str:
+        """Where a name is defined, by the path under which it was imported."""
+        try:
+            return str(self.find(path.removeprefix("llmstream.")).path)
+        except (KeyError, griffe.GriffeError):
+            return path
 
     def _prose(self, text: str) -> str:
         """Docstring text as Markdown: code that is a public name becomes a link."""
@@ -211,18 +243,9 @@ class Reference:
 
 def write(folder: Path) -> None:
     """Writes all pages to a folder, and removes others."""
-    folder.mkdir(exist_ok=True)
     reference = Reference()
-    texts = {page.file: reference.page(page) for page in PAGES} | {"index.md": reference.index()}
-    order = "\n".join(f"  - {name}" for name in ("index.md", *(page.file for page in PAGES)))
-    texts[".nav.yml"] = f"nav:\n{order}\n"
-    for path in folder.iterdir():
-        if path.name not in texts:
-            path.unlink()
-    for name, text in texts.items():
-        path = folder / name
-        if not path.exists() or path.read_text(encoding="utf-8") != text:  # a server reloads what has changed
-            path.write_text(text, encoding="utf-8")
+    texts = {page.file: reference.page(page) for page in PAGES}
+    write_pages(folder, {**texts, "index.md": reference.index()}, order=["index.md", *texts])
 
 
 # What griffe found
@@ -235,6 +258,16 @@ def docstring_of(thing: Any) -> str | None:
 def sentence(text: str) -> str:
     """The first sentence of a paragraph."""
     return re.split(r"(?<=[.!?])\s(?=[A-Z`])", " ".join(text.splitlines()))[0]
+
+
+def without_module(name: str) -> str:
+    """`ToolOutcome.failed` for `tools.ToolOutcome.failed`.
+
+    The search prefers titles: with the module, "tools" would find each member before the guide.
+    """
+    parts = name.split(".")
+    first = next((i for i, part in enumerate(parts) if not part.islower()), len(parts) - 1)
+    return ".".join(parts[first:])
 
 
 def function_of(thing: Any) -> Any:
@@ -264,7 +297,7 @@ def members_of(thing: Any, shown: str) -> Iterator[tuple[str, Any]]:
                 yield name, member
 
 
-def parameters_of(thing: Any) -> Iterator[tuple[str, str, str]]:
+def parameters_of(thing: Any) -> Iterator[tuple[str, Any, str]]:
     """Name, type and default of each parameter or field."""
     if thing.is_class and is_struct(thing):
         yield from fields_of(thing)
@@ -274,7 +307,7 @@ def parameters_of(thing: Any) -> Iterator[tuple[str, str, str]]:
         if one.name in ("self", "cls") or (one.name.startswith("_") and one.default is not None):
             continue
         stars = STARS.get(kind_of(one), "")
-        yield stars + one.name, str(one.annotation or ""), "" if stars else default_of(one, function)
+        yield stars + one.name, one.annotation or "", "" if stars else default_of(one, function)
 
 
 def default_of(parameter: Any, function: Any) -> str:
@@ -288,11 +321,18 @@ def default_of(parameter: Any, function: Any) -> str:
     return written if constant is None or constant.value is None else str(constant.value)
 
 
+def wrapped(value: str) -> str:
+    """A union on a line for each member, if it is too long for one."""
+    if len(value) <= WIDTH or " | " not in value:
+        return value
+    return "(\n    " + "\n    | ".join(value.split(" | ")) + "\n)"
+
+
 def kind_of(parameter: Any) -> str:
     return parameter.kind.value if parameter.kind else ""
 
 
-def fields_of(thing: Any) -> Iterator[tuple[str, str, str]]:
+def fields_of(thing: Any) -> Iterator[tuple[str, Any, str]]:
     """The fields of a Struct, its own first."""
     seen: set[str] = set()
     for one in with_bases(thing):
@@ -304,13 +344,15 @@ def fields_of(thing: Any) -> Iterator[tuple[str, str, str]]:
                 continue
             seen.add(name)
             value = str(member.value) if member.value is not None else ""
-            factory = re.search(r"default_factory=(.+)\)$", value)
-            yield name, annotation, made_by(factory[1]) if factory else value
+            yield name, member.annotation, field_default(value)
 
 
-def made_by(factory: str) -> str:
-    """The default that a factory makes."""
-    return factory.removeprefix("lambda: ") if factory.startswith("lambda") else f"{factory}()"
+def field_default(value: str) -> str:
+    """The default of a field; of `field(default_factory=dict, repr=False)` what the factory makes."""
+    found = re.search(r"field\(default(_factory)?=(lambda: )?(.+?)(?:, \w+=.*)?\)$", value)
+    if not found:
+        return value
+    return f"{found[3]}()" if found[1] and not found[2] else found[3]
 
 
 def typed_dict_fields(thing: Any) -> Iterator[tuple[Any, Docstring]]:
@@ -333,17 +375,17 @@ def with_bases(thing: Any) -> Iterator[Any]:
             yield from with_bases(thing.package[path.removeprefix("llmstream.")])
 
 
-def signature_of(thing: Any, name: str) -> str:
+def signature_of(thing: Any, name: str, *, made_by_us: bool = False) -> str:
     """How a thing is called or what it is, as Python."""
     if thing.is_attribute:
         if "property" in thing.labels:
             return f"{name}: {thing.annotation}"
-        return f"{name} = {thing.value}" if thing.value is not None else name
+        return name if thing.value is None else f"{name} = {wrapped(str(thing.value).strip(QUOTES))}"
     if not thing.is_class:
         return format_signature(thing, name)
     bases = ", ".join(map(str, thing.bases))
     head = f"class {name}({bases})" if bases else f"class {name}"
-    if is_struct(thing) or function_of(thing) is None or len(function_of(thing).parameters) < 2:
+    if made_by_us or is_struct(thing) or function_of(thing) is None or len(function_of(thing).parameters) < 2:
         return head
     return f"{head}\n\n{format_signature(function_of(thing), name, returns=False)}"
 

@@ -79,7 +79,11 @@ class Text(BasePart, frozen=True, tag="text"):
 
 
 class Image(BasePart, frozen=True, tag="image"):
-    """An image, by URL or as bytes."""
+    """An image, by URL or as bytes.
+
+    url:        its address; empty if it is passed as bytes
+    data:       its bytes; empty if it is passed by URL
+    """
 
     url: str = ""
     data: bytes = b""
@@ -88,7 +92,11 @@ class Image(BasePart, frozen=True, tag="image"):
 
 
 class Audio(BasePart, frozen=True, tag="audio"):
-    """A recording, by URL or as bytes."""
+    """A recording, by URL or as bytes.
+
+    url:        its address; empty if it is passed as bytes
+    data:       its bytes; empty if it is passed by URL
+    """
 
     url: str = ""
     data: bytes = b""
@@ -97,7 +105,12 @@ class Audio(BasePart, frozen=True, tag="audio"):
 
 
 class Document(BasePart, frozen=True, tag="document"):
-    """A file to be read, such as a PDF, by URL or as bytes."""
+    """A file to be read, such as a PDF, by URL or as bytes.
+
+    url:        its address; empty if it is passed as bytes
+    data:       its bytes; empty if it is passed by URL
+    filename:   its name, for the model
+    """
 
     url: str = ""
     data: bytes = b""
@@ -107,7 +120,11 @@ class Document(BasePart, frozen=True, tag="document"):
 
 
 class File(BasePart, frozen=True, tag="file"):
-    """A file that the model made."""
+    """A file that the model made.
+
+    url:        its address; empty if it is passed as bytes
+    data:       its bytes; empty if it is passed by URL
+    """
 
     media_type: str = ""
     url: str = ""
