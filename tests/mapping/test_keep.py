@@ -111,7 +111,7 @@ async def test_another_run_is_refused(vendor, tmp_path, change: dict, names: str
     assert path.read_bytes() == before
 
 
-async def test_other_files_are_not_overwritten(vendor, tmp_path):
+async def test_other_files_stay_as_they_are(vendor, tmp_path):
     path = tmp_path / "notes.jsonl"
     path.write_text("my notes\n")
     with pytest.raises(
@@ -178,7 +178,7 @@ async def test_stored_answers_serve_new_rows(vendor, tmp_path):
     assert (run.progress.stored, run.progress.reused) == (2, 1)
 
 
-async def test_sorting_follows_a_symbolic_link(vendor, tmp_path):
+async def test_sorting_follows_symbolic_links(vendor, tmp_path):
     """The file that the link names is put in order; what a killed process left of it goes."""
     real, path = tmp_path / "real.jsonl", tmp_path / "a.jsonl"
     path.symlink_to(real)
@@ -243,7 +243,7 @@ def full_disk(path: Path, size: int) -> None:
         os._exit(0 if complete and "Make room and run it again" in str(error) else 2)
 
 
-def test_full_disk_leaves_complete_lines(tmp_path):
+def test_full_disk_leaves_whole_lines(tmp_path):
     child = os.fork()
     if not child:
         try:

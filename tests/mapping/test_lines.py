@@ -54,7 +54,7 @@ def test_json_records_survive_any_text(rows: list[tuple[str, str]]):
     assert all(lines.read(record).cost == 0.25 for record in found)
 
 
-def test_json_line_holds_row_answer_and_own():
+def test_json_line_has_row_and_answer():
     line = json.loads(JSONLines().encode({"id": 7}, result_of({"name": "Ada"}), 1))
     assert line == {
         "id": 7,
@@ -77,7 +77,7 @@ def test_error_of_a_row_is_read_back(lines):
     assert (read.code, read.message) == ("context-too-long", 'too "long"\nindeed')
 
 
-def test_csv_has_a_column_for_each_property():
+def test_csv_column_for_each_property():
     lines = CSVLines(["id", "name"], properties=["name", "tags", "old"])
     head, row = (
         next(csv.reader([lines.head().decode()])),
@@ -116,7 +116,7 @@ def test_other_lines_are_a_decode_error(lines, record: bytes):
         lines.read(record)
 
 
-def test_fields_that_json_lacks_are_left_out():
+def test_fields_unknown_to_json_go():
     class Point(msgspec.Struct):
         x: int
         shape: object
@@ -128,5 +128,5 @@ def test_fields_that_json_lacks_are_left_out():
     assert fields_of(object())[0] == {}
 
 
-def test_digests_depend_on_the_cut_of_parts():
+def test_digests_depend_on_the_parts():
     assert key_of(b"ab", b"c") != key_of(b"a", b"bc") != key_of(b"abc")

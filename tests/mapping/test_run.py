@@ -63,7 +63,7 @@ async def test_async_items_are_read_as_needed(vendor):
     assert -40 < read < 0  # closed, and not far ahead
 
 
-async def test_a_slow_reader_stops_the_requests(vendor):
+async def test_slow_reader_stops_the_requests(vendor):
     def numbers() -> Iterator[str]:
         for number in range(10_000):
             yield f"n {number}"
@@ -136,7 +136,7 @@ async def test_prompts_of_functions_and_rows(vendor):
     assert [done.value.text for run in runs for done in await all_of(run)] == ["f a", "t a", "p", "m"]
 
 
-async def test_a_failing_prompt_fails_its_item(vendor):
+async def test_failing_prompt_fails_its_item(vendor):
     rows = [{"a": 1}, {"b": 1}]
     good, bad = await all_of(ls.map(vendor.model(), rows, prompt="{{a}}", ordered=True))
     assert good.error is None
@@ -210,7 +210,7 @@ async def test_a_broken_answer_is_asked_again(vendor):
     assert (done.value.text, done.attempts) == ("a", 2)
 
 
-async def test_context_too_long_fails_its_item(vendor, serve):
+async def test_too_long_context_fails_an_item(vendor, serve):
     from aiohttp import web
 
     async def too_long(request: web.Request) -> web.Response:
@@ -222,7 +222,7 @@ async def test_context_too_long_fails_its_item(vendor, serve):
     assert [(done.error.code, done.attempts) for done in found] == [("context-too-long", 1)] * 3
 
 
-async def test_fallback_is_asked_after_the_first(vendor):
+async def test_fallback_is_asked_second(vendor):
     vendor.answer = lambda prompt, time: vendor.refusal(400) if time == 1 else "second"
     other = vendor.model()
     other.name = "other"
@@ -231,7 +231,7 @@ async def test_fallback_is_asked_after_the_first(vendor):
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, ls.AuthenticationError), (402, ls.PermissionDenied)])
-async def test_errors_of_all_items_end_the_run(vendor, status: int, kind: type):
+async def test_errors_of_all_items_end_a_run(vendor, status: int, kind: type):
     vendor.answer = lambda prompt, time: vendor.refusal(status)
     run = ls.map(vendor.model(), WORDS)
     with pytest.raises(kind):
@@ -288,7 +288,7 @@ async def test_max_cost_needs_a_price(vendor):
         ls.map(vendor.model(), WORDS, max_cost=0)
 
 
-async def test_stop_finishes_what_is_under_way(vendor):
+async def test_stop_finishes_requests(vendor):
     vendor.answer = lambda prompt, time: vendor.slow(prompt, 0.05)
     run, found = ls.map(vendor.model(), WORDS, concurrency=4), []
     async with run:
@@ -300,7 +300,7 @@ async def test_stop_finishes_what_is_under_way(vendor):
     assert sorted(found) == sorted(vendor.asked)
 
 
-async def test_an_error_of_the_items_is_raised(vendor):
+async def test_errors_of_the_items_are_raised(vendor):
     def broken() -> Iterator[str]:
         yield "a"
         raise OSError("the disk is gone")

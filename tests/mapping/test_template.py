@@ -26,7 +26,7 @@ ROW = {"id": 7, "text": "Grüße {{id}} {x}", "user": {"name": "Ada"}, "tags": [
         ("{{{id}}}", "{7}"),
     ],
 )
-def test_only_double_braces_are_replaced(template: str, prompt: str):
+def test_only_double_braces_are_filled(template: str, prompt: str):
     assert Template(template).fill(ROW) == prompt
 
 
@@ -35,7 +35,7 @@ def test_text_and_values_come_through(text: str, value: str):
     assert Template(f"{text}{{{{x}}}}{text}").fill({"x": value}) == f"{text}{value}{text}"
 
 
-def test_a_missing_column_suggests_another():
+def test_missing_column_has_a_suggestion():
     with pytest.raises(InvalidRequest, match=r"no column 'txt'\. Did you mean \{\{text\}\}\?"):
         Template("{{txt}}").fill({"text": "a", "id": 1})
     with pytest.raises(InvalidRequest, match=r"no column 'review'\. It has: a, b\."):
@@ -44,7 +44,7 @@ def test_a_missing_column_suggests_another():
         Template("{{user.age}}").fill(ROW)
 
 
-def test_single_braces_of_a_column_refused():
+def test_single_braces_are_refused():
     with pytest.raises(InvalidRequest, match=r"Write \{\{text\}\} to insert the column text"):
         Template("Say {text}").check(ROW)
 

@@ -51,7 +51,7 @@ async def test_one_round_halves_only_once():
     assert gate.limit == 16
 
 
-async def test_after_a_refusal_it_grows_slowly():
+async def test_it_grows_slowly_after_refusals():
     gate = gate_of(start=32)
     await full_round(gate, refused=1)
     before = gate.limit
@@ -81,7 +81,7 @@ async def test_an_unused_limit_does_not_grow():
     assert gate.limit == 8
 
 
-async def test_scarce_requests_stop_the_growth():
+async def test_scarce_requests_stop_growth():
     gate = gate_of()
     headers = {"x-ratelimit-remaining-requests": "3", "x-ratelimit-limit-requests": "500"}
     turns = [await gate.acquire() for _ in range(8)]
@@ -141,7 +141,7 @@ async def test_first_come_goes_first():
 
 
 @pytest.mark.parametrize("granted", [False, True])
-async def test_a_cancelled_waiter_takes_nothing(granted: bool):
+async def test_cancelled_waiter_takes_nothing(granted: bool):
     gate = gate_of(most=1)
     await gate.acquire()
     waiter = asyncio.create_task(gate.acquire())

@@ -91,7 +91,7 @@ def test_standard_input_may_be_slow(simulate, counted, tmp_path):
         assert process.wait(20) == 0
 
 
-def test_same_command_asks_nothing_again(map_with, counted, cities, tmp_path, rows_of):
+def test_same_command_asks_no_row_twice(map_with, counted, cities, tmp_path, rows_of):
     script, output = counted(), tmp_path / "b.jsonl"
     argv = (cities, "--prompt", "{{text}}", "-o", output)
     assert map_with(script, *argv, "--limit", 2).status == 0
@@ -202,7 +202,7 @@ def test_dry_run_sends_nothing(map_with, counted, cities, tmp_path, monkeypatch)
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["cities.txt"]
 
 
-def test_estimate_is_printed_at_the_start(map_with, counted, cities, tmp_path):
+def test_estimate_is_printed_first(map_with, counted, cities, tmp_path):
     """Until all rows are answered: then there is nothing to pay."""
     script, argv = counted(), (cities, "--prompt", "Where is {{text}}?", "-o", tmp_path / "b.jsonl")
     first, *_ = map_with(script, *argv, "--limit", 2).err.splitlines()
@@ -262,7 +262,7 @@ def test_a_full_device_is_status_75(map_with, counted, cities):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_finishes_what_is_under_way(simulate, counted, spawn, tmp_path, monkeypatch, rows_of, number):
+def test_ctrl_c_finishes_requests(simulate, counted, spawn, tmp_path, monkeypatch, rows_of, number):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     script, source, output = counted(pause_s=0.3), tmp_path / "a.txt", tmp_path / "b.jsonl"
     source.write_text("".join(f"row {number}\n" for number in range(500)))
@@ -321,7 +321,7 @@ def test_fallback_answers_for_the_first(map_with, counted, simulate, cities, mon
     assert {json.loads(line)["llmstream"]["model"] for line in done.out.splitlines()} == {"openai:other"}
 
 
-def test_as_done_keeps_the_arrival_order(map_with, counted, tmp_path, rows_of):
+def test_as_done_has_the_arrival_order(map_with, counted, tmp_path, rows_of):
     from llmstream.simulator import Pace
 
     source = tmp_path / "a.txt"
@@ -333,7 +333,7 @@ def test_as_done_keeps_the_arrival_order(map_with, counted, tmp_path, rows_of):
         assert [row["text"] for row in rows_of(output)] == expected
 
 
-def test_confirmation_is_asked_above_a_dollar(map_with, counted, cities, monkeypatch):
+def test_a_dollar_needs_a_confirmation(map_with, counted, cities, monkeypatch):
     pytest.importorskip("genai_prices", reason="prices come with the extra `prices`")
 
     class Terminal(io.StringIO):

@@ -90,7 +90,7 @@ def argv(simulate, counted, tmp_path):
     return ["map", str(source), "-m", "openai:m", "--base-url", f"{url}/v1", "--prompt", "{{text}}"]
 
 
-def test_a_terminal_has_a_bar_and_colours(argv):
+def test_a_terminal_has_bar_and_colours(argv):
     pytest.importorskip("rich", reason="the bar comes with the extra `cli`")
     shown = on_a_terminal(argv)
     assert "━".encode() in shown
@@ -113,7 +113,7 @@ def test_a_dumb_terminal_gets_lines(argv):
     assert b"llmstream: 40 rows, " in shown
 
 
-def test_without_rich_one_row_is_redrawn(argv):
+def test_one_row_is_drawn_without_rich(argv):
     """Each picture of it fits into the terminal: a longer one would leave rows behind."""
     shown = on_a_terminal(argv, columns=40, without="rich").decode()
     rows = [piece.partition("\r")[0] for piece in shown.split("\r\x1b[K")[1:-1]]
