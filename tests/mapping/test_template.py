@@ -35,7 +35,7 @@ def test_text_and_values_come_through(text: str, value: str):
     assert Template(f"{text}{{{{x}}}}{text}").fill({"x": value}) == f"{text}{value}{text}"
 
 
-def test_missing_column_has_a_suggestion():
+def test_missing_column_is_suggested():
     with pytest.raises(InvalidRequest, match=r"no column 'txt'\. Did you mean \{\{text\}\}\?"):
         Template("{{txt}}").fill({"text": "a", "id": 1})
     with pytest.raises(InvalidRequest, match=r"no column 'review'\. It has: a, b\."):
