@@ -116,7 +116,6 @@ def test_flask_route_streams(load: Any) -> None:
     client = module.app.test_client()
     response = client.get(f"/{QUESTION}", buffered=False)
     pieces = list(response.response)
-    assert len(pieces) > 3
     assert "".join(piece if isinstance(piece, str) else piece.decode() for piece in pieces).startswith(ANSWER)
 
 

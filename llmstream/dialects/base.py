@@ -6,7 +6,7 @@ side, which reads requests and writes events as bytes, is in `serving/`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
 
 import msgspec
@@ -158,12 +158,11 @@ class Dialect(msgspec.Struct, frozen=True):
         return None
 
     @property
-    def counts_tokens(self) -> bool:
-        """Whether the vendor has an endpoint that counts the tokens of a request."""
-        return False
+    def count_request(self) -> Callable[[HttpRequest], HttpRequest] | None:
+        """Turns an encoded request into the one that counts its tokens; None if the server counts none.
 
-    def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """Returns the request that counts the tokens of an encoded one; None if unsupported."""
+        A property, so that no prompt is encoded for a server that does not count.
+        """
         return None
 
     def repaired(self, http: HttpRequest, error: LLMStreamError) -> HttpRequest | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.json_text import SurrogateJoiner, encodable_value
-from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError, ProtocolError
+from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded, LLMStreamError, ProtocolError
 from llmstream.events import ErrorEvent, Event, Raw, Usage
 
 __all__ = ["Framing", "PayloadDecoder", "held_size"]
@@ -60,7 +60,7 @@ class PayloadDecoder(Generic[T]):
         include_raw: bool = False,
         limits: StreamLimits = StreamLimits(),
     ) -> None:
-        self.usage = Usage()
+        self.reported_usage = Usage()
         self.complete = False
         self.done = False
         self.failure: LLMStreamError | None = None
@@ -81,17 +81,49 @@ class PayloadDecoder(Generic[T]):
         self._held_bytes = 0
         self._overfull = False
 
+    @property
+    def usage(self) -> Usage:
+        """Tokens that the vendor has reported so far; computed here by decoders that merge counts."""
+        return self.reported_usage
+
     def on(self, wire: T) -> None:
-        """Turns one typed payload into events."""
+        """Maps one typed payload to events."""
         raise NotImplementedError
 
     def on_sentinel(self, payload: bytes) -> bool:
-        """Handles the wire's end mark; returns False if the payload is something else."""
-        return False
+        """Handles `[DONE]` and heartbeats; returns False if the payload is something else."""
+        text = payload.strip()
+        # Only the beginning counts, as in OpenAI's own client.
+        if text.startswith(b"[DONE]"):
+            self.on_done()
+            return True
+        # Gateways keep a connection alive with it.
+        return text == b"null"
+
+    def on_done(self) -> None:
+        """Ignores `[DONE]`: gateways that also serve Chat Completions end every stream with it."""
 
     def end(self) -> None:
         """Ends the input: emits what was held back, and finish if the response is complete."""
+        if self.complete:
+            self.finish()
+
+    def finish(self) -> None:
+        """Emits the finish of a complete response."""
         raise NotImplementedError
+
+    def end_at(self, mark: str, *, has_content: bool) -> None:
+        """Ends the stream at the wire's own end mark. Without content something is wrong, often the model."""
+        if has_content or self.complete:
+            self.finish()
+            return
+        self.fail(
+            IncompleteStream(
+                f"the stream sent {mark} before any content. "
+                "Check the model's name, or send the request again.",
+                provider=self.provider,
+            )
+        )
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Decodes a slice of the body; returns the events that it completes."""

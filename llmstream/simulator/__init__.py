@@ -1,4 +1,4 @@
-"""A server on loopback that speaks all dialects and answers from scripts, recordings or a demo script.
+"""A server on loopback that serves all dialects from scripts, recordings or a demo script.
 
 It serves `Model("sim:...")`, `llmstream demo`, `llmstream simulate` and tests.
 """

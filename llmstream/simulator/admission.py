@@ -28,8 +28,8 @@ __all__ = [
 
 
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
+# The access key id of a request signed for AWS.
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
-"""The access key id of a request signed for AWS."""
 
 
 def check_bind(host: str, *, allow_remote: bool) -> None:
@@ -125,6 +125,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
+# Prefixes of OpenAI's paths: of OpenAI, Azure and vendors with compatible APIs.
 _OPENAI: Final = "|".join(
     (
         "/v1",
@@ -138,7 +139,6 @@ _OPENAI: Final = "|".join(
         "/serving-endpoints",
     )
 )
-"""Prefixes of OpenAI's paths: of OpenAI, Azure and vendors with compatible APIs."""
 
 _ANTHROPIC: Final = "(/(api/)?anthropic|/coding|/zen)?/v1"
 _GOOGLE: Final = "/v1(beta|alpha|beta1)?(/projects/[^/]+/locations/[^/]+)?(/publishers/[^/]+)?"

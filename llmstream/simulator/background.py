@@ -13,13 +13,13 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.serving.wires import ServerSide
-from llmstream.serving.wires.openai_responses.reader import KeptRequest, read_kept_request
+from llmstream.serving.wires.openai_responses.reader import BackgroundRequest, read_background_request
 from llmstream.simulator.script import Cut, Stall, Turn
 
 __all__ = ["BackgroundResponses", "uncut"]
 
 
-_MOST: Final = 256
+_MAX_STORED: Final = 256
 
 
 def uncut(turn: Turn) -> Turn:
@@ -48,29 +48,29 @@ class BackgroundResponse:
             for frame in data.split(b"\n\n")
             if frame.strip()
         ]
-        first = next((said.response for _, said, _ in self._frames if said.response), {})
+        first = next((numbered.response for _, numbered, _ in self._frames if numbered.response), {})
         self.response_id = str(first.get("id"))
         self._queued = {**first, "status": "queued"}
 
     def rest(self, after: int) -> Iterator[tuple[float, bytes]]:
         """Yields the frames after a number, with the seconds until each is due."""
         asked_s, last = self._age(), after
-        for due_s, said, frame in self._frames:
+        for due_s, numbered, frame in self._frames:
             if self._is_dropped(due_s):
                 break
-            if said.sequence_number > after:
-                last = said.sequence_number
+            if numbered.sequence_number > after:
+                last = numbered.sequence_number
                 yield max(0.0, due_s - asked_s), frame
         if self._ended_s is not None and not self._is_over():
-            yield 0.0, self._last_word(last + 1)
+            yield 0.0, self._cancelled_frame(last + 1)
 
     def end(self) -> dict[str, Any]:
         """Stops the response; returns its current state."""
         if self._ended_s is None:
             self._ended_s = self._age()
-        return self.whole()
+        return self.state()
 
-    def whole(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Returns the current state of the response."""
         now = self._age()
         made = [s.response for due, s, _ in self._frames if due <= now and not self._is_dropped(due)]
@@ -89,9 +89,9 @@ class BackgroundResponse:
         last_s = self._frames[-1][0] if self._frames else -math.inf
         return not self._is_dropped(last_s)
 
-    def _last_word(self, number: int) -> bytes:
-        said = {"type": "response.cancelled", "sequence_number": number, "response": self.whole()}
-        return b"event: response.cancelled\ndata: " + msgspec.json.encode(said) + b"\n\n"
+    def _cancelled_frame(self, number: int) -> bytes:
+        numbered = {"type": "response.cancelled", "sequence_number": number, "response": self.state()}
+        return b"event: response.cancelled\ndata: " + msgspec.json.encode(numbered) + b"\n\n"
 
 
 class BackgroundResponses:
@@ -99,57 +99,56 @@ class BackgroundResponses:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._answers: dict[str, BackgroundResponse] = {}
+        self._responses: dict[str, BackgroundResponse] = {}
 
     def begin(self, pieces: list[tuple[float, bytes]], turn: Turn) -> Iterator[tuple[float, bytes]]:
         """Stores a response; returns the pieces for its first reader.
 
         pieces: one for each event of the turn
         """
-        answer = self._keep(pieces)
+        response = self._store(pieces)
         count = turn.fault.after_events if isinstance(turn.fault, Cut | Stall) else len(pieces)
         shown = sum(data.count(b"\n\n") for _, data in pieces[:count])
-        return itertools.islice(answer.rest(-1), shown if count < len(pieces) else None)
+        return itertools.islice(response.rest(-1), shown if count < len(pieces) else None)
 
     def begin_unread(self, pieces: list[tuple[float, bytes]]) -> HttpResponse:
         """Stores a response without a streaming reader; returns its first state."""
-        return _page(self._keep(pieces).whole())
+        return _page(self._store(pieces).state())
 
-    def _keep(self, pieces: list[tuple[float, bytes]]) -> BackgroundResponse:
-        answer = BackgroundResponse(pieces, self._clock)
-        self._answers[answer.response_id] = answer
-        if len(self._answers) > _MOST:
-            del self._answers[next(iter(self._answers))]
-        return answer
+    def _store(self, pieces: list[tuple[float, bytes]]) -> BackgroundResponse:
+        response = BackgroundResponse(pieces, self._clock)
+        self._responses[response.response_id] = response
+        if len(self._responses) > _MAX_STORED:
+            del self._responses[next(iter(self._responses))]
+        return response
 
-    def find(self, wish: KeptRequest) -> BackgroundResponse:
+    def find(self, wanted: BackgroundRequest) -> BackgroundResponse:
         """Finds the requested response.
 
         raises: NotFound with the vendor's message
         """
-        response_id = wish.position.response_id
-        found = self._answers.get(response_id)
+        response_id = wanted.position.response_id
+        found = self._responses.get(response_id)
         if found is None:
             raise NotFound(f"Response with id '{response_id}' not found.", status=404, reason="not_found")
         return found
 
     @staticmethod
-    def wish(http: HttpRequest, sides: Iterable[ServerSide]) -> tuple[ServerSide, KeptRequest] | None:
+    def parse(http: HttpRequest, sides: Iterable[ServerSide]) -> tuple[ServerSide, BackgroundRequest] | None:
         """Parses a request for a stored response; None for any other request."""
         for side in sides:
             dialect = side.dialect
             if not isinstance(dialect, OpenAIResponses):
                 continue
-            wish = read_kept_request(http, dialect.quirks.path)
-            if wish is not None:
-                return side, wish
+            wanted = read_background_request(http, dialect.quirks.path)
+            if wanted is not None:
+                return side, wanted
         return None
 
-    def page(self, wish: KeptRequest) -> HttpResponse:
+    def page(self, wanted: BackgroundRequest) -> HttpResponse:
         """Returns the current state of a response as JSON; stops it first if requested."""
-        answer = self.find(wish)
-        response = answer.end() if wish.wish == "cancel" else answer.whole()
-        return _page(response)
+        response = self.find(wanted)
+        return _page(response.end() if wanted.action == "cancel" else response.state())
 
 
 def _page(response: dict[str, Any]) -> HttpResponse:

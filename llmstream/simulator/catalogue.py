@@ -24,7 +24,7 @@ _CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 
 
 def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
-    """Answers a request for models or a version; returns None for any other request.
+    """Returns the page of models or of a version; None for any other request.
 
     `/v1/models` serves clients of OpenAI, Anthropic and Cohere. A request with a Google key or from
     Mistral's client gets that vendor's format; `/api/...` is Ollama's. Any name after `/models/` is
@@ -52,9 +52,9 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
     entries = [entry(one) for one in models]
     if is_google:
         return _json({"models": entries})
-    found_by_cohere = [{"name": one, "endpoints": ["chat"], "finetuned": False} for one in models]
+    cohere_models = [{"name": one, "endpoints": ["chat"], "finetuned": False} for one in models]
     pages = {"has_more": False, "first_id": None, "last_id": None}
-    return _json({"object": "list", "data": entries, "models": found_by_cohere, **pages})
+    return _json({"object": "list", "data": entries, "models": cohere_models, **pages})
 
 
 def is_public(http: HttpRequest) -> bool:
@@ -118,13 +118,13 @@ def _json(value: object) -> HttpResponse:
 class _Page(msgspec.Struct, frozen=True):
     """A vendor's path for token counts.
 
-    answer_path: path of the request to count, in place of `path`
-    request_of:  extracts that request from the body
-    response_of: builds the response for a number of tokens
+    request_path: path of the request to count, in place of `path`
+    request_of:   extracts that request from the body
+    response_of:  builds the response for a number of tokens
     """
 
     path: re.Pattern[str]
-    answer_path: str
+    request_path: str
     request_of: Callable[[dict[str, Any]], dict[str, Any]]
     response_of: Callable[[int], dict[str, Any]]
 
@@ -162,7 +162,7 @@ _PAGES: Final = (
 
 
 def count_tokens(http: HttpRequest, sides: Iterable[ServerSide]) -> HttpResponse | None:
-    """Answers a request for a token count; returns None for any other request.
+    """Returns the page of a token count; None for any other request.
 
     raises: BadRequest with the vendor's message
     """
@@ -177,7 +177,7 @@ def count_tokens(http: HttpRequest, sides: Iterable[ServerSide]) -> HttpResponse
     if not isinstance(body, dict):
         raise BadRequest("the body is not a JSON object", status=400)
     counted = msgspec.structs.replace(
-        http, url=page.path.sub(page.answer_path, path), body=msgspec.json.encode(page.request_of(body))
+        http, url=page.path.sub(page.request_path, path), body=msgspec.json.encode(page.request_of(body))
     )
     side = next((side for side in sides if side.accepts(counted)), None)
     if side is None:

@@ -26,7 +26,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.simulator.script import Fault, Turn
-from llmstream.simulator.timeline import estimated_tokens, sentence_of, tokens_of
+from llmstream.simulator.timeline import estimated_tokens, events_of, tokens_of
 
 __all__ = ["ContinuedAnswers"]
 
@@ -80,7 +80,7 @@ class ContinuedAnswers:
         """Returns the turn up to its first cut, or the complete turn without one."""
         if not turn.continues:
             return turn
-        events = sentence_of(turn, request, number=number, now=now)
+        events = events_of(turn, request, number=number, now=now)
         cut, *later = turn.continues
         before, after = events[: cut.after_events], events[cut.after_events :]
         if not after:
@@ -111,8 +111,8 @@ class ContinuedAnswers:
         )
         ends = [_end(event) for event in opened if not isinstance(event, ToolInputStart)]
         usage = turn.usage or _usage(before, request)
-        said = (*before, *ends, dialect.cut_off(place, usage))
-        return msgspec.structs.replace(turn, events=said, continues=())
+        shown = (*before, *ends, dialect.cut_off(place, usage))
+        return msgspec.structs.replace(turn, events=shown, continues=())
 
     def _store(self, token: str, rest: _Rest) -> None:
         self._rests[token] = rest
@@ -146,7 +146,7 @@ def _counted(events: list[Event], turn: Turn, request: Request) -> list[Event]:
 
 
 def _usage(events: list[Event], request: Request) -> Usage:
-    thought = estimated_tokens("".join(e.delta for e in events if isinstance(e, ReasoningDelta)))
-    said = estimated_tokens("".join(e.delta for e in events if isinstance(e, TextDelta | ToolInputDelta)))
-    given = tokens_of(request)
-    return Usage(given, said + thought, given + said + thought, reasoning_tokens=thought or None)
+    reasoning = estimated_tokens("".join(e.delta for e in events if isinstance(e, ReasoningDelta)))
+    output = estimated_tokens("".join(e.delta for e in events if isinstance(e, TextDelta | ToolInputDelta)))
+    prompt = tokens_of(request)
+    return Usage(prompt, output + reasoning, prompt + output + reasoning, reasoning_tokens=reasoning or None)

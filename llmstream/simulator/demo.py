@@ -1,4 +1,4 @@
-"""The default script: calls the offered tools with sample input, and answers from their results."""
+"""The default script: calls the offered tools with sample input, and responds from their results."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _EXCERPT_CHARS = 400
 
 
 class Demo(msgspec.Struct, frozen=True):
-    """Answers from the request alone, deterministically.
+    """Responds from the request alone, deterministically.
 
     With tools and no results: a sentence and a tool call; a forced call has no sentence, as at the
-    vendors. With results: an answer that quotes them. Otherwise: an answer that quotes the prompt, or
+    vendors. With results: a text that quotes them. Otherwise: a text that quotes the prompt, or
     JSON for a schema. Reasoning is included only if requested.
     """
 
     def turn(self, request: Request, number: int) -> Turn:
-        """Returns the answer to a request."""
+        """Returns the turn for a request."""
         results = _results(request)
         tool = _tool(request)
         if tool is not None and not results:
@@ -37,9 +37,9 @@ class Demo(msgspec.Struct, frozen=True):
             value = sample_value(request.response_format.schema or {"properties": {"answer": {}}})
             return Turn(reasoning=_thought(request, "JSON is wanted."), text=_json(value))
         if results:
-            said = " ".join(f"{r.name or 'The tool'} says: {_excerpt(r.content)}." for r in results)
+            quotes = " ".join(f"{r.name or 'The tool'} says: {_excerpt(r.content)}." for r in results)
             return Turn(
-                reasoning=_thought(request, "The results are here."), text=f"{said} That is all there is."
+                reasoning=_thought(request, "The results are here."), text=f"{quotes} That is all there is."
             )
         return Turn(reasoning=_thought(request, "An echo will do."), text=_echo(request))
 
@@ -104,11 +104,11 @@ def _echo(request: Request) -> str:
     )
 
 
-def _thought(request: Request, words: str) -> str:
-    return words if _is_thinking_asked(request) else ""
+def _thought(request: Request, text: str) -> str:
+    return text if _is_thinking_requested(request) else ""
 
 
-def _is_thinking_asked(request: Request) -> bool:
+def _is_thinking_requested(request: Request) -> bool:
     """Whether reasoning is requested: by effort, by budget, or by a vendor's own option."""
     if request.reasoning is not None:
         return request.reasoning.effort != "none"
@@ -133,9 +133,10 @@ def _json(value: object) -> str:
 
 
 _MAX_DEPTH: Final = 12
+# Depth from which arrays are empty if possible, so that recursive types end.
 _DEEP: Final = 3
-"""Depth from which arrays are empty if possible, so that recursive types end."""
 
+# Pattern of a property name to a plausible string.
 _STRINGS: Final = (
     ("city|town|place|location", "Paris"),
     ("country", "France"),
@@ -150,10 +151,9 @@ _STRINGS: Final = (
     ("expression|formula", "6 * 7"),
     ("name", "Ada"),
 )
-"""Pattern of a property name to a plausible string."""
 
+# Strings that the last capitalized word inside a sentence of the prompt replaces.
 _PROPER: Final = ("Paris", "France", "Ada")
-"""Strings that the last capitalized word inside a sentence of the prompt replaces."""
 
 _FORMATS: Final = {
     "date": "2026-01-31",

@@ -15,7 +15,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 
-__all__ = ["KeptRequests", "Received", "Recording"]
+__all__ = ["Received", "Recording", "RequestLog"]
 
 
 _BODY: Final = "response.bin"
@@ -120,8 +120,8 @@ def _guess(body: bytes) -> str:
 
 # Received requests.
 
+# Without bodies these take some 100 MB.
 _MAX_REQUESTS: Final = 100_000
-"""Without bodies these take some 100 MB."""
 
 
 class Received:
@@ -150,7 +150,7 @@ class Received:
         return f"Received({self.http.method} {self.http.url}, dialect={self.dialect!r}, {state})"
 
 
-class KeptRequests:
+class RequestLog:
     """Bounds the list of received requests: any program on this machine can send large bodies.
 
     log:       the list; the oldest requests lose first their bodies, then their places

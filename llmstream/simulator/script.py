@@ -109,7 +109,7 @@ class Continue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One answer: reasoning, then text, then tool calls.
+    """One response: reasoning, then text, then tool calls.
 
     finish_reason: by default "tool-calls" with calls, else "stop"
     usage:         by default estimated from the texts
@@ -130,10 +130,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
 
 
 class ScriptLike(Protocol):
-    """An object that answers requests."""
+    """An object that returns a turn for each request."""
 
     def turn(self, request: Request, number: int) -> Turn:
-        """Returns the answer to a request; `number` counts the requests from 0."""
+        """Returns the turn for a request; `number` counts the requests from 0."""
         ...
 
 
@@ -153,12 +153,12 @@ class _Function:
 
         raises: InvalidRequest for any other value
         """
-        answer = self._function(request, number) if self._counts else self._function(request)
-        if isinstance(answer, str):
-            return Turn(text=answer)
-        if not isinstance(answer, Turn):
-            raise InvalidRequest(f"a script returns a Turn or a str, got {answer!r}")
-        return answer
+        turn = self._function(request, number) if self._counts else self._function(request)
+        if isinstance(turn, str):
+            return Turn(text=turn)
+        if not isinstance(turn, Turn):
+            raise InvalidRequest(f"a script returns a Turn or a str, got {turn!r}")
+        return turn
 
 
 def as_script(given: ScriptLike | ScriptFunction) -> ScriptLike:
@@ -175,7 +175,7 @@ def as_script(given: ScriptLike | ScriptFunction) -> ScriptLike:
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Turns that answer the requests in order, whatever they ask; the last one is repeated.
+    """Turns for the requests in order, whatever these ask for; the last one is repeated.
 
     pace: of turns without their own
     """

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from types import TracebackType
+from typing import Final
 
 import msgspec
 from aiohttp import HttpVersion11, web
 
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, ServerError, error_from_info
+from llmstream.errors import BadRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
-from llmstream.serving.wires import EventEncoder, ServerSide, server_side
-from llmstream.serving.wires.openai_responses.reader import KeptRequest
+from llmstream.serving.routing import Router, as_streamed, default_dialects, is_complete_requested
+from llmstream.serving.wires import ServerSide, server_side
+from llmstream.serving.wires.openai_responses.reader import BackgroundRequest
 from llmstream.simulator.admission import (
     check_bind,
     check_key,
@@ -30,74 +31,46 @@ from llmstream.simulator.admission import (
     usual_path,
 )
 from llmstream.simulator.background import BackgroundResponses, uncut
-from llmstream.simulator.catalogue import count_tokens, is_public, lookup
-from llmstream.simulator.complete import (
-    as_streamed,
-    complete_asked,
+from llmstream.simulator.bodies import (
     complete_body,
+    complete_response,
+    error_response,
     failure_of,
+    id_headers,
+    pieces_of,
+    refusal_of,
     shown_share,
 )
+from llmstream.simulator.catalogue import count_tokens, is_public, lookup
 from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.demo import Demo
-from llmstream.simulator.recording import KeptRequests, Received, Recording
+from llmstream.simulator.recording import Received, Recording, RequestLog
 from llmstream.simulator.script import Cut, Pace, Refuse, ScriptFunction, ScriptLike, Stall, Turn, as_script
 from llmstream.simulator.socket_server import SocketServer, wants_socket
 from llmstream.simulator.timeline import Player, TimedEvent, timeline_of
 
-__all__ = ["Simulator", "default_dialects"]
+__all__ = ["Simulator"]
 
-_log = logging.getLogger("llmstream.simulator")
+_log: Final = logging.getLogger("llmstream.simulator")
 
-_VENDOR = "openai"
-"""Key in `provider_options` for a request's vendor-specific fields."""
+# Key in `provider_options` for a request's vendor-specific fields.
+_VENDOR: Final = "openai"
 
-_JSON = "application/json"
+_JSON: Final = "application/json"
 
-_FOREIGN_HOST = (
+_FOREIGN_HOST: Final = (
     "the simulator only serves this machine, but the Host header names another. Send Host: localhost "
     "(nginx: proxy_set_header Host localhost), or serve others: allow_remote=True, simulate --host 0.0.0.0"
 )
 
-_CLOSE_S = 1.0
-"""Limit for closing connections; handlers are cancelled before."""
-
-
-def default_dialects() -> list[Dialect]:
-    """Returns the default dialects.
-
-    Mistral's uses the path of Chat Completions, so it is served below `/mistral`. Claude's dialects on
-    the clouds have their own paths.
-    """
-    from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
-    from llmstream.dialects.bedrock_converse import BedrockConverse
-    from llmstream.dialects.cohere import Cohere
-    from llmstream.dialects.gemini import Gemini
-    from llmstream.dialects.gemini_interactions import GeminiInteractions
-    from llmstream.dialects.mistral import Mistral
-    from llmstream.dialects.ollama import Ollama
-    from llmstream.dialects.openai_chat import OpenAIChat
-    from llmstream.dialects.openai_responses import OpenAIResponses
-
-    return [
-        OpenAIChat(),
-        OpenAIResponses(),
-        Anthropic(),
-        Gemini(),
-        GeminiInteractions(),
-        BedrockConverse(),
-        Cohere(),
-        Ollama(),
-        Mistral(),
-        BEDROCK_INVOKE,
-        VERTEX,
-    ]
+# Limit for closing connections; handlers are cancelled before.
+_CLOSE_S: Final = 1.0
 
 
 class Simulator:
     """Simulates vendors of all dialects, for demonstrations and tests. Use it with `async with`.
 
-    script:       answers, or a function of the request; by default a demo that calls the offered tools
+    script:       turns, or a function of the request; by default a demo that calls the offered tools
     recordings:   responses to all requests in order, the last one repeatedly, in place of a script
     speed:        of recordings; 1.0 is the original speed, None does not wait
     dialects:     the first that accepts a request handles it, or one whose name begins the path
@@ -144,6 +117,7 @@ class Simulator:
             given if isinstance(given, ServerSide) else server_side(given)
             for given in (default_dialects() if dialects is None else dialects)
         ]
+        self._router = Router(self._sides)
         self._strict_paths = strict_paths
         self._api_keys = api_keys
         self._host, self._port, self._allow_remote = host, port, allow_remote
@@ -151,12 +125,12 @@ class Simulator:
         self._max_body_bytes = max_body_bytes
         self._models = models
         self._player = Player(clock, sleep, block_bytes)
-        self._kept = BackgroundResponses(clock)
+        self._background = BackgroundResponses(clock)
         self._continued = ContinuedAnswers()
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
-        self._answered = 0
+        self._next_turn = 0
         self._received = 0
-        self._log = KeptRequests(self.requests, max_log_bytes)
+        self._log = RequestLog(self.requests, max_log_bytes)
         self._closing = False
         self._handlers: set[asyncio.Task[object]] = set()
         self._runner: web.AppRunner | None = None
@@ -218,9 +192,9 @@ class Simulator:
         http = HttpRequest(
             incoming.raw_path, b"", {k.lower(): v for k, v in incoming.headers.items()}, incoming.method
         )
-        received = self._note(masked(http))
+        received = self._log_request(masked(http))
         try:
-            return await self._answer(incoming, http, received)
+            return await self._dispatch(incoming, http, received)
         except asyncio.CancelledError:
             received.disconnected = not self._closing
             raise
@@ -233,7 +207,7 @@ class Simulator:
             if task is not None:
                 self._handlers.discard(task)
 
-    def _note(self, http: HttpRequest) -> Received:
+    def _log_request(self, http: HttpRequest) -> Received:
         received = Received(http, f"req_sim_{self._received}")
         self._received += 1
         self._log.enter(received)
@@ -241,7 +215,7 @@ class Simulator:
             self._log.body(received, http)
         return received
 
-    async def _answer(
+    async def _dispatch(
         self, incoming: web.Request, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
         if not self._allow_remote:
@@ -252,8 +226,8 @@ class Simulator:
                     status=403, text="the simulator is for this machine only; the Origin header names another"
                 )
         if wants_socket(http):
-            return await self._talk(incoming, http, received)
-        side = self._side_of(http)
+            return await self._serve_socket(incoming, http, received)
+        side = self._router.find(http)
         received.dialect = side.name if side is not None else ""
         try:
             self._check_path(http, side, received)
@@ -261,26 +235,26 @@ class Simulator:
             if page is None or not is_public(http):
                 check_key(http.headers, self._api_keys)
             if page is not None:
-                return _whole(page)
+                return _web_response(page)
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             self._log.body(received, masked(http))
             page = count_tokens(http, self._sides)
             if page is not None:
-                return _whole(page)
-            found = self._kept.wish(http, self._sides)
+                return _web_response(page)
+            found = self._background.parse(http, self._sides)
             if found is not None:
-                side, wish = found
+                side, wanted = found
                 received.dialect = side.name
-                if wish.wish != "stream":
-                    return _whole(self._kept.page(wish))
-                return await self._read_on(incoming, side, wish, received)
+                if wanted.action != "stream":
+                    return _web_response(self._background.page(wanted))
+                return await self._resume(incoming, side, wanted, received)
             if self._recordings:
                 return await self._replay(incoming, received)
             if side is None:
                 raise no_such_path(http, None)
-            return await self._say(incoming, side, http, received)
+            return await self._respond(incoming, side, http, received)
         except LLMStreamError as error:
-            return _whole(_refusal(side or self._likely(http), error.info, received))
+            return _web_response(error_response(side or self._router.guess(http), error.info, received))
 
     def _check_path(self, http: HttpRequest, side: ServerSide | None, received: Received) -> None:
         """Checks the path if strict_paths is on.
@@ -301,57 +275,57 @@ class Simulator:
                 reason="request_too_large",
             ) from None
 
-    async def _say(
+    async def _respond(
         self, incoming: web.Request, side: ServerSide, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
         """Sends the script's response: as a stream, or complete if requested."""
         streamed = as_streamed(http)
-        complete = streamed is not None or complete_asked(side, http)
+        complete = streamed is not None or is_complete_requested(side, http)
         try:
             request = side.decode_request(streamed or http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
             turn, number = self._turn(side, request)
             background = side.dialect.background
-            kept = background is not None and background.is_stored(request, provider=_VENDOR)
+            stored = background is not None and background.is_stored(request, provider=_VENDOR)
             # A stored response is generated to its end.
-            played = uncut(turn) if kept or complete else turn
-            beats = timeline_of(played, request, number=number, pace=self._pace, now=self._now())
+            played = uncut(turn) if stored or complete else turn
+            timeline = timeline_of(played, request, number=number, pace=self._pace, now=self._now())
             encoder = side.event_encoder(request)
-            body = complete_body(side, request, beats) if complete and not kept else b""
+            body = complete_body(side, request, timeline) if complete and not stored else b""
         except LLMStreamError:
             raise
         except Exception as error:
             _log.exception("the simulator failed")
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
         if body:
-            return await self._say_complete(incoming, side, body, beats, turn, received)
-        pieces = _pieces(beats, encoder, played)
-        if kept and complete:
-            return _whole(self._kept.begin_unread(list(pieces)))
-        if kept:
-            pieces = self._kept.begin(list(pieces), turn)
+            return await self._respond_complete(incoming, side, body, timeline, turn, received)
+        pieces = pieces_of(timeline, encoder, played)
+        if stored and complete:
+            return _web_response(self._background.begin_unread(list(pieces)))
+        if stored:
+            pieces = self._background.begin(list(pieces), turn)
         response = await self._open(incoming, 200, side.content_type, received)
         await self._player.play(response, pieces)
         return await self._end(incoming, response, turn)
 
-    async def _say_complete(
+    async def _respond_complete(
         self,
         incoming: web.Request,
         side: ServerSide,
         body: bytes,
-        beats: list[TimedEvent],
+        timeline: list[TimedEvent],
         turn: Turn,
         received: Received,
     ) -> web.StreamResponse:
         """Sends a response without streaming, when its last event is due."""
-        failure = failure_of(beats)
-        if beats and beats[-1].due_s:
-            await self._player.sleep(beats[-1].due_s)
+        failure = failure_of(timeline)
+        if timeline and timeline[-1].due_s:
+            await self._player.sleep(timeline[-1].due_s)
         if failure is not None:
-            return _whole(_refusal(side, failure, received))
-        share = shown_share(turn, beats)
+            return _web_response(error_response(side, failure, received))
+        share = shown_share(turn, timeline)
         if not isinstance(turn.fault, Cut | Stall):
-            return _whole(_complete(body, received))
+            return _web_response(complete_response(body, received))
         response = await self._open(incoming, 200, _JSON, received)
         await response.write(body[: int(len(body) * share)])
         return await self._end(incoming, response, turn)
@@ -364,24 +338,28 @@ class Simulator:
         continuing = side.dialect.continuation
         place = continuing.place_of(request) if continuing is not None else None
         if place is not None:
-            (turn, request), number = self._continued.rest(place), self._answered
+            (turn, request), number = self._continued.rest(place), self._next_turn
         else:
-            number, self._answered = self._answered, self._answered + 1
+            number, self._next_turn = self._next_turn, self._next_turn + 1
             turn = self._script.turn(request, number)
         # Anthropic's way to fill the cache in advance.
         if request.settings.max_output_tokens == 0:
             turn = Turn(finish_reason="length")
         if isinstance(turn.fault, Refuse):
-            raise error_from_info(_refused(turn.fault))
+            raise error_from_info(refusal_of(turn.fault))
         if continuing is not None:
             turn = self._continued.first(continuing, turn, request, number=number, now=self._now())
         return turn, number
 
-    async def _talk(self, incoming: web.Request, http: HttpRequest, received: Received) -> web.StreamResponse:
+    async def _serve_socket(
+        self, incoming: web.Request, http: HttpRequest, received: Received
+    ) -> web.StreamResponse:
         """Serves a WebSocket, at the same path as HTTP."""
-        side = self._side_of(msgspec.structs.replace(http, method="POST"))
+        side = self._router.find(msgspec.structs.replace(http, method="POST"))
         if side is None or not isinstance(side.dialect, OpenAIResponses):
-            return _whole(_refusal(self._likely(http), no_such_path(http, None).info, received))
+            return _web_response(
+                error_response(self._router.guess(http), no_such_path(http, None).info, received)
+            )
         received.dialect = side.name
         try:
             self._check_path(http, side, received)
@@ -389,14 +367,14 @@ class Simulator:
             if self._recordings:
                 raise BadRequest("recordings are played over HTTP only", status=400)
         except LLMStreamError as error:
-            return _whole(_refusal(side, error.info, received))
+            return _web_response(error_response(side, error.info, received))
 
-        def speak(request: Request) -> tuple[Turn, list[TimedEvent]]:
+        def turn_of(request: Request) -> tuple[Turn, list[TimedEvent]]:
             turn, number = self._turn(side, request)
             return turn, timeline_of(turn, request, number=number, pace=self._pace, now=self._now())
 
         server = SocketServer(
-            side, http, self._player, speak, self._note, max_message_bytes=self._max_body_bytes
+            side, http, self._player, turn_of, self._log_request, max_message_bytes=self._max_body_bytes
         )
         try:
             return await server.serve(incoming)
@@ -405,18 +383,18 @@ class Simulator:
 
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """Plays the next recording, for any request."""
-        number, self._answered = self._answered, self._answered + 1
+        number, self._next_turn = self._next_turn, self._next_turn + 1
         recording = self._recordings[min(number, len(self._recordings) - 1)]
         response = await self._open(incoming, recording.status, recording.content_type, received)
         await self._player.play(response, recording.pieces(self._speed))
         await response.write_eof()
         return response
 
-    async def _read_on(
-        self, incoming: web.Request, side: ServerSide, wish: KeptRequest, received: Received
+    async def _resume(
+        self, incoming: web.Request, side: ServerSide, wanted: BackgroundRequest, received: Received
     ) -> web.StreamResponse:
         """Sends the rest of a stored response."""
-        pieces = self._kept.find(wish).rest(wish.position.sequence_number)
+        pieces = self._background.find(wanted).rest(wanted.position.sequence_number)
         response = await self._open(incoming, 200, side.content_type, received)
         await self._player.play(response, pieces)
         await response.write_eof()
@@ -425,9 +403,10 @@ class Simulator:
     async def _open(
         self, incoming: web.Request, status: int, content_type: str, received: Received
     ) -> web.StreamResponse:
-        headers = {"content-type": content_type, "cache-control": "no-cache", **_id_headers(received)}
+        headers = {"content-type": content_type, "cache-control": "no-cache", **id_headers(received)}
         response = web.StreamResponse(status=status, headers=headers)
-        if incoming.version >= HttpVersion11:  # an older client, such as nginx by default, reads to the end
+        # An older client, such as nginx by default, reads to the end.
+        if incoming.version >= HttpVersion11:
             response.enable_chunked_encoding()
         await response.prepare(incoming)
         return response
@@ -448,67 +427,6 @@ class Simulator:
         await response.write_eof()
         return response
 
-    def _side_of(self, http: HttpRequest) -> ServerSide | None:
-        """Returns the side that handles a request; a dialect's name at the beginning of the path wins."""
-        asked = as_streamed(http) or http
-        willing = [side for side in self._sides if side.accepts(asked)]
-        named = (side for side in willing if http.url.startswith(f"/{side.name}/"))
-        return next(named, willing[0] if willing else None)
 
-    def _likely(self, http: HttpRequest) -> ServerSide:
-        """Guesses the vendor of a request that no dialect accepts, for the form of the error."""
-        # The vendor's own dialect wins over variants.
-        by_name = {side.name: side for side in reversed(self._sides)}
-        name = "openai-chat"
-        if "anthropic-version" in http.headers:
-            name = "anthropic"
-        elif http.url.startswith("/api/"):
-            name = "ollama"
-        elif "x-goog-api-key" in http.headers or "/v1beta/" in http.url or "enerateContent" in http.url:
-            name = "gemini"
-        elif http.url.startswith("/model/"):
-            name = "bedrock-converse"
-        elif "rawPredict" in http.url:
-            name = "anthropic"
-        return by_name.get(name, self._sides[0])
-
-
-def _refusal(side: ServerSide, error: ErrorInfo, received: Received) -> HttpResponse:
-    if error.request_id is None:  # some vendors repeat it in the body
-        error = msgspec.structs.replace(error, request_id=received.request_id)
-    answer = side.encode_error(error)
-    headers = {**_id_headers(received), **answer.headers}
-    if error.retry_after_s is not None:
-        headers.setdefault("retry-after", f"{error.retry_after_s:g}")
-    return msgspec.structs.replace(answer, headers=headers)
-
-
-def _id_headers(received: Received) -> dict[str, str]:
-    """Returns the request id under the header names of the vendors."""
-    return dict.fromkeys(("x-request-id", "request-id", "x-amzn-requestid"), received.request_id)
-
-
-def _complete(body: bytes, received: Received) -> HttpResponse:
-    return HttpResponse(200, body, {"content-type": _JSON, **_id_headers(received)})
-
-
-def _whole(answer: HttpResponse) -> web.Response:
-    return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
-
-
-def _refused(fault: Refuse) -> ErrorInfo:
-    """Returns the error of a script, typed by its status."""
-    headers = {} if fault.retry_after_s is None else {"retry-after": f"{fault.retry_after_s:g}"}
-    return error_from_value(
-        {"message": fault.message}, provider="simulator", status=fault.status, headers=headers
-    ).info
-
-
-def _pieces(beats: Iterable[TimedEvent], encoder: EventEncoder, turn: Turn) -> Iterator[tuple[float, bytes]]:
-    """Yields the bytes of each event, b"" for some; the end of the body only without an earlier fault."""
-    due_s = 0.0
-    for beat in beats:
-        due_s = beat.due_s
-        yield due_s, encoder.feed(beat.event)
-    if not isinstance(turn.fault, Cut | Stall):
-        yield due_s, encoder.close()
+def _web_response(response: HttpResponse) -> web.Response:
+    return web.Response(status=response.status, body=response.body, headers=response.headers)

@@ -34,13 +34,13 @@ from llmstream.simulator.recording import Received
 from llmstream.simulator.script import Cut, Stall, Turn
 from llmstream.simulator.timeline import Player, TimedEvent
 
-__all__ = ["SocketServer", "Speak", "wants_socket"]
+__all__ = ["SocketServer", "TurnOf", "wants_socket"]
 
-Speak = Callable[[Request], tuple[Turn, list[TimedEvent]]]
-"""Returns the turn for a request, and its timed events."""
+# Returns the turn for a request, and its timed events.
+TurnOf = Callable[[Request], tuple[Turn, list[TimedEvent]]]
 
+# Stands in for the HTTP method of a message received over a socket.
 _METHOD: Final = "WEBSOCKET"
-"""Stands in for the HTTP method of a message received over a socket."""
 
 _CALLS: Final = ("function_call", "custom_tool_call")
 
@@ -53,8 +53,8 @@ def wants_socket(http: HttpRequest) -> bool:
 class SocketServer:
     """Serves one socket; `serve` returns when it is closed.
 
-    speak: returns the script's turn
-    note:  called with each received message
+    turn_of:     returns the script's turn
+    log_request: called with each received message
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class SocketServer:
         side: ServerSide,
         handshake: HttpRequest,
         player: Player,
-        speak: Speak,
-        note: Callable[[HttpRequest], Received],
+        turn_of: TurnOf,
+        log_request: Callable[[HttpRequest], Received],
         *,
         max_message_bytes: int,
     ) -> None:
         self._side = side
         self._handshake = handshake
         self._player = player
-        self._speak = speak
-        self._note = note
+        self._turn_of = turn_of
+        self._log_request = log_request
         self._ws = web.WebSocketResponse(max_msg_size=max_message_bytes, decode_text=False)
-        self._asked: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._requested: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         # Id of the last response, and all items up to its end.
         self._remembered: tuple[str, list[Any]] | None = None
         self._steered: dict[str, list[Any]] = {}
@@ -91,15 +91,15 @@ class SocketServer:
         """Handles messages until the client or a fault closes the socket."""
         await self._ws.prepare(incoming)
         self._transport = incoming.transport
-        speaker = asyncio.create_task(self._answer_all())
+        responder = asyncio.create_task(self._respond_to_all())
         try:
             async for message in self._ws:
                 if message.type in (WSMsgType.TEXT, WSMsgType.BINARY):
                     await self._hear(message.data)
         finally:
-            speaker.cancel()
-            await asyncio.wait([speaker])
-        if not speaker.cancelled() and (error := speaker.exception()) is not None:
+            responder.cancel()
+            await asyncio.wait([responder])
+        if not responder.cancelled() and (error := responder.exception()) is not None:
             raise error
         return self._ws
 
@@ -117,7 +117,7 @@ class SocketServer:
             message = None
         kind = message.get("type") if isinstance(message, dict) else None
         if kind == "response.create":
-            await self._asked.put(message)
+            await self._requested.put(message)
         elif kind == "response.steer":
             await self._steer(message)
         else:
@@ -125,18 +125,18 @@ class SocketServer:
 
     # Responses.
 
-    async def _answer_all(self) -> None:
+    async def _respond_to_all(self) -> None:
         while True:
-            message = await self._asked.get()
+            message = await self._requested.get()
             http = HttpRequest(
                 self._handshake.url, msgspec.json.encode(message), self._handshake.headers, _METHOD
             )
-            self._received = received = self._note(masked(http))
+            self._received = received = self._log_request(masked(http))
             received.dialect = self._side.name
             lane = message.get("stream_id")
             self._lane = {} if lane is None else {"stream_id": lane}
             try:
-                await self._answer(message, received)
+                await self._handle(message, received)
             except LLMStreamError as error:
                 self._remembered = None
                 await self._refuse(error.info)
@@ -145,7 +145,7 @@ class SocketServer:
             self._active = None
             received.done.set()
 
-    async def _answer(self, message: dict[str, Any], received: Received) -> None:
+    async def _handle(self, message: dict[str, Any], received: Received) -> None:
         """Sends the response to a request, and its successors if it is steered."""
         fields = {k: v for k, v in message.items() if k not in ("type", "stream_id", "generate")}
         if fields.get("background"):
@@ -155,7 +155,7 @@ class SocketServer:
         while True:
             request = self._request({**fields, "input": items, "stream": True})
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
-            if not await self._say(request, silent=silent):
+            if not await self._respond(request, silent=silent):
                 return
             items = items + _with_new_ids(items, self._output)
             if self._completed:
@@ -163,20 +163,20 @@ class SocketServer:
             if not self._steered:
                 return
             if any(item.get("type") in _CALLS for item in self._output):
-                await self._say_pending()
+                await self._report_pending()
                 return
             items += self._taken()
 
-    async def _say(self, request: Request, *, silent: bool) -> bool:
+    async def _respond(self, request: Request, *, silent: bool) -> bool:
         """Sends one response; False if the socket closes after it."""
         self._output, self._completed = [], False
         if silent:
             names = TimedEvent(ResponseMetadata(request.model, "sim-warm"))
-            turn, beats = Turn(), [names, TimedEvent(Finish("stop", Usage()))]
+            turn, timeline = Turn(), [names, TimedEvent(Finish("stop", Usage()))]
         else:
-            turn, beats = self._speak(request)
+            turn, timeline = self._turn_of(request)
         encoder = self._side.event_encoder(request)
-        pieces = ((beat.due_s, encoder.feed(beat.event)) for beat in self._until_steered(beats))
+        pieces = ((timed.due_s, encoder.feed(timed.event)) for timed in self._until_steered(timeline))
         await self._player.play(self, pieces)
         match turn.fault:
             case Stall(stall_s=None):
@@ -239,13 +239,13 @@ class SocketServer:
         steer["input"] = message.get("input")
         await self._send({"type": "response.steer.failed", "steer": steer, "error": error})
 
-    def _until_steered(self, beats: Iterable[TimedEvent]) -> Iterator[TimedEvent]:
+    def _until_steered(self, timeline: Iterable[TimedEvent]) -> Iterator[TimedEvent]:
         """Yields the events until there is input for a successor; a response with calls is not cut."""
         texts: dict[str, type[TextEnd | ReasoningEnd]] = {}
         called = False
         due_s, usage = 0.0, Usage()
-        for beat in beats:
-            event = beat.event
+        for timed in timeline:
+            event = timed.event
             if self._steered and not called and not isinstance(event, Finish):
                 yield from (TimedEvent(end(name), due_s) for name, end in texts.items())
                 yield TimedEvent(Finish("other", usage, "steered"), due_s)
@@ -261,10 +261,10 @@ class SocketServer:
                     called = True
                 case _:
                     pass
-            due_s = beat.due_s
-            yield beat
+            due_s = timed.due_s
+            yield timed
 
-    async def _say_pending(self) -> None:
+    async def _report_pending(self) -> None:
         """Reports input that is held until the results of the response's calls arrive."""
         required = [
             {"type": f"{item['type']}_output", "call_id": item.get("call_id"), "name": item.get("name")}
@@ -273,8 +273,8 @@ class SocketServer:
         ]
         for name in self._steered:
             steer = {"id": name, "previous_response_id": (self._remembered or ("",))[0]}
-            said = {"reason": "waiting_for_required_input", "required_input": required, "steer": steer}
-            await self._send({"type": "response.steer.pending", **said})
+            notice = {"reason": "waiting_for_required_input", "required_input": required, "steer": steer}
+            await self._send({"type": "response.steer.pending", **notice})
 
     def _taken(self) -> list[Any]:
         steered, self._steered = self._steered, {}
@@ -302,11 +302,11 @@ class SocketServer:
 
     async def _refuse(self, info: ErrorInfo) -> None:
         """Sends an error response as a message, with its status and headers."""
-        answer = self._side.encode_error(info)
-        error = msgspec.json.decode(answer.body)["error"]
+        response = self._side.encode_error(info)
+        error = msgspec.json.decode(response.body)["error"]
         if info.retry_after_s is not None:
             error["headers"] = {"retry-after": f"{info.retry_after_s:g}"}
-        await self._send({"type": "error", "status": answer.status, "error": error})
+        await self._send({"type": "error", "status": response.status, "error": error})
 
 
 def _with_new_ids(items: list[Any], output: list[Any]) -> list[Any]:

@@ -46,7 +46,7 @@ __all__ = [
     "TimedEvent",
     "custom_tools",
     "estimated_tokens",
-    "sentence_of",
+    "events_of",
     "timeline_of",
     "tokens_of",
     "usage_of",
@@ -81,11 +81,11 @@ def timeline_of(
     pace:   for a turn without its own
     now:    time of the response
     """
-    events = sentence_of(turn, request, number=number, now=now)
+    events = events_of(turn, request, number=number, now=now)
     return list(_timed(_up_to_fault(turn, events), turn.pace or pace or Pace()))
 
 
-def sentence_of(
+def events_of(
     turn: Turn, request: Request, *, number: int = 0, now: datetime.datetime | None = None
 ) -> list[Event]:
     """Returns all events of a turn without the first, regardless of its fault."""
@@ -207,14 +207,14 @@ def _up_to_fault(turn: Turn, events: list[Event]) -> list[Event]:
 
 def _timed(events: Iterable[Event], pace: Pace) -> Iterator[TimedEvent]:
     due_s = pace.first_s
-    spoken = False
+    has_content = False
     for event in events:
         if isinstance(event, _DELTAS):
-            if spoken and pace.tokens_per_s:
+            if has_content and pace.tokens_per_s:
                 due_s += estimated_tokens(event.delta) / pace.tokens_per_s
-            elif spoken:
+            elif has_content:
                 due_s += pace.delta_s
-            spoken = True
+            has_content = True
         yield TimedEvent(event, due_s)
 
 

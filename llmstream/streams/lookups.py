@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect, Encoded
 from llmstream.dialects.model_facts import (
     ListedModel,
@@ -168,21 +167,21 @@ async def count_tokens(model: Addressed, request: Request) -> TokenCount:
     """See `Model.count_tokens`."""
     provider = model.provider
     dialect: Dialect = provider.counter() if provider.counter else provider.dialect
-    if not dialect.counts_tokens:
+    count_request = dialect.count_request
+    if count_request is None:
         return TokenCount(_estimate(request), estimated=True)
     messages, _ = repaired(request.messages)
     ready = msgspec.structs.replace(request, messages=tuple(messages))
     ready = await Inliner(dialect, model.downloads).inline(ready)
-    asked = dialect.count_request(dialect.encode(ready, provider=provider.name).http)
-    if asked is not None:
-        try:
-            counted = count_in(await _fetched(model, asked, ready))
-        except LLMStreamError as error:
-            if error.status not in (404, 405, 501):
-                raise
-        else:
-            if counted is not None:
-                return TokenCount(counted)
+    asked = count_request(dialect.encode(ready, provider=provider.name).http)
+    try:
+        counted = count_in(await _fetched(model, asked, ready))
+    except LLMStreamError as error:
+        if error.status not in (404, 405, 501):
+            raise
+    else:
+        if counted is not None:
+            return TokenCount(counted)
     return TokenCount(_estimate(request), estimated=True)
 
 
@@ -291,22 +290,11 @@ def capabilities_of(model: str, provider: Provider) -> Capabilities:
         forced_tools="tool" in abilities,
         prefix=dialect.takes_prefix(request),
         kept_answers=bool(dialect.background and dialect.background.store(request, provider="")),
-        counts_tokens=_counts(model, counter),
+        counts_tokens=counter.count_request is not None,
         lists_models=dialect.model_page(model) is not None,
         context_tokens=facts.context_tokens,
         max_output_tokens=facts.max_output_tokens,
     )
-
-
-def _counts(model: str, dialect: Dialect) -> bool:
-    """Whether the dialect has a request that counts tokens for this model."""
-    if not dialect.counts_tokens:
-        return False
-    try:
-        http = dialect.encode(Request(model=model, messages=(Message.user("?"),)), provider="").http
-    except LLMStreamError:  # an invalid name
-        return False
-    return dialect.count_request(http) is not None
 
 
 async def end_kept(

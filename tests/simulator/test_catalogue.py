@@ -9,9 +9,9 @@ import pytest
 
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.serving.routing import default_dialects
 from llmstream.serving.wires import server_side
 from llmstream.simulator.catalogue import count_tokens
-from llmstream.simulator.server import default_dialects
 
 WORDS = "x" * 40
 TALK = [{"role": "user", "content": WORDS}]

@@ -11,8 +11,8 @@ import pytest
 import llmstream as ls
 from llmstream.chats import ToolCall, ToolResult
 from llmstream.providers.registry import find_provider
+from llmstream.serving.routing import default_dialects
 from llmstream.simulator import Call, Script, Simulator, Turn
-from llmstream.simulator.server import default_dialects
 
 ADDRESSES = {
     "anthropic": "",

@@ -6,7 +6,7 @@ for another request; `BEDROCK_INVOKE` is AWS InvokeModel, the same events inside
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Literal
 from urllib.parse import quote
 
@@ -102,13 +102,11 @@ class Anthropic(Dialect, frozen=True):
         return ModelPage(HttpRequest(f"/v1/models/{quote(model, safe='')}", method="GET"), alone=True)
 
     @property
-    def counts_tokens(self) -> bool:
-        """Whether the server has `count_tokens`; see `count_request`."""
-        return True
-
-    def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """Returns the request to `count_tokens`; clouds have it at another path, or not at all."""
-        return with_fields(http, f"{_PATH}{_COUNTING}", _COUNTED) if http.url == _PATH else None
+    def count_request(self) -> Callable[[HttpRequest], HttpRequest] | None:
+        """Makes the request to `count_tokens`; clouds have it at another path, or not at all."""
+        if self.quirks.path != _PATH:
+            return None
+        return lambda http: with_fields(http, f"{_PATH}{_COUNTING}", _COUNTED)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()

@@ -26,7 +26,7 @@ from llmstream.dialects.blocks import Block, Blocks
 from llmstream.dialects.decoder import Framing, PayloadDecoder, held_size
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.token_counts import UsageCounts
-from llmstream.errors import IncompleteStream, ProtocolError
+from llmstream.errors import ProtocolError
 from llmstream.events import Custom, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
 from llmstream.grammar import TRUNCATING
 
@@ -105,10 +105,6 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         """Usage that the vendor has reported so far."""
         return self._counts.usage
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """Ignores the initial value from the base class; usage is computed from the events."""
-
     def on(self, wire: WireEvent) -> None:
         """Maps one event. Text deltas, the most frequent ones, are checked first."""
         kind = wire.type
@@ -138,15 +134,6 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         elif kind == "error" or (not kind and wire.error is not None):
             error = {"error": wire.error, "request_id": wire.request_id}
             self.fail(error_from_value(error, provider=self.provider))
-
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Ignores `[DONE]` from gateways that also serve Chat Completions, and `null` as a heartbeat."""
-        return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
-
-    def end(self) -> None:
-        """Ends the input; a stop reason without `message_stop` completes the response."""
-        if self.complete:
-            self._finish()
 
     # Start and end of the message.
 
@@ -193,16 +180,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
                 self._blocks.release()
 
     def _message_stop(self) -> None:
-        if self._started or self.complete or self._blocks.count:
-            self._finish()
-            return
-        self.fail(
-            IncompleteStream(
-                "the stream sent message_stop before any content. Check the model's name, or send the "
-                "request again.",
-                provider=self.provider,
-            )
-        )
+        self.end_at("message_stop", has_content=self._started or self._blocks.count > 0)
 
     def _remember(self, holder: WireEvent | WireMessage | WireDelta, names: tuple[str, ...]) -> None:
         # Values are cumulative: later ones replace earlier ones.
@@ -211,7 +189,8 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             if value is not None:
                 self._of_finish[name] = value
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         metadata = {KEY: self._of_finish} if self._of_finish else None
         self._blocks.finish(self._reason(), self._raw_reason, metadata)
 

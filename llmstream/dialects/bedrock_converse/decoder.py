@@ -138,7 +138,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
     def end(self) -> None:
         """Ends the input; `messageStop` without `metadata` completes the response."""
         if self.complete:
-            self._finish()
+            self.finish()
         else:
             self._release_citations()
 
@@ -162,21 +162,22 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         if self._reason() not in TRUNCATING:
             self._blocks.release()
         if self._counted:
-            self._finish()
+            self.finish()
 
     def _metadata(self, wire: dict[str, Any]) -> None:
         """Stores usage and metrics; in recordings they also come before `messageStop`."""
         usage = wire.get("usage")
         if isinstance(usage, dict):
-            self.usage = read_usage(usage)
+            self.reported_usage = read_usage(usage)
         for name, ours in FINISH_METADATA.items():
             if wire.get(name) is not None:
                 self._of_finish[ours] = wire[name]
         self._counted = True
         if self.complete:
-            self._finish()
+            self.finish()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         reason = self._reason()
         self._release_citations()
         if self._blocks.end(reason) and self._defective:

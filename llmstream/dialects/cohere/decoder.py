@@ -25,7 +25,6 @@ from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value, is_json, without_lone_surrogates
 from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import as_id, json_text, mint_call_id
-from llmstream.errors import IncompleteStream
 from llmstream.events import (
     ErrorEvent,
     Metadata,
@@ -113,10 +112,6 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         """Usage that the vendor has reported so far."""
         return self._counts.usage
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """Ignores the initial value from the base class; usage is computed from the events."""
-
     def on(self, wire: WireEvent) -> None:
         """Maps one event. Content deltas, the most frequent ones, are checked first."""
         kind = wire.type
@@ -160,18 +155,9 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         elif not kind or kind == "error":
             self._maybe_fail(wire)
 
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Ends the body on `[DONE]`; ignores `null`."""
-        text = payload.strip()
-        if text.startswith(b"[DONE]"):
-            self._on_done()
-            return True
-        return text == b"null"
-
-    def end(self) -> None:
-        """Ends the input; a `message-end` without `[DONE]` completes the response."""
-        if self.complete:
-            self._finish()
+    def on_done(self) -> None:
+        """Ends the stream; it comes after `message-end`, or in place of it."""
+        self.end_at("[DONE]", has_content=bool(self._blocks.ids))
 
     # Start and end of the message.
 
@@ -213,19 +199,8 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         error = {name: getattr(wire, name) for name in names}
         self.fail(error_from_value(encodable_value(error), provider=self.provider))
 
-    def _on_done(self) -> None:
-        if self.complete or self._blocks.ids:
-            self._finish()
-            return
-        self.fail(
-            IncompleteStream(
-                "the stream sent [DONE] before any content. "
-                "Check the model's name, or send the request again.",
-                provider=self.provider,
-            )
-        )
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         raw = self._raw_reason
         reason = finish_reason(raw)
         self._blocks.end(reason)

@@ -11,10 +11,12 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.token_counts import token_count
-from llmstream.events import Custom, Finish, FinishReason, Metadata, Source
+from llmstream.dialects.wire_values import objects_in
+from llmstream.events import Custom, FinishReason, Metadata, Source
 from llmstream.usage import Usage
 
 __all__ = [
+    "FINISH_REASONS",
     "KEY",
     "Call",
     "Content",
@@ -24,7 +26,6 @@ __all__ = [
     "cited",
     "decode_event",
     "finish_reason",
-    "raw_reason",
     "read_usage",
     "told_citation",
     "write_usage",
@@ -99,7 +100,7 @@ decode_event: Final = msgspec.json.Decoder(WireEvent)
 # Key of this dialect's metadata, on every provider.
 KEY: Final = "cohere"
 
-_REASONS: Final[Mapping[str, FinishReason]] = {
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "COMPLETE": "stop",
     "STOP_SEQUENCE": "stop",
     "MAX_TOKENS": "length",
@@ -112,29 +113,10 @@ _REASONS: Final[Mapping[str, FinishReason]] = {
     "USER_CANCEL": "other",
 }
 
-_RAW: Final[Mapping[FinishReason, str | None]] = {
-    "stop": "COMPLETE",
-    "length": "MAX_TOKENS",
-    "content-filter": "ERROR_TOXIC",
-    "tool-calls": "TOOL_CALL",
-    "error": "ERROR",
-    "other": "OTHER",
-    "unknown": None,
-}
-
 
 def finish_reason(raw: str | None) -> FinishReason:
     """Maps the vendor's finish reason to ours."""
-    return "unknown" if not raw else _REASONS.get(raw.upper(), "other")
-
-
-def raw_reason(event: Finish) -> str | None:
-    """Returns the vendor's finish reason: the original if it still applies; None if there was none."""
-    raw, reason = event.raw_finish_reason, event.finish_reason
-    meant = finish_reason(raw)
-    if raw and (meant == reason or (reason == "tool-calls" and meant in ("stop", "other"))):
-        return raw
-    return _RAW[reason]
+    return "unknown" if not raw else FINISH_REASONS.get(raw.upper(), "other")
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:
@@ -179,8 +161,7 @@ def cited(citation: dict[str, Any], new_id: Callable[[], str]) -> Iterator[Sourc
 
     A citation without sources becomes a part that only this vendor has.
     """
-    found = citation.get("sources")
-    sources = [source for source in found if isinstance(source, dict)] if isinstance(found, list) else []
+    sources = objects_in(citation.get("sources"))
     if not sources:
         yield Custom(f"{KEY}.citation", {KEY: {"citation": citation}})
     for place, source in enumerate(sources):

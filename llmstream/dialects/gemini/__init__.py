@@ -106,12 +106,11 @@ class Gemini(Dialect, frozen=True):
         return ModelPage(HttpRequest(path_for(model).rpartition(":")[0], method="GET"), alone=True)
 
     @property
-    def counts_tokens(self) -> bool:
-        """See `count_request`."""
-        return True
+    def count_request(self) -> Callable[[HttpRequest], HttpRequest] | None:
+        """Makes the request to `countTokens`: of its fields on Vertex AI, else of the complete request."""
+        return self._count_request
 
-    def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """Returns the request to `countTokens`: of its fields on Vertex AI, else of the complete request."""
+    def _count_request(self, http: HttpRequest) -> HttpRequest:
         path = http.url.partition(":")[0]
         if self.vertex:
             names = ("contents", "systemInstruction", "tools", "generationConfig")

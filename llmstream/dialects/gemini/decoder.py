@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from llmstream.dialects.gemini.wire import (
 )
 from llmstream.dialects.google import Responses, Sources
 from llmstream.dialects.json_text import encodable_value
+from llmstream.dialects.wire_values import iso_time
 from llmstream.errors import LimitExceeded, LLMStreamError, ServerError
 from llmstream.events import (
     ErrorEvent,
@@ -177,14 +177,6 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         """Usage of all responses, as far as the vendor has reported it."""
         return self._responses.usage(self._counts.usage)
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the chunks report it."""
-
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Handles marks that are not Google's: `[DONE]` of gateways, and `null` as a keep-alive."""
-        return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
-
     def end(self) -> None:
         """Ends the response, if the last reason was the end of the answer."""
         if not self.complete:
@@ -266,7 +258,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         self._named = True
         self._model_status = status
         metadata = None if status is None else {KEY: {"model_status": status}}
-        self.out.append(ResponseMetadata(model, number, _moment(wire.create_time), metadata))
+        self.out.append(ResponseMetadata(model, number, iso_time(wire.create_time), metadata))
 
     def _feedback(self, feedback: Any) -> None:
         if not isinstance(feedback, dict):
@@ -369,13 +361,6 @@ def _extend(known: dict[str, Any], more: dict[str, Any]) -> None:
             known[key].extend(value)
         else:
             known[key] = value
-
-
-def _moment(text: Any) -> datetime.datetime | None:
-    try:
-        return datetime.datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 def _encodable(wire: Chunk) -> Chunk:

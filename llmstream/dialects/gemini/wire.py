@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from llmstream.dialects.google import Sources, document_uri
 from llmstream.dialects.token_counts import UsageCounts, added, token_count
+from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import InvalidRequest, LimitExceeded, LLMStreamError
 from llmstream.events import FinishReason, Source, Usage
 from llmstream.framing.sse import SSEDecoder
@@ -492,5 +493,4 @@ def _chunk(source: Source) -> dict[str, Any]:
 
 
 def _list(holder: Any, key: str) -> list[dict[str, Any]]:
-    found = holder.get(key) if isinstance(holder, dict) else None
-    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
+    return objects_in(holder.get(key)) if isinstance(holder, dict) else []

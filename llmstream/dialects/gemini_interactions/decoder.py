@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from llmstream.dialects.gemini_interactions.wire import (
 from llmstream.dialects.google import Responses, failure
 from llmstream.dialects.json_text import encodable_value, is_json
 from llmstream.dialects.token_counts import UsageCounts
+from llmstream.dialects.wire_values import iso_time, objects_in
 from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, Usage
 from llmstream.framing.sse import SSEDecoder
@@ -115,7 +115,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             if not (wire.interaction or {}).get("continuation_token"):
                 self._responses.forget()
             if self.next_place is None:
-                self._finish()
+                self.finish()
         elif kind == "error" or (not kind and wire.error is not None):
             self.fail(failure(wire.error, provider=self.provider))
         elif wire.status is not None or (kind or "").startswith("interaction."):
@@ -126,19 +126,6 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
     def usage(self) -> Usage:
         """Usage of all interactions, as far as the vendor has reported it."""
         return self._responses.usage(self._counts.usage)
-
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the events report it."""
-
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Ignores `[DONE]`, which follows the last event, and `null`."""
-        return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
-
-    def end(self) -> None:
-        """Ends the response, if its last status was final, also without `interaction.completed`."""
-        if self.complete:
-            self._finish()
 
     def _interaction(self, interaction: dict[str, Any]) -> None:
         if interaction.get("id"):
@@ -159,7 +146,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         if not self._named and (model or self._interaction_id):
             self._named = True
             named = model if isinstance(model, str) and model else None
-            when = _moment(interaction.get("created"))
+            when = iso_time(interaction.get("created"))
             self.out.append(ResponseMetadata(named, self._interaction_id, when))
 
     def _steps_of(self, steps: Any) -> None:
@@ -184,7 +171,8 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             self._status = status
             self.complete = True
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         self._end_cut()
         reason: FinishReason = FINISH_REASONS.get(self._status or "", "other")
         for index, step in list(self._steps.open.items()):
@@ -258,7 +246,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         elif self._cut and _continues(self._cut[-1], wire):
             self._steps.open[index] = self._cut.pop()
             self._end_cut()
-            for piece in [*_list(wire.get("content")), *_list(wire.get("summary"))]:
+            for piece in [*objects_in(wire.get("content")), *objects_in(wire.get("summary"))]:
                 self._steps.delta(index, piece)
         else:
             self._end_cut()
@@ -312,19 +300,8 @@ def _continues(cut: OpenStep, wire: dict[str, Any]) -> bool:
     return bool(wire.get("id")) and wire.get("id") == cut.wire.get("id")
 
 
-def _list(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _moment(text: Any) -> datetime.datetime | None:
-    try:
-        return datetime.datetime.fromisoformat(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 def _encodable(wire: WireEvent) -> WireEvent:

@@ -23,6 +23,7 @@ from llmstream.dialects.gemini_interactions.wire import (
 from llmstream.dialects.google import Sources
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.media import base64_bytes
+from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     Custom,
@@ -95,13 +96,13 @@ class Steps:
         if step.kind == "thought":
             step.id = self._block_id()
             self._reader.out.append(ReasoningStart(step.id))
-            for piece in _list(wire.get("summary")):
+            for piece in objects_in(wire.get("summary")):
                 self._think(step, piece)
         elif step.kind == "call":
             self._open_call(step)
         elif step.kind == "output":
             self.note_error(wire)
-            pieces = _list(wire.get("content")) if step.type == "model_output" else [wire]
+            pieces = objects_in(wire.get("content")) if step.type == "model_output" else [wire]
             for piece in pieces:
                 self._output(step, piece)
 
@@ -181,7 +182,7 @@ class Steps:
 
     def _annotate(self, step: OpenStep, annotations: Any) -> None:
         """Emits annotations as sources; all their fields become metadata of the end of the text."""
-        for annotation in _list(annotations):
+        for annotation in objects_in(annotations):
             step.annotations.append(annotation)
             self._retain(step, held_size(annotation))
             step.unsourced = step.unsourced or not is_citation(annotation)
@@ -365,7 +366,3 @@ class Steps:
                 LimitExceeded(f"the answer has more than {self._reader.limits.max_blocks} blocks and calls")
             )
         return name
-
-
-def _list(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []

@@ -6,7 +6,6 @@ end with the finish reason, and `finish` is held until `[DONE]` or the end of th
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
@@ -27,7 +26,8 @@ from llmstream.dialects.mistral.wire import (
 )
 from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import ToolCallTracker, mint_call_id
-from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded
+from llmstream.dialects.wire_values import unix_time
+from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
     Custom,
     ErrorEvent,
@@ -42,9 +42,6 @@ from llmstream.framing.sse import SSEDecoder
 from llmstream.grammar import TRUNCATING
 
 __all__ = ["MistralDecoder"]
-
-# Larger values are not a time of creation; `datetime` fails soon after.
-_YEAR_3000_S = 32503680000
 
 
 class MistralDecoder(PayloadDecoder[Chunk]):
@@ -93,22 +90,9 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         """Usage that the vendor has reported so far."""
         return self._counts.usage
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """Ignores the initial value from the base class; usage is computed from the chunks."""
-
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Ends the body on `[DONE]`; ignores `null`."""
-        text = payload.strip()
-        if text.startswith(b"[DONE]"):
-            self._on_done()
-            return True
-        return text == b"null"
-
-    def end(self) -> None:
-        """Ends the input; emits finish if a finish reason or `[DONE]` came."""
-        if self.complete:
-            self._finish()
+    def on_done(self) -> None:
+        """Ends the stream, also one without a finish reason."""
+        self.end_at("[DONE]", has_content=self._answered)
 
     def _name(self, chunk: Chunk) -> None:
         """Emits id, model and time of the response, once."""
@@ -116,11 +100,8 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         number = str(chunk.id) if isinstance(chunk.id, (str, int)) and chunk.id else None
         if model is None and number is None:
             return
-        created, when = chunk.created, None
-        if isinstance(created, (int, float)) and 0 < created < _YEAR_3000_S:
-            when = datetime.datetime.fromtimestamp(created, datetime.UTC)
         self._named = True
-        self.out.append(ResponseMetadata(model, number, when))
+        self.out.append(ResponseMetadata(model, number, unix_time(chunk.created)))
 
     def _maybe_fail(self, chunk: Chunk) -> None:
         """Fails on an error in place of a chunk, in any of the vendor's forms; ignores other objects."""
@@ -219,19 +200,8 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         self.out.extend(events)
         self._blocks.close_prose()
 
-    def _on_done(self) -> None:
-        if self._answered or self.complete:
-            self._finish()
-            return
-        self.fail(
-            IncompleteStream(
-                "the stream sent [DONE] before any content. "
-                "Check the model's name, or send the request again.",
-                provider=self.provider,
-            )
-        )
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         self._end_blocks()
         if self._tools.nameless():
             self.defect("a tool call has no name. It was ignored.")

@@ -11,10 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.token_counts import token_count
-from llmstream.events import Finish, FinishReason
+from llmstream.events import FinishReason
 from llmstream.usage import Usage
 
 __all__ = [
+    "FINISH_REASONS",
     "KEY",
     "OWN_KEY",
     "CallFragment",
@@ -23,7 +24,6 @@ __all__ = [
     "decode_chunk",
     "finish_reason",
     "places",
-    "raw_reason",
     "read_usage",
     "write_usage",
 ]
@@ -97,7 +97,7 @@ KEY: Final = "mistral"
 # Key of the library's metadata of a message.
 OWN_KEY: Final = "llmstream"
 
-_REASONS: Final[Mapping[str, FinishReason]] = {
+FINISH_REASONS: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",
     "length": "length",
     "model_length": "length",
@@ -106,29 +106,10 @@ _REASONS: Final[Mapping[str, FinishReason]] = {
     "error": "error",
 }
 
-_RAW: Final[Mapping[FinishReason, str | None]] = {
-    "stop": "stop",
-    "length": "length",
-    "content-filter": "content_filter",
-    "tool-calls": "tool_calls",
-    "error": "error",
-    "other": "other",
-    "unknown": None,
-}
-
 
 def finish_reason(raw: str | None) -> FinishReason:
     """Maps the vendor's finish reason to ours."""
-    return "unknown" if not raw else _REASONS.get(raw.lower(), "other")
-
-
-def raw_reason(event: Finish) -> str | None:
-    """Returns the vendor's finish reason: the original if it still applies; None if there was none."""
-    raw, reason = event.raw_finish_reason, event.finish_reason
-    meant = finish_reason(raw)
-    if raw and (meant == reason or (reason == "tool-calls" and meant in ("stop", "other"))):
-        return raw
-    return _RAW[reason]
+    return "unknown" if not raw else FINISH_REASONS.get(raw.lower(), "other")
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:

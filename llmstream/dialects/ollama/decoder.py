@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import datetime
 import json
 from collections.abc import Callable
 from typing import Any, Final
@@ -26,6 +25,7 @@ from llmstream.dialects.ollama.wire import (
     decode_fragment,
     decode_line,
 )
+from llmstream.dialects.wire_values import iso_time
 from llmstream.events import (
     File,
     FinishReason,
@@ -118,7 +118,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
     def _introduce(self, wire: Line[Any]) -> None:
         self._named = True
         model = without_lone_surrogates(wire.model) if isinstance(wire.model, str) else None
-        timestamp = _timestamp(wire.created_at)
+        timestamp = iso_time(wire.created_at)
         if model or timestamp is not None:
             self.out.append(ResponseMetadata(model or None, timestamp=timestamp))
 
@@ -142,7 +142,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
         self._blocks.complete_call(block, _arguments(function.arguments))
 
     def _finish(self, wire: Line[Any]) -> None:
-        self.usage = _usage(wire)
+        self.reported_usage = _usage(wire)
         given = wire.done_reason
         raw = without_lone_surrogates(given) if isinstance(given, str) and given else None
         reason: FinishReason = "unknown" if raw is None else FINISH_REASONS.get(raw, "other")
@@ -184,12 +184,3 @@ def _usage(wire: Line[Any]) -> Usage:
     given, made = _count(wire.prompt_eval_count), _count(wire.eval_count)
     total = given + made if given is not None and made is not None else None
     return Usage(given, made, total, raw=raw or None)
-
-
-def _timestamp(value: Any) -> datetime.datetime | None:
-    if not isinstance(value, str):
-        return None
-    try:
-        return msgspec.convert(value, datetime.datetime)
-    except (msgspec.ValidationError, ValueError):
-        return None

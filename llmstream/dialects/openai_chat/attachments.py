@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import encodable_value
-from llmstream.dialects.media import Base64Pieces
+from llmstream.dialects.media import Base64Pieces, audio_type
 from llmstream.dialects.tool_calls import json_text
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
@@ -223,16 +223,6 @@ class AudioFile:
         fields, self.rest = self.rest, {}
         metadata = {self._provider: fields} if fields else None
         return File(audio_type(data), data, metadata)
-
-
-def audio_type(data: bytes) -> str:
-    """Guesses the media type by the first bytes."""
-    if data[:4] == b"RIFF":
-        return "audio/wav"
-    if data[:3] == b"ID3" or data[:2] in (b"\xff\xfb", b"\xff\xf3", b"\xff\xf2"):
-        return "audio/mpeg"
-    # OpenAI streams audio only as bare 16 bit samples.
-    return {b"fLaC": "audio/flac", b"OggS": "audio/ogg"}.get(data[:4], "audio/pcm")
 
 
 class ExecutedTools:

@@ -10,7 +10,6 @@ chunk; `reasoning.py` and `attachments.py` have the parts of an answer that are 
 
 from __future__ import annotations
 
-import datetime
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -30,7 +29,8 @@ from llmstream.dialects.openai_chat.reasoning import AnswerReasoning, ThinkTags,
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk, finish_reason, read_usage
 from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import CUSTOM_CALL, ToolCallTracker, mint_call_id
-from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded, LLMStreamError
+from llmstream.dialects.wire_values import unix_time
+from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 from llmstream.events import (
     Custom,
     ErrorEvent,
@@ -49,9 +49,6 @@ __all__ = ["OpenAIChatDecoder"]
 _NUMBERED_ID: Final = re.compile(r"call_\d+")
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-
-# A larger `created` cannot be in seconds, and may be past the last year of datetime (9999).
-_YEAR_3000_S: Final = 32503680000
 
 
 class OpenAIChatDecoder(PayloadDecoder[Chunk]):
@@ -177,27 +174,27 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         """Usage as far as the vendor has reported it."""
         return self._counts.usage
 
-    @usage.setter
-    def usage(self, usage: Usage) -> None:
-        """The base begins with none; from then on the chunks report it."""
-
     def on_sentinel(self, payload: bytes) -> bool:
         """Handles `[DONE]`, `null` and an error in a list; returns False for any other payload."""
-        text = payload.strip()
-        # Only the beginning counts, as in OpenAI's own client.
-        if text.startswith(b"[DONE]"):
-            self._on_done()
+        if super().on_sentinel(payload):
             return True
         # Google's server of this wire sends errors as `[{"error": ...}]`.
-        if text.startswith(b"["):
-            try:
-                value = json.loads(text)
-            except _UNREADABLE:
-                return False
-            if value and isinstance(value[0], dict) and value[0].get("error"):
-                self.fail(error_from_value(encodable_value(value), provider=self.provider))
-                return True
-        return text == b"null"
+        if not payload.lstrip().startswith(b"["):
+            return False
+        try:
+            value = json.loads(payload)
+        except _UNREADABLE:
+            return False
+        if value and isinstance(value[0], dict) and value[0].get("error"):
+            self.fail(error_from_value(encodable_value(value), provider=self.provider))
+            return True
+        return False
+
+    def on_done(self) -> None:
+        """Ends the stream, also one without a finish reason."""
+        # Disputed: Vercel's AI SDK fails, others take the answer as complete (can1357/oh-my-pi#9433).
+        # An error would gain nothing: the content has come.
+        self.end_at("[DONE]", has_content=self._answered)
 
     def on(self, wire: Chunk) -> None:
         """Maps one chunk to events."""
@@ -227,7 +224,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     def end(self) -> None:
         """Ends the response, if the vendor has sent a finish reason or `[DONE]`."""
         if self.complete:
-            self._finish()
+            self.finish()
         else:
             self._release()
 
@@ -259,10 +256,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         # Azure's first chunk has no choices; its id and its model are empty.
         if not chunk.choices or (model is None and number is None):
             return
-        created = chunk.created
-        when = None
-        if isinstance(created, (int, float)) and 0 < created < _YEAR_3000_S:
-            when = datetime.datetime.fromtimestamp(created, datetime.UTC)
+        when = unix_time(chunk.created)
         self.out.append(ResponseMetadata(model, None if number is None else str(number), when))
         self._named = True
 
@@ -445,20 +439,6 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._release()
         self._blocks.close_prose()
 
-    def _on_done(self) -> None:
-        # Disputed without a finish reason: Vercel's AI SDK fails, others take the answer as complete
-        # (can1357/oh-my-pi#9433). Nothing that came would be gained by an error.
-        if self._answered or self.complete:
-            self.complete = True
-            self._finish()
-            return
-        self.fail(
-            IncompleteStream(
-                "the stream ended with [DONE] before any answer. Check the model's name, or send it again.",
-                provider=self.provider,
-            )
-        )
-
     def _end_calls(self) -> None:
         truncated = finish_reason(self._raw_reason, self._quirks.finish_reasons) in TRUNCATING
         started = self._tools.started
@@ -470,7 +450,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     def _closing(self, block: Block) -> Metadata | None:
         return self._reasoning.take() if block.kind == "reasoning" else None
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Emits finish, and what was open before it."""
         self._release()
         self._end_calls()
         self._blocks.close_prose()

@@ -13,7 +13,7 @@ it says who gave it: to any other provider, ids and encrypted forms do not go.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
@@ -118,13 +118,9 @@ class OpenAIResponses(Dialect, frozen=True):
         return ModelPage(HttpRequest(path.removesuffix(_PATH) + "/models", method="GET"), alone=False)
 
     @property
-    def counts_tokens(self) -> bool:
-        """See `count_request`."""
-        return True
-
-    def count_request(self, http: HttpRequest) -> HttpRequest | None:
-        """Returns the request to `input_tokens`."""
-        return with_fields(http, http.url + _COUNTING, _COUNTED)
+    def count_request(self) -> Callable[[HttpRequest], HttpRequest] | None:
+        """Makes the request to `input_tokens`."""
+        return lambda http: with_fields(http, http.url + _COUNTING, _COUNTED)
 
     def decoder(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()

@@ -12,11 +12,12 @@ import msgspec
 
 from llmstream.dialects.base import Position, StreamLimits
 from llmstream.dialects.decoder import PayloadDecoder
-from llmstream.dialects.openai_responses.decoder import ResponseReader, is_end_mark
+from llmstream.dialects.openai_responses.decoder import ResponseReader
 from llmstream.dialects.openai_responses.open_items import OpenItem
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent
 from llmstream.dialects.requests import options_of
+from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError, ProtocolError
 from llmstream.events import (
     Event,
@@ -142,10 +143,6 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
             self._names = next((e for e in self.out if isinstance(e, ResponseMetadata)), self._names)
             self.out.clear()
 
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Whether a payload is an end mark, which has no effect here."""
-        return is_end_mark(payload)
-
     def end(self) -> None:
         """Reads the payloads that were held back."""
         while self.held and not self.done and self.gap is None:
@@ -218,10 +215,10 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         if item is None or item.done or item.block is None or found.get("type") not in (item.kind, None):
             return
         if item.kind == "message":
-            self._emit_message(item, item.block, _dicts(found.get("content")))
+            self._emit_message(item, item.block, objects_in(found.get("content")))
         elif item.kind == "reasoning" and item.slot is not None:
             kind, place = item.slot
-            pieces = [str(piece.get("text") or "") for piece in _dicts(found.get(kind))]
+            pieces = [str(piece.get("text") or "") for piece in objects_in(found.get(kind))]
             complete = "".join(pieces) if kind == "content" else "".join(pieces[place : place + 1])
             self._response.reasoning.delta(item, item.slot, self._missing(item.block, complete))
 
@@ -230,7 +227,7 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         complete = "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
         messages.text(item, self._missing(block_id, complete), ("content", 0))
         item.given |= {("content", place) for place in range(len(content))}
-        for annotation in (note for part in content for note in _dicts(part.get("annotations"))):
+        for annotation in (note for part in content for note in objects_in(part.get("annotations"))):
             if annotation not in item.annotations:
                 messages.cite(item, annotation)
 
@@ -238,10 +235,6 @@ class BackgroundResponsesDecoder(PayloadDecoder[_NumberedEvent]):
         """Returns the end of a complete text, behind what was emitted of it."""
         given = "".join(self._emitted.get(block_id, ()))
         return complete[len(given) :] if complete.startswith(given) else ""
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [piece for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []
 
 
 # Requests about responses that OpenAI makes in the background and stores for a while.

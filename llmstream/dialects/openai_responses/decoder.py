@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 from collections.abc import Callable
 from typing import Any, Final
@@ -34,13 +33,12 @@ from llmstream.dialects.openai_responses.wire import (
     read_usage,
     reason_of,
 )
+from llmstream.dialects.wire_values import objects_in, unix_time
 from llmstream.errors import NotAStream
 from llmstream.events import Custom, File, Finish, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
 from llmstream.framing.sse import SSEDecoder
 
-__all__ = ["OpenAIResponsesDecoder", "ResponseReader", "is_end_mark"]
-
-_YEAR_3000_S: Final = 32503680000
+__all__ = ["OpenAIResponsesDecoder", "ResponseReader"]
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -56,17 +54,8 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
         # Assigned, not called: a method in between would cost 3 % of the decoding time.
         self.on = ResponseReader(self).on  # type: ignore[method-assign]
 
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Whether a payload is an end mark, which has no effect here."""
-        return is_end_mark(payload)
-
     def end(self) -> None:
         """Does nothing: a response without its last event is not complete."""
-
-
-def is_end_mark(payload: bytes) -> bool:
-    """Whether a payload is `[DONE]`, which some gateways send, or `null`, their keep-alive."""
-    return payload.lstrip().startswith(b"[DONE]") or payload.strip() == b"null"
 
 
 class ResponseReader:
@@ -135,7 +124,7 @@ class ResponseReader:
         self._on_response(WireEvent(response=response))
         usage = read_usage(response.get("usage"))
         if usage.raw is not None:
-            self._reader.usage = usage
+            self._reader.reported_usage = usage
         reason, raw = reason_of(kind, response)
         if reason == "error":
             error = response.get("error") or {"message": "the response failed", "code": "server_error"}
@@ -172,9 +161,7 @@ class ResponseReader:
         if model is None and self.response_id is None:
             return
         self._named = True
-        created, when = response.get("created_at"), None
-        if isinstance(created, (int, float)) and 0 < created < _YEAR_3000_S:
-            when = datetime.datetime.fromtimestamp(created, datetime.UTC)
+        when = unix_time(response.get("created_at"))
         self._reader.out.append(ResponseMetadata(model, self.response_id, when))
 
     def _on_untyped(self, wire: WireEvent) -> None:
@@ -215,7 +202,7 @@ class ResponseReader:
     def _finish(self, reason: FinishReason, raw: str, response: dict[str, Any]) -> None:
         reader = self._reader
         if self._earlier is not None:
-            reader.usage = self._earlier + reader.usage
+            reader.reported_usage = self._earlier + reader.usage
         if reader.done:
             return
         for item in list(self._by_place.values()):
@@ -239,10 +226,7 @@ class ResponseReader:
 
     def _warn_of_removed(self, changes: object) -> None:
         """Logs that the vendor removed reasoning from the conversation."""
-        found = (
-            [change for change in changes if isinstance(change, dict)] if isinstance(changes, list) else []
-        )
-        reasons = {str(change.get("reason")) for change in found if change.get("action") == "removed"}
+        reasons = {str(c.get("reason")) for c in objects_in(changes) if c.get("action") == "removed"}
         if reasons:
             message = (
                 "%s: reasoning of earlier answers was not used (%s); see input_transformations of the finish"

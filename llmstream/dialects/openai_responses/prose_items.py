@@ -8,6 +8,7 @@ from typing import Any, Final
 from llmstream.dialects.decoder import PayloadDecoder, held_size
 from llmstream.dialects.openai_responses.open_items import OpenItem, OpenItems, Slot
 from llmstream.dialects.openai_responses.wire import KEY, LISTED, WireEvent, extras_of, source_of
+from llmstream.dialects.wire_values import objects_in
 from llmstream.events import (
     ReasoningDelta,
     ReasoningEnd,
@@ -108,7 +109,7 @@ class Messages:
 
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
         """Handles a complete item: emits what its deltas omitted, and closes the text."""
-        content = _dicts(wire.get("content"))
+        content = objects_in(wire.get("content"))
         cited = bool(item.annotations)
         for place, part in enumerate(content):
             refusal = part.get("type") == "refusal"
@@ -117,9 +118,9 @@ class Messages:
                 text = part.get("refusal" if refusal else "text")
                 self.text(item, text, ("content", place), refusal=refusal)
             if not cited:
-                for annotation in _dicts(part.get("annotations")):
+                for annotation in objects_in(part.get("annotations")):
                     self.cite(item, annotation)
-        logprobs = [one for part in content for one in _dicts(part.get("logprobs"))]
+        logprobs = [one for part in content for one in objects_in(part.get("logprobs"))]
         # Some servers send log probabilities only here.
         if len(logprobs) > len(item.logprobs):
             item.logprobs = logprobs
@@ -246,7 +247,7 @@ class ReasoningItems:
     def end(self, item: OpenItem, wire: dict[str, Any]) -> None:
         """Handles a complete item; its latest encrypted form is the one that goes back."""
         for name in ("summary", "content"):
-            for place, piece in enumerate(_dicts(wire.get(name))):
+            for place, piece in enumerate(objects_in(wire.get(name))):
                 slot = (name, place if name == "summary" else 0)
                 if slot not in item.given:
                     self.delta(item, slot, piece.get("text"))
@@ -295,10 +296,6 @@ class ReasoningItems:
             block = self._items.fresh_id(f"thought-{self._items.count}")
             start = ReasoningStart(block, {KEY: {"provider": self._reader.provider}})
             self._reader.out += [start, ReasoningDelta(thought, block), ReasoningEnd(block)]
-
-
-def _dicts(value: object) -> list[dict[str, Any]]:
-    return [piece for piece in value if isinstance(piece, dict)] if isinstance(value, list) else []
 
 
 _M = Messages

@@ -21,7 +21,7 @@ from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.openai_responses.content import write_part
-from llmstream.dialects.openai_responses.decoder import ResponseReader, is_end_mark
+from llmstream.dialects.openai_responses.decoder import ResponseReader
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import CONTINUING
 from llmstream.dialects.openai_responses.wire import KEY, TERMINAL, WireEvent
@@ -385,10 +385,6 @@ class SocketResponsesDecoder(PayloadDecoder[_SocketEvent]):
             self.fail(failure)
         else:
             self._response.on(wire)
-
-    def on_sentinel(self, payload: bytes) -> bool:
-        """Whether a payload is an end mark, which has no effect here."""
-        return is_end_mark(payload)
 
     def end(self) -> None:
         """The body is over; a response that is, too, needs no successor, unless input was taken for one."""

@@ -6,20 +6,18 @@ share one Struct, so that an event is decoded once, and a harmless difference is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from llmstream.events import FinishReason, ResponseMetadata, Source
+from llmstream.events import FinishReason, Source
 from llmstream.usage import Usage
 
 __all__ = [
     "KEY",
     "LISTED",
     "TERMINAL",
-    "Frames",
     "WireEvent",
     "annotation_of",
     "ending",
@@ -220,120 +218,6 @@ _ORDINARY = frozenset(
 def extras_of(wire: dict[str, Any]) -> dict[str, Any]:
     """Returns the unusual fields of an item, which the vendor wants back, such as phase and namespace."""
     return {k: v for k, v in wire.items() if k not in _ORDINARY and v is not None}
-
-
-# Frames of a response that the server side writes: numbered events, and the response around its items.
-
-_encode = msgspec.json.Encoder().encode
-
-
-class Frames:
-    """Writes events as numbered frames; items get their place in the output.
-
-    background: the response is made in the background and stored
-    repeated:   fields of the request that the response repeats
-
-    output: complete items by their place
-    """
-
-    def __init__(
-        self, model: str, *, background: bool = False, repeated: Mapping[str, Any] = MappingProxyType({})
-    ) -> None:
-        self.output: dict[int, dict[str, Any]] = {}
-        self._background = background
-        self._repeated = repeated
-        self._number = 0
-        self._places = 0
-        self._begun = False
-        self._names: dict[str, Any] = {"id": "resp_llmstream", "created_at": 0, "model": model}
-
-    def event(self, kind: str, **fields: Any) -> bytes:
-        """Returns the frame of one event."""
-        data = {"type": kind, "sequence_number": self._number, **fields}
-        self._number += 1
-        return b"event: " + kind.encode() + b"\ndata: " + _encode(data) + b"\n\n"
-
-    def begin(self, names: ResponseMetadata | None = None) -> bytes:
-        """Returns the first two events, once."""
-        if self._begun:
-            return b""
-        self._begun = True
-        if names is not None:
-            self._names |= {"id": names.id, "model": names.model_id}
-            if names.timestamp is not None:
-                self._names["created_at"] = int(names.timestamp.timestamp())
-        response = self._response("in_progress")
-        return self.event("response.created", response=response) + self.event(
-            "response.in_progress", response=response
-        )
-
-    def add(self, item: dict[str, Any]) -> tuple[int, bytes]:
-        """Opens an item; returns its place and the event."""
-        place = self._places
-        self._places += 1
-        started = self.begin()
-        return place, started + self.event("response.output_item.added", output_index=place, item=item)
-
-    def done(self, place: int, item: dict[str, Any]) -> bytes:
-        """Returns the event of a complete item."""
-        self.output[place] = item
-        return self.event("response.output_item.done", output_index=place, item=item)
-
-    def whole(self, item: dict[str, Any], opened: dict[str, Any]) -> bytes:
-        """Returns the events of an item that is complete when it opens."""
-        place, data = self.add(opened)
-        return data + self.done(place, item)
-
-    def end(self, status: str, **fields: Any) -> bytes:
-        """Returns the last event."""
-        response = self._response(status) | {"output": [self.output[i] for i in sorted(self.output)]}
-        kind = "completed" if status == "cancelled" else status
-        return self.begin() + self.event(f"response.{kind}", response=response | fields)
-
-    def item_id(self, prefix: str, block_id: str) -> str:
-        """Returns the id of an item, which is unique in a conversation."""
-        # Ids of blocks count from 0 in every answer, and the tool runner of openai-node 7.57 refuses an id
-        # that comes again. The vendor's own ids begin with their kind, such as `msg_`.
-        if not block_id[:1].isdigit():
-            return block_id
-        return f"{prefix}_{str(self._names['id']).removeprefix('resp_')}_{block_id}"
-
-    def _response(self, status: str) -> dict[str, Any]:
-        plain = self._plain_response(status)
-        inside = {
-            name: {**plain[name], **self._repeated[name]}
-            for name in ("reasoning", "text")
-            if name in self._repeated
-        }
-        return {**plain, **self._repeated, **inside}
-
-    def _plain_response(self, status: str) -> dict[str, Any]:
-        return {
-            "id": self._names["id"],
-            "object": "response",
-            "created_at": self._names["created_at"],
-            "status": status,
-            "background": self._background,
-            "error": None,
-            "incomplete_details": None,
-            "instructions": None,
-            "max_output_tokens": None,
-            "model": self._names["model"],
-            "output": [],
-            "parallel_tool_calls": True,
-            "previous_response_id": None,
-            "reasoning": {"effort": None, "summary": None},
-            "store": self._background,
-            "temperature": 1.0,
-            "text": {"format": {"type": "text"}},
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": 1.0,
-            "truncation": "disabled",
-            "usage": None,
-            "user": None,
-            "metadata": {},
-        }
 
 
 # Annotations of a text as sources, in both directions.

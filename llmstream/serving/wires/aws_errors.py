@@ -6,13 +6,14 @@ from typing import Final
 
 import msgspec
 
-from llmstream.dialects.aws import is_exception_type, status_of
+from llmstream.dialects import aws
 from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.errors import ErrorInfo
 from llmstream.exchange import HttpResponse
 from llmstream.framing.aws_event_stream import encode_message
+from llmstream.serving.wires.errors import STATUS_OF_CODE, error_response, status_of
 
-__all__ = ["encode_answer", "exception_frame", "exception_type"]
+__all__ = ["encode_error", "exception_frame", "exception_type"]
 
 
 _TYPE_OF_STATUS: Final = {
@@ -30,20 +31,8 @@ _TYPE_OF_STATUS: Final = {
 }
 
 
-_STATUS_OF_CODE: Final = {
-    "bad-request": 400,
-    "context-too-long": 400,
-    "content-filtered": 400,
-    "invalid-request": 400,
-    "unsupported": 400,
-    "authentication": 403,
-    "missing-key": 403,
-    "permission-denied": 403,
-    "not-found": 404,
-    "rate-limited": 429,
-    "overloaded": 503,
-    "deadline-exceeded": 408,
-}
+# AWS signs requests, so a wrong key is a missing permission.
+_STATUS_OF_CODE: Final = {**STATUS_OF_CODE, "authentication": 403, "missing-key": 403}
 
 
 def exception_type(info: ErrorInfo) -> str:
@@ -51,10 +40,9 @@ def exception_type(info: ErrorInfo) -> str:
     reason = info.reason or ""
     if reason == UNKNOWN_PATH:
         return "UnknownOperationException"
-    if is_exception_type(reason):
+    if aws.is_exception_type(reason):
         return reason[:1].upper() + reason[1:]
-    status = info.status or _STATUS_OF_CODE.get(info.code, 500)
-    return _TYPE_OF_STATUS.get(status, "InternalServerException")
+    return _TYPE_OF_STATUS.get(status_of(info, _STATUS_OF_CODE), "InternalServerException")
 
 
 def exception_frame(kind: str, message: str) -> bytes:
@@ -69,13 +57,11 @@ def exception_frame(kind: str, message: str) -> bytes:
     )
 
 
-def encode_answer(info: ErrorInfo) -> HttpResponse:
-    """Builds the response to a rejected request: the reverse of `answer_error`."""
+def encode_error(info: ErrorInfo) -> HttpResponse:
+    """Builds an error response."""
     kind = exception_type(info)
-    status = info.status if info.status is not None and info.status >= 400 else status_of(kind)
-    headers = {"content-type": "application/json", "x-amzn-errortype": kind}
-    if info.request_id is not None:
-        headers["x-amzn-requestid"] = info.request_id
-    if info.retry_after_s is not None:
-        headers["retry-after"] = f"{info.retry_after_s:g}"
-    return HttpResponse(status or 500, msgspec.json.encode({"message": info.message}), headers)
+    status = aws.status_of(kind) if (info.status or 0) < 400 else info.status
+    headers = {"x-amzn-errortype": kind}
+    return error_response(
+        info, {"message": info.message}, status=status or 500, request_id="x-amzn-requestid", headers=headers
+    )

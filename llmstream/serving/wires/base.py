@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -37,7 +37,8 @@ class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
                        raises ProviderError for a request that the vendor rejects, with its message
     event_encoder:     the reverse of `Dialect.decoder`, for the response to one request
     encode_error:      the reverse of `Dialect.decode_error`
-    complete_response: builds the JSON body of a response without streaming; None if the vendor only streams
+    complete_response: builds the body of a response without streaming, as a JSON object, from the streamed
+                       one; None if the vendor only streams
     """
 
     dialect: Dialect
@@ -45,7 +46,7 @@ class ServerSide(msgspec.Struct, frozen=True, kw_only=True):
     decode_request: Callable[[HttpRequest], Request]
     event_encoder: Callable[[Request], EventEncoder]
     encode_error: Callable[[ErrorInfo], HttpResponse]
-    complete_response: Callable[[bytes], bytes] | None = None
+    complete_response: Callable[[bytes], dict[str, Any]] | None = None
 
     @property
     def name(self) -> str:

@@ -10,36 +10,26 @@ from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.dialects.google import STATUS_OF_WORD, STATUS_WORDS
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.exchange import HttpResponse
+from llmstream.serving.wires.errors import STATUS_OF_CODE, status_of
 
-__all__ = ["encode_error", "error_object", "refusal", "status_of"]
-
-
-_STATUS_OF_CODE: Final = {
-    "bad-request": 400,
-    "context-too-long": 400,
-    "content-filtered": 400,
-    "invalid-request": 400,
-    "unsupported": 400,
-    "authentication": 401,
-    "missing-key": 403,
-    "permission-denied": 403,
-    "not-found": 404,
-    "rate-limited": 429,
-    "overloaded": 503,
-    "deadline-exceeded": 504,
-}
+__all__ = ["encode_error", "error_object", "google_status", "refusal"]
 
 
-def status_of(info: ErrorInfo) -> int:
-    """Returns the vendor's HTTP status of an error."""
-    if info.status is not None and info.status >= 400:
-        return info.status
-    return STATUS_OF_WORD.get(info.reason or "", _STATUS_OF_CODE.get(info.code, 500))
+# Google reports a missing key as a missing permission.
+_STATUS_OF_CODE: Final = {**STATUS_OF_CODE, "missing-key": 403}
+
+
+def google_status(info: ErrorInfo) -> int:
+    """Returns the HTTP status of an error: its own, else by Google's name of it, else by its code."""
+    by_name = STATUS_OF_WORD.get(info.reason or "")
+    if by_name is not None and (info.status or 0) < 400:
+        return by_name
+    return status_of(info, _STATUS_OF_CODE)
 
 
 def error_object(info: ErrorInfo) -> dict[str, Any]:
     """Builds `{"error": ...}`, as in an error response and inside a stream."""
-    code = status_of(info)
+    code = google_status(info)
     word = info.reason if info.reason in STATUS_OF_WORD else STATUS_WORDS.get(code)
     details: list[dict[str, Any]] = []
     if info.reason not in (None, word, UNKNOWN_PATH):
@@ -59,9 +49,9 @@ def error_object(info: ErrorInfo) -> dict[str, Any]:
 
 
 def encode_error(info: ErrorInfo) -> HttpResponse:
-    """Builds an error response. The wire has no field for a request id."""
-    body = msgspec.json.encode(error_object(info))
-    return HttpResponse(status_of(info), body, {"content-type": "application/json; charset=UTF-8"})
+    """Builds an error response. The time to wait is in its details; there is no field for a request id."""
+    headers = {"content-type": "application/json; charset=UTF-8"}
+    return HttpResponse(google_status(info), msgspec.json.encode(error_object(info)), headers)
 
 
 def refusal(message: str) -> BadRequest:

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.dialects.requests import Field
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.exchange import HttpResponse
+from llmstream.serving.wires.errors import error_response, status_of
 
 __all__ = [
     "check_effort",
-    "error_answer",
+    "encode_error",
+    "error_in_stream",
     "error_object",
-    "error_response",
     "out_of_range",
     "refused",
     "wrong_type",
 ]
 
 
-_ANSWERS: Final[dict[str, tuple[int, str, str | None]]] = {
-    "bad-request": (400, "invalid_request_error", None),
-    "context-too-long": (400, "invalid_request_error", "context_length_exceeded"),
-    "content-filtered": (400, "invalid_request_error", "content_filter"),
-    "authentication": (401, "invalid_request_error", "invalid_api_key"),
-    "permission-denied": (403, "permission_error", None),
-    "not-found": (404, "invalid_request_error", "model_not_found"),
-    "rate-limited": (429, "rate_limit_error", "rate_limit_exceeded"),
-    "overloaded": (503, "service_unavailable_error", "service_unavailable"),
-    "deadline-exceeded": (504, "timeout_error", "timeout"),
-    "invalid-request": (400, "invalid_request_error", None),
-    "unsupported": (400, "invalid_request_error", None),
+# Type and code by our code. OpenAI reports a wrong key as an invalid request.
+_TYPES: Final[dict[str, tuple[str, str | None]]] = {
+    "bad-request": ("invalid_request_error", None),
+    "context-too-long": ("invalid_request_error", "context_length_exceeded"),
+    "content-filtered": ("invalid_request_error", "content_filter"),
+    "authentication": ("invalid_request_error", "invalid_api_key"),
+    "missing-key": ("invalid_request_error", None),
+    "permission-denied": ("permission_error", None),
+    "not-found": ("invalid_request_error", "model_not_found"),
+    "rate-limited": ("rate_limit_error", "rate_limit_exceeded"),
+    "overloaded": ("service_unavailable_error", "service_unavailable"),
+    "deadline-exceeded": ("timeout_error", "timeout"),
+    "invalid-request": ("invalid_request_error", None),
+    "unsupported": ("invalid_request_error", None),
 }
-_ELSE: Final = (500, "server_error", "server_error")
+_SERVER_ERROR: Final = ("server_error", None)
 
 
 def refused(message: str, code: str | None = None, param: str | None = None) -> BadRequest:
@@ -43,7 +44,7 @@ def refused(message: str, code: str | None = None, param: str | None = None) -> 
     return BadRequest(message, status=400, reason=code, param=param)
 
 
-_TYPES: Final = {
+_TYPE_NAMES: Final = {
     "number": "a number",
     "integer": "an integer",
     "strings": "a string or an array of strings",
@@ -52,7 +53,8 @@ _TYPES: Final = {
 
 def wrong_type(field: Field, value: object) -> BadRequest:
     """Returns the error of a setting with a wrong type."""
-    return refused(f"Invalid type for '{field.wire_name}': expected {_TYPES[field.kind]}.", "invalid_type")
+    message = f"Invalid type for '{field.wire_name}': expected {_TYPE_NAMES[field.kind]}."
+    return refused(message, "invalid_type")
 
 
 def out_of_range(field: Field, value: float, bound: float) -> BadRequest:
@@ -91,23 +93,17 @@ def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None
 
 def error_object(error: ErrorInfo) -> dict[str, Any]:
     """Builds the `error` object of a response."""
-    _, kind, code = _ANSWERS.get(error.code, _ELSE)
+    kind, code = _TYPES.get(error.code, _SERVER_ERROR)
     code = None if error.reason == UNKNOWN_PATH else error.reason or code
     named = {"message": error.message, "type": kind, "param": error.param, "code": code}
     return named | (error.details or {})
 
 
-def error_response(error: ErrorInfo) -> HttpResponse:
-    """Builds OpenAI's error response."""
-    status = error.status or _ANSWERS.get(error.code, _ELSE)[0]
-    return error_answer(error, status, error_object(error))
+def error_in_stream(error: ErrorInfo) -> dict[str, Any]:
+    """Builds the `error` object inside a stream. It includes the status, as Groq's does."""
+    return {**error_object(error), "status_code": status_of(error)}
 
 
-def error_answer(error: ErrorInfo, status: int, named: dict[str, Any]) -> HttpResponse:
-    """Builds a response with an `error` object, and the headers of the error."""
-    headers = {"content-type": "application/json"}
-    if error.retry_after_s is not None:
-        headers["retry-after"] = f"{error.retry_after_s:g}"
-    if error.request_id:
-        headers["x-request-id"] = error.request_id
-    return HttpResponse(status, msgspec.json.encode({"error": named}), headers)
+def encode_error(error: ErrorInfo) -> HttpResponse:
+    """Builds an error response."""
+    return error_response(error, {"error": error_object(error)}, request_id="x-request-id")

@@ -28,11 +28,11 @@ __all__ = [
     "with_rest",
 ]
 
+# Returns the vendor's error for a value that is not a number, an integer or a list of strings.
 WrongType: TypeAlias = Callable[[Field, object], Exception]
-"""Returns the vendor's error for a value that is not a number, an integer or a list of strings."""
 
+# Returns the vendor's error for a value beyond a bound, the last argument.
 OutOfRange: TypeAlias = Callable[[Field, float, float], Exception]
-"""Returns the vendor's error for a value beyond a bound, the last argument."""
 
 _OF_THE_CONNECTION: Final = frozenset(
     {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
@@ -82,7 +82,7 @@ def read_settings(
 
 
 def checked_settings(values: dict[str, Any], fields: Iterable[Field]) -> Settings:
-    """The settings of values that the vendor's own checks have passed."""
+    """Builds settings from values that have passed the vendor's own checks."""
     found: dict[str, Any] = {}
     for field in fields:
         value = values.get(field.wire_name)

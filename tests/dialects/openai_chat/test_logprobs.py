@@ -98,6 +98,7 @@ def test_logprobs_of_any_vendor_are_written(wire):
 def test_unknown_entry_shapes_are_dropped(wire):
     said = {"cohere": {"logprobs": [{"text": "a", "token_ids": [7], "logprobs": [-0.5]}]}}
     writer = server_side(OpenAIChat()).event_encoder(Request(model="m"))
+    writer.feed(TextStart("0"))
     assert wire.read(writer.feed(TextDelta("a", "0", said))).of(TextDelta) == [TextDelta("a", "0")]
 
 

@@ -12,7 +12,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
-from llmstream.serving.wires.openai_responses.reader import KeptRequest, read_kept_request
+from llmstream.serving.wires.openai_responses.reader import BackgroundRequest, read_background_request
 
 DIALECT = OpenAIResponses()
 
@@ -69,7 +69,7 @@ def test_what_is_asked_for_is_read_back(position):
     http = DIALECT.background.resume(position)
     assert (http.method, http.body) == ("GET", b"")
     if "/" not in position.response_id:
-        assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("stream", position)
+        assert read_background_request(http, DIALECT.quirks.path) == BackgroundRequest("stream", position)
 
 
 def test_first_position_requests_everything():
@@ -80,14 +80,16 @@ def test_first_position_requests_everything():
 def test_ending_an_answer():
     http = DIALECT.background.cancel("resp_1")
     assert (http.method, http.url) == ("POST", "/responses/resp_1/cancel")
-    assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("cancel", Position("resp_1"))
+    assert read_background_request(http, DIALECT.quirks.path) == BackgroundRequest(
+        "cancel", Position("resp_1")
+    )
     assert not server_side(DIALECT).accepts(http)
 
 
 def test_an_answer_in_one_piece():
     http = DIALECT.background.look_up("resp_1")
     assert (http.method, http.url) == ("GET", "/responses/resp_1")
-    assert read_kept_request(http, DIALECT.quirks.path) == KeptRequest("whole", Position("resp_1"))
+    assert read_background_request(http, DIALECT.quirks.path) == BackgroundRequest("read", Position("resp_1"))
 
 
 @pytest.mark.parametrize(
@@ -130,4 +132,4 @@ def test_what_is_no_id_is_refused(empty):
     ],
 )
 def test_other_requests_are_none_of_these(method, url):
-    assert read_kept_request(HttpRequest(url, method=method), DIALECT.quirks.path) is None
+    assert read_background_request(HttpRequest(url, method=method), DIALECT.quirks.path) is None

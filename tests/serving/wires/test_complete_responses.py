@@ -49,7 +49,7 @@ CITED: list[Event] = [
 def folded(dialect: Any, events: list[Event]) -> dict[str, Any]:
     encoder = server_side(dialect).event_encoder(REQUEST)
     body = b"".join([*(encoder.feed(event) for event in events), encoder.close()])
-    return msgspec.json.decode(server_side(dialect).complete_response(body))
+    return server_side(dialect).complete_response(body)
 
 
 def signed(provider: str) -> list[Event]:
@@ -85,7 +85,7 @@ def test_chat_reasoning_details_are_joined() -> None:
     ]
     chunks = [{"choices": [{"index": 0, "delta": {"reasoning_details": [frame]}}]} for frame in frames]
     body = b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks)
-    message = msgspec.json.decode(server_side(OpenAIChat()).complete_response(body))["choices"][0]["message"]
+    message = server_side(OpenAIChat()).complete_response(body)["choices"][0]["message"]
     assert message["reasoning_details"] == [
         {"type": "reasoning.text", "text": "Hm hm.", "index": 0, "signature": "c2ln"},
         {"type": "reasoning.encrypted", "data": "abc", "index": 1},

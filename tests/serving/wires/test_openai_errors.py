@@ -8,7 +8,10 @@ import pytest
 
 from llmstream import errors
 from llmstream.dialects.errors import vendor_error
-from llmstream.serving.wires.openai_errors import error_object, error_response, refused
+from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.dialects.openai_responses import OpenAIResponses
+from llmstream.serving.wires import server_side
+from llmstream.serving.wires.openai_errors import encode_error, error_in_stream, error_object, refused
 
 KINDS = [
     errors.BadRequest,
@@ -25,19 +28,19 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_error_response_reads_as_it_was(kind):
-    answer = error_response(kind("What happened").info)
+    answer = encode_error(kind("What happened").info)
     again = vendor_error(answer.status, answer.headers, answer.body, provider="openai")
     assert (type(again), again.message) == (kind, "What happened")
     assert again.retryable is kind.default_retryable
 
 
 def test_unknown_errors_are_server_errors():
-    assert error_response(errors.ConnectionLost("gone").info).status == 500
+    assert encode_error(errors.ConnectionLost("gone").info).status == 500
 
 
 def test_headers_give_wait_and_request_id():
     info = errors.RateLimited("Slow down", retry_after_s=1.5, request_id="req_1", reason="tokens").info
-    answer = error_response(info)
+    answer = encode_error(info)
     assert (answer.headers["retry-after"], answer.headers["x-request-id"]) == ("1.5", "req_1")
     assert json.loads(answer.body) == {"error": error_object(info)}
     assert error_object(info) == {
@@ -60,3 +63,11 @@ def test_refusal_is_a_bad_request():
 def test_rejected_field_and_details_written():
     info = errors.ContentFiltered("no", reason="bio_policy", param="input", details={"type": "block"}).info
     assert error_object(info) == {"message": "no", "type": "block", "param": "input", "code": "bio_policy"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_both_wires_have_one_error_form(kind):
+    info = kind("What happened").info
+    chat, responses = server_side(OpenAIChat()), server_side(OpenAIResponses())
+    assert chat.encode_error(info) == responses.encode_error(info)
+    assert error_in_stream(info) == {**error_object(info), "status_code": encode_error(info).status}

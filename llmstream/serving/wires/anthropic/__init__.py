@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.anthropic import Anthropic
+from llmstream.serving.wires import aws_errors
 from llmstream.serving.wires.anthropic.reader import decode_request
-from llmstream.serving.wires.anthropic.writer import AnthropicEventEncoder, complete_response, encode_error
-from llmstream.serving.wires.aws_errors import encode_answer
+from llmstream.serving.wires.anthropic.writer import AnthropicShapes, complete_response, encode_error
 from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.event_writer import EventWriter
 
 __all__ = ["server_side"]
 
@@ -19,7 +18,7 @@ def server_side(dialect: Anthropic) -> ServerSide:
         dialect=dialect,
         accepts=lambda http: http.method == "POST" and dialect.quirks.model_of(http.url) is not None,
         decode_request=lambda http: decode_request(http, quirks=dialect.quirks),
-        event_encoder=lambda request: AnthropicEventEncoder(request.model, framing=dialect.framing),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body, framing=dialect.framing)),
-        encode_error=encode_error if dialect.framing == "sse" else encode_answer,
+        event_encoder=lambda request: EventWriter(AnthropicShapes(request.model, framing=dialect.framing)),
+        complete_response=lambda body: complete_response(body, framing=dialect.framing),
+        encode_error=encode_error if dialect.framing == "sse" else aws_errors.encode_error,
     )

@@ -1,6 +1,6 @@
 """Checks a request as the vendor does, with its messages.
 
-source: "Errors" and the Messages reference in Anthropic's documents, and answers seen on the wire
+source: "Errors" and the Messages reference in Anthropic's documents, and responses seen on the wire
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["Turn", "check_model", "check_settings", "check_tools", "check_turns"
 _MAX_CACHED_BLOCKS: Final = 4
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
+# In `2023-06-01`, and in `bedrock-2023-05-31` of the body at a cloud.
 _VERSION_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
-"""Of `2023-06-01`, and of `bedrock-2023-05-31` in the body at a cloud."""
 
 _PLAIN_TYPES: Final = {
     "str": "valid string",
@@ -41,7 +41,7 @@ class Turn(msgspec.Struct):
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
-        """Its blocks; a plain string is one text."""
+        """Its blocks; a plain string is one text block."""
         if isinstance(self.content, str):
             return [{"type": "text", "text": self.content}]
         return self.content
@@ -54,8 +54,8 @@ def refusal(message: str) -> BadRequest:
 
 def _no_threads() -> BadRequest:
     """The error after which the tool runners of anthropic 2.12 send the complete conversation."""
-    words = "thread: message threads are not served here. Send the whole conversation in messages."
-    return BadRequest(words, provider="anthropic", status=400, reason="thread_unsupported_request")
+    message = "thread: message threads are not served here. Send the whole conversation in messages."
+    return BadRequest(message, provider="anthropic", status=400, reason="thread_unsupported_request")
 
 
 def shape_refusal(error: Exception) -> BadRequest:
@@ -79,8 +79,8 @@ def check_turns(turns: list[Turn], model: str) -> None:
     raises: BadRequest
     """
     rules = CLAUDE.find(model)
-    told = rules is CLAUDE.unknown or rules.system_turns != "refused"
-    if not told and any(turn.role == "system" for turn in turns):
+    are_allowed = rules is CLAUDE.unknown or rules.system_turns != "refused"
+    if not are_allowed and any(turn.role == "system" for turn in turns):
         raise refusal("messages: role 'system' is not supported on this model")
     if not turns:
         raise refusal("messages: at least one message is required")
@@ -96,7 +96,8 @@ def check_settings(body: dict[str, Any], max_tokens: int, forced: bool) -> None:
     forced: the tool choice leaves the model none
     raises: BadRequest
     """
-    if max_tokens < 0:  # with 0 the prompt goes into the cache and nothing is answered
+    # With 0 the prompt is cached, and the response is empty.
+    if max_tokens < 0:
         raise refusal("max_tokens: Input should be greater than or equal to 0")
     temperature = body.get("temperature")
     if temperature is not None and not 0 <= temperature <= 1:
@@ -133,13 +134,13 @@ def check_model(body: dict[str, Any], model: str, version: str, *, forced: bool)
     output = body.get("output_config")
     effort = output.get("effort") if isinstance(output, dict) else None
     thinking = body.get("thinking") or {}
-    words = claude_refusal(model, thinking=thinking, effort=effort, forced=forced, sampling=sampling)
-    if words is not None:
-        raise refusal(words)
+    message = claude_refusal(model, thinking=thinking, effort=effort, forced=forced, sampling=sampling)
+    if message is not None:
+        raise refusal(message)
 
 
 def check_tools(tools: list[dict[str, Any]], choice: dict[str, Any] | None) -> None:
-    """Names and schemas of the tools, and that a choice has something to choose from.
+    """Checks names and schemas of the tools, and that a choice has tools.
 
     raises: BadRequest
     """
@@ -153,8 +154,8 @@ def check_tools(tools: list[dict[str, Any]], choice: dict[str, Any] | None) -> N
         if not isinstance(schema, dict):
             raise refusal(f"tools.{number}.custom.input_schema: Field required")
         if schema.get("type") != "object":
-            told = "Field required" if "type" not in schema else "Input should be 'object'"
-            raise refusal(f"tools.{number}.custom.input_schema.type: {told}")
+            message = "Field required" if "type" not in schema else "Input should be 'object'"
+            raise refusal(f"tools.{number}.custom.input_schema.type: {message}")
         names.append(tool["name"])
     if len(set(names)) < len(names):
         raise refusal("tools: Tool names must be unique.")
@@ -193,8 +194,8 @@ def _check_content(number: int, turn: Turn, *, last: bool) -> None:
             f"messages.{number}: all messages must have non-empty content except for the optional final "
             "assistant message"
         )
-    for place, block in enumerate(blocks):
-        path = f"messages.{number}.content.{place}"
+    for index, block in enumerate(blocks):
+        path = f"messages.{number}.content.{index}"
         kind = block.get("type")
         if not isinstance(kind, str):
             raise refusal(f"{path}.type: Field required")
@@ -233,11 +234,12 @@ def _need(path: str, kind: str, block: dict[str, Any], *names: str) -> None:
 
 
 def _merged(turns: list[Turn]) -> list[tuple[int, str, list[dict[str, Any]]]]:
-    """Turns as the model sees them: neighbours of one role are one. First number, role, blocks."""
+    """Merges consecutive turns of one role. Number of the first, role, blocks."""
     out: list[tuple[int, str, list[dict[str, Any]]]] = []
     for number, turn in enumerate(turns):
         if turn.role == "system":
-            continue  # instructions to the model, between the turns of the two
+            # Instructions to the model, between the turns.
+            continue
         if out and out[-1][1] == turn.role:
             out[-1][2].extend(turn.blocks)
         else:
@@ -246,7 +248,7 @@ def _merged(turns: list[Turn]) -> list[tuple[int, str, list[dict[str, Any]]]]:
 
 
 def _check_calls(turns: list[tuple[int, str, list[dict[str, Any]]]]) -> None:
-    """Each call is answered once in the next turn, and each result answers a call."""
+    """Checks that each call has one result in the next turn, and each result a call."""
     open_calls: list[str] = []
     caller, cached = 0, 0
     known: set[str] = set()
@@ -266,17 +268,17 @@ def _check_calls(turns: list[tuple[int, str, list[dict[str, Any]]]]) -> None:
                 f"messages.{number}.content: each tool_use must have a single result. "
                 "Found multiple `tool_result` blocks with one id"
             )
-        _answered(caller, [call_id for call_id in open_calls if call_id not in results])
+        _reject_missing(caller, [call_id for call_id in open_calls if call_id not in results])
         if len(set(calls)) < len(calls) or known & set(calls):
             raise refusal(f"messages.{number}.content: `tool_use` ids must be unique")
         known |= set(calls)
         open_calls, caller = calls, number
-    _answered(caller, open_calls)
+    _reject_missing(caller, open_calls)
     if cached > _MAX_CACHED_BLOCKS:
         raise refusal(f"A maximum of 4 blocks with cache_control may be provided. Found {cached}.")
 
 
-def _answered(number: int, lacking: list[str]) -> None:
+def _reject_missing(number: int, lacking: list[str]) -> None:
     if lacking:
         raise refusal(
             f"messages.{number}: `tool_use` ids were found without `tool_result` blocks immediately after: "

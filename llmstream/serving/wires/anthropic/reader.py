@@ -52,7 +52,7 @@ __all__ = ["decode_request"]
 
 
 def read_system(system: str | list[dict[str, Any]] | None) -> list[Message]:
-    """The system prompt as one message, a part for each of its blocks."""
+    """Reads the system prompt as one message, with a part for each block."""
     if not system:
         return []
     if isinstance(system, str):
@@ -66,13 +66,13 @@ def read_system(system: str | list[dict[str, Any]] | None) -> list[Message]:
 
 
 class TurnReader:
-    """Reads turns that have been checked; results learn the names of their calls."""
+    """Reads turns that have been checked; results get the names of their calls."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def read(self, turns: list[Turn]) -> list[Message]:
-        """The messages; a user's turn with tool results becomes a tool message and the rest."""
+        """Returns our messages; a user's turn with tool results becomes a tool message and the rest."""
         out: list[Message] = []
         for turn in turns:
             parts = [self._part(block) for block in turn.blocks if block.get("text") != ""]
@@ -253,7 +253,7 @@ def _choice(choice: dict[str, Any] | None) -> ToolChoice | None:
 
 
 def _format(output: dict[str, Any] | None) -> ResponseFormat | None:
-    """A schema; `output_format` at the top is the beta of 2025, which litellm 1.106 still sends."""
+    """Reads the schema; `output_format` at the top is the beta of 2025, which litellm 1.106 still sends."""
     match output:
         case {"format": {"type": "json_schema", "schema": dict(schema)}}:
             return ResponseFormat(schema)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import secrets
 from collections.abc import Callable, Iterable
@@ -14,111 +15,226 @@ from llmstream.dialects.anthropic.wire import FINISH_REASONS, KEY, InvokeFrames,
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    ErrorEvent,
-    Event,
     Finish,
-    Metadata,
+    FinishReason,
     ReasoningDelta,
     ReasoningEnd,
-    ReasoningStart,
     ResponseMetadata,
     Source,
     TextDelta,
     TextEnd,
     TextStart,
-    ToolCall,
-    ToolInputDelta,
-    ToolInputEnd,
     ToolInputStart,
     ToolResult,
 )
 from llmstream.exchange import HttpResponse
 from llmstream.serving.wires.aws_errors import exception_frame
 from llmstream.serving.wires.complete_responses import GrowingTexts, json_input, sse_objects
+from llmstream.serving.wires.errors import error_response
+from llmstream.serving.wires.event_writer import Block, Delta, End, Part, Shapes, Start, raw_reason, sse_event
 
-__all__ = ["AnthropicEventEncoder", "complete_response", "encode_error", "exception_type"]
+__all__ = ["AnthropicShapes", "complete_response", "encode_error", "exception_type"]
 
 
-# The wire events of one answer as bytes: numbered blocks between message_start and message_stop.
+_RAW_REASONS: Final[dict[FinishReason, str]] = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool-calls": "tool_use",
+    "content-filter": "refusal",
+    "other": "end_turn",
+}
 
 
 @dataclasses.dataclass(slots=True)
-class WrittenBlock:
-    """A block that has been begun: its index, and whether a delta or a citation of it was sent.
+class ContentBlock(Block):
+    """An open content block.
 
-    thought: tokens of reasoning that its deltas have told
+    grown:           a delta of it was written
+    cited:           a citation of it was written
+    thinking_tokens: those that its deltas have reported
     """
 
-    index: int
-    spoken: bool = False
+    grown: bool = False
     cited: bool = False
-    thought: int = 0
+    thinking_tokens: int = 0
 
 
-class AnswerWriter:
-    """Writes events in the server's framing. Blocks are numbered as they open.
+def new_message_id() -> str:
+    """Makes an id in the vendor's form."""
+    return f"msg_{secrets.token_hex(12)}"
 
-    The message begins by itself before the first block, and a ping follows that block's start,
-    as is usual.
+
+class AnthropicShapes(Shapes[ContentBlock]):
+    """Numbered content blocks between `message_start` and `message_stop`.
+
+    Left out, because the wire cannot express it: files and raw events.
     """
+
+    key = KEY
 
     def __init__(
-        self, model: str, *, framing: Literal["sse", "aws-event-stream"], new_id: Callable[[], str]
+        self,
+        model: str,
+        *,
+        framing: Literal["sse", "aws-event-stream"] = "sse",
+        new_id: Callable[[], str] = new_message_id,
     ) -> None:
         self._model = model
         self._framing = framing
         self._new_id = new_id
-        self._begun = False
-        self._next_index = 0
+        self._id: str | None = None
+        self._indexes = itertools.count()
 
-    def begin(self, message_id: str | None = None, model: str | None = None) -> bytes:
-        """Returns the start of the message once; b"" on later calls."""
-        if self._begun:
-            return b""
-        self._begun = True
+    def named(self, event: ResponseMetadata) -> bytes:
+        """Stores id and model for `message_start`."""
+        self._id, self._model = event.id, event.model_id or self._model
+        return b""
+
+    def begin(self) -> bytes:
+        """Writes `message_start`."""
         message: dict[str, Any] = {
-            "id": message_id or self._new_id(),
+            "id": self._id or self._new_id(),
             "type": "message",
             "role": "assistant",
-            "model": model or self._model,
+            "model": self._model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
+            # The vendor sends the input tokens here. Ours are known only at the end, and `message_delta`
+            # replaces both.
             "usage": {"input_tokens": 0, "output_tokens": 0},
         }
-        return self.write({"type": "message_start", "message": message})
+        return self._write({"type": "message_start", "message": message})
 
-    def open_block(self, block: dict[str, Any]) -> tuple[WrittenBlock, bytes]:
-        """A block and the bytes that begin it."""
-        written = WrittenBlock(self._next_index)
-        self._next_index += 1
-        start = {"type": "content_block_start", "index": written.index, "content_block": block}
-        ping = self.write({"type": "ping"}) if written.index == 0 else b""
-        return written, self.begin() + self.write(start) + ping
+    def start(self, event: Start) -> tuple[ContentBlock, bytes]:
+        """Opens a content block."""
+        own = self.own(event.provider_metadata)
+        if isinstance(event, TextStart):
+            return self._open({"type": "text", "text": ""})
+        if isinstance(event, ToolInputStart):
+            kind = "tool_use"
+            if event.provider_executed:
+                kind = "mcp_tool_use" if event.dynamic else "server_tool_use"
+            return self._open({"type": kind, "id": event.id, "name": event.tool_name, "input": {}, **own})
+        if "redacted_data" in own:
+            return self._open({"type": "redacted_thinking", "data": own["redacted_data"]})
+        return self._open({"type": "thinking", "thinking": "", "signature": ""})
 
-    def whole(self, block: dict[str, Any]) -> bytes:
-        """A block that has no deltas."""
-        written, data = self.open_block(block)
-        return data + self.stop(written)
+    def delta(self, block: ContentBlock, event: Delta) -> bytes:
+        """Extends a content block."""
+        if isinstance(event, TextDelta):
+            return self._grow(block, {"type": "text_delta", "text": event.delta})
+        if not isinstance(event, ReasoningDelta):
+            return self._grow(block, {"type": "input_json_delta", "partial_json": event.delta})
+        delta: dict[str, Any] = {"type": "thinking_delta", "thinking": event.delta}
+        estimate = self.own(event.provider_metadata).get("estimated_tokens")
+        if isinstance(estimate, int):
+            delta["estimated_tokens"] = estimate
+            block.thinking_tokens += estimate
+        return self._grow(block, delta)
 
-    def delta(self, written: WrittenBlock, delta: dict[str, Any]) -> bytes:
-        """What a block grows by."""
-        return self.write({"type": "content_block_delta", "index": written.index, "delta": delta})
+    def end(self, block: ContentBlock, event: End) -> bytes:
+        """Closes a content block."""
+        own = self.own(event.provider_metadata)
+        out = b""
+        if isinstance(event, TextEnd):
+            for citation in [] if block.cited else own.get("citations") or ():
+                out += self._grow(block, {"type": "citations_delta", "citation": citation})
+        elif isinstance(event, ReasoningEnd):
+            out = self._sign(block, own)
+        elif not block.grown:
+            # The vendor sends one empty fragment for a call without input, and SDKs parse the joined text.
+            out = self._grow(block, {"type": "input_json_delta", "partial_json": ""})
+        return out + self._stop(block)
 
-    def stop(self, written: WrittenBlock) -> bytes:
-        """The end of a block."""
-        return self.write({"type": "content_block_stop", "index": written.index})
+    def _sign(self, block: ContentBlock, own: dict[str, Any]) -> bytes:
+        """Writes the metadata of reasoning: tokens that no delta has reported, and the signature."""
+        out = b""
+        estimate = own.get("estimated_tokens")
+        if isinstance(estimate, int) and estimate > block.thinking_tokens:
+            rest = {"thinking": "", "estimated_tokens": estimate - block.thinking_tokens}
+            out = self._grow(block, {"type": "thinking_delta", **rest})
+        if own.get("signature"):
+            out += self._grow(block, {"type": "signature_delta", "signature": own["signature"]})
+        return out
 
-    def write(self, wire: dict[str, Any]) -> bytes:
-        """One event in the server's framing."""
-        data = msgspec.json.encode(wire)
+    def result(self, event: ToolResult) -> bytes:
+        """Writes the result of the vendor's tool as a block of its own."""
+        block = {"type": f"{event.tool_name}_tool_result", **self.own(event.provider_metadata)}
+        block |= {"tool_use_id": event.tool_call_id, "content": event.result}
+        # Errors of the vendor's tools have a type, such as `web_search_tool_result_error`, and no `is_error`.
+        has_error_type = isinstance(event.result, dict) and str(event.result.get("type")).endswith("_error")
+        if block["type"] == "mcp_tool_result" or (event.is_error and not has_error_type):
+            block["is_error"] = event.is_error
+        return self._in_one_piece(block)
+
+    def part(self, event: Part, block: ContentBlock | None) -> bytes:
+        """Writes citations into their text, and blocks that only this vendor has."""
+        own = self.own(event.provider_metadata)
+        if isinstance(event, Source):
+            # A search result lists its own hits; only sources of a text are citations.
+            if block is None or not str(own.get("type")).endswith("_location"):
+                return b""
+            block.cited = True
+            return self._grow(block, {"type": "citations_delta", "citation": own})
+        if not isinstance(event, Custom) or not event.kind.startswith(f"{KEY}."):
+            return b""
+        content = {"type": event.kind.removeprefix(f"{KEY}."), **own}
+        if content["type"] != "compaction" or not isinstance(content.get("content"), str):
+            return self._in_one_piece(content)
+        opened, data = self._open({**content, "content": None})
+        delta = {"type": "compaction_delta", "content": content["content"]}
+        return data + self._grow(opened, delta) + self._stop(opened)
+
+    def ends_at(self, error: ErrorInfo) -> bool:
+        """The vendor closes the stream at any error."""
+        return True
+
+    def error(self, error: ErrorInfo) -> bytes:
+        """Writes an `error` event, or an exception of Bedrock's runtime."""
+        if self._framing == "sse":
+            return self._write(error_event(error))
+        return exception_frame(exception_type(error), error.message)
+
+    def finish(self, event: Finish, error: ErrorInfo | None) -> bytes | None:
+        """Writes stop reason, usage and `message_stop`; the wire has no stop reason for an error."""
+        if event.finish_reason == "error":
+            return None
+        own = self.own(event.provider_metadata)
+        reason = raw_reason(event, FINISH_REASONS.get, _RAW_REASONS)
+        delta = {"stop_reason": reason, "stop_sequence": own.get("stop_sequence")}
+        delta |= {name: own[name] for name in ("stop_details", "container") if name in own}
+        last = {"type": "message_delta", "delta": delta, "usage": write_usage(event.usage)}
+        last |= {name: own[name] for name in ("context_management", "input_transformations") if name in own}
+        return self._write(last) + self._write({"type": "message_stop"})
+
+    def _open(self, content: dict[str, Any]) -> tuple[ContentBlock, bytes]:
+        block = ContentBlock(next(self._indexes))
+        start = {"type": "content_block_start", "index": block.index, "content_block": content}
+        # The vendor pings after the start of the first block.
+        ping = self._write({"type": "ping"}) if block.index == 0 else b""
+        return block, self._write(start) + ping
+
+    def _grow(self, block: ContentBlock, delta: dict[str, Any]) -> bytes:
+        block.grown = True
+        return self._write({"type": "content_block_delta", "index": block.index, "delta": delta})
+
+    def _stop(self, block: ContentBlock) -> bytes:
+        return self._write({"type": "content_block_stop", "index": block.index})
+
+    def _in_one_piece(self, content: dict[str, Any]) -> bytes:
+        block, data = self._open(content)
+        return data + self._stop(block)
+
+    def _write(self, wire: dict[str, Any]) -> bytes:
         if self._framing == "aws-event-stream":
-            return invoke_frame(data)
-        return b"event: %b\ndata: %b\n\n" % (wire["type"].encode(), data)
+            return invoke_frame(msgspec.json.encode(wire))
+        return sse_event(wire["type"], wire)
 
 
 # Errors in the vendor's form.
 
+# source: "Errors" in Anthropic's documentation
 _STATUS_OF_TYPE: Final = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -131,8 +247,6 @@ _STATUS_OF_TYPE: Final = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""source: "Errors" in Anthropic's documents"""
-
 _TYPE_OF_STATUS: Final = {status: kind for kind, status in _STATUS_OF_TYPE.items()}
 
 _TYPE_OF_CODE: Final = {
@@ -186,223 +300,10 @@ def exception_type(info: ErrorInfo) -> str:
 
 
 def encode_error(info: ErrorInfo) -> HttpResponse:
-    """Builds the response to a rejected request."""
-    status = info.status if info.status is not None and info.status >= 400 else None
-    headers = {"content-type": "application/json", "x-should-retry": "true" if info.retryable else "false"}
-    if info.request_id is not None:
-        headers["request-id"] = info.request_id
-    if info.retry_after_s is not None:
-        headers["retry-after"] = f"{info.retry_after_s:g}"
-    body = msgspec.json.encode(error_event(info))
-    return HttpResponse(status or _STATUS_OF_TYPE[error_type(info)], body, headers)
-
-
-_RAW_REASONS: Final = {
-    "stop": "end_turn",
-    "length": "max_tokens",
-    "tool-calls": "tool_use",
-    "content-filter": "refusal",
-    "other": "end_turn",
-}
-
-
-def new_message_id() -> str:
-    """An id such as the vendor gives to an answer."""
-    return f"msg_{secrets.token_hex(12)}"
-
-
-class AnthropicEventEncoder:
-    """Writes one response.
-
-    What the wire has no word for (files, raw events, the loop's own events) becomes nothing.
-    After an error nothing more is written, for the vendor closes the stream there.
-    """
-
-    def __init__(
-        self,
-        model: str,
-        *,
-        framing: Literal["sse", "aws-event-stream"] = "sse",
-        new_id: Callable[[], str] = new_message_id,
-    ) -> None:
-        self._writer = AnswerWriter(model, framing=framing, new_id=new_id)
-        self._framing = framing
-        self._over = False
-        self._open: dict[str, WrittenBlock] = {}
-        self._inputs: set[str] = set()
-        self._text: WrittenBlock | None = None
-
-    def feed(self, event: Event) -> bytes:
-        """Returns the bytes of one event."""
-        if self._over:
-            return b""
-        match event:
-            case ResponseMetadata():
-                return self._writer.begin(event.id, event.model_id)
-            case TextStart() | ReasoningStart() | ToolInputStart():
-                return self._start(event)
-            case TextDelta() | ReasoningDelta() | ToolInputDelta():
-                return self._delta(event)
-            case TextEnd() | ReasoningEnd() | ToolInputEnd():
-                return self._end(event)
-            case ToolCall():
-                return self._call(event)
-            case ToolResult():
-                return self._result(event)
-            case Source():
-                return self._cite(event)
-            case Custom():
-                return self._custom(event)
-            case ErrorEvent():
-                return self._fail(event.error)
-            case Finish():
-                return self._finish(event)
-        return b""
-
-    def close(self) -> bytes:
-        """The end of the body; the wire has no mark beyond `message_stop`."""
-        self._over = True
-        return b""
-
-    def _start(self, event: TextStart | ReasoningStart | ToolInputStart) -> bytes:
-        told = _told(event.provider_metadata)
-        block: dict[str, Any]
-        if isinstance(event, TextStart):
-            block = {"type": "text", "text": ""}
-        elif isinstance(event, ToolInputStart):
-            self._inputs.add(event.id)
-            block = _tool_block(event, event.id)
-        elif "redacted_data" in told:
-            block = {"type": "redacted_thinking", "data": told["redacted_data"]}
-        else:
-            block = {"type": "thinking", "thinking": "", "signature": ""}
-        written, data = self._writer.open_block(block)
-        self._open[event.id] = written
-        if isinstance(event, TextStart):
-            self._text = written
-        return data
-
-    def _delta(self, event: TextDelta | ReasoningDelta | ToolInputDelta) -> bytes:
-        written = self._open.get(event.id)
-        if written is None:
-            return b""
-        written.spoken = True
-        if isinstance(event, TextDelta):
-            delta: dict[str, Any] = {"type": "text_delta", "text": event.delta}
-        elif isinstance(event, ReasoningDelta):
-            delta = {"type": "thinking_delta", "thinking": event.delta}
-            estimate = _told(event.provider_metadata).get("estimated_tokens")
-            if isinstance(estimate, int):
-                delta["estimated_tokens"] = estimate
-                written.thought += estimate
-        else:
-            delta = {"type": "input_json_delta", "partial_json": event.delta}
-        return self._writer.delta(written, delta)
-
-    def _end(self, event: TextEnd | ReasoningEnd | ToolInputEnd) -> bytes:
-        written = self._open.pop(event.id, None)
-        if written is None or event.incomplete:
-            return b""
-        told = _told(event.provider_metadata)
-        out = b""
-        if isinstance(event, TextEnd):
-            self._text = None
-            for citation in [] if written.cited else told.get("citations") or ():
-                out += self._writer.delta(written, {"type": "citations_delta", "citation": citation})
-        elif isinstance(event, ReasoningEnd):
-            out = self._sign(written, told)
-        elif not written.spoken:
-            out = self._writer.delta(written, {"type": "input_json_delta", "partial_json": ""})
-        return out + self._writer.stop(written)
-
-    def _sign(self, written: WrittenBlock, told: dict[str, Any]) -> bytes:
-        """Metadata at the end of reasoning: tokens that no delta has reported, and the signature."""
-        out = b""
-        estimate = told.get("estimated_tokens")
-        if isinstance(estimate, int) and estimate > written.thought:
-            rest = {"thinking": "", "estimated_tokens": estimate - written.thought}
-            out = self._writer.delta(written, {"type": "thinking_delta", **rest})
-        if told.get("signature"):
-            out += self._writer.delta(written, {"type": "signature_delta", "signature": told["signature"]})
-        return out
-
-    def _call(self, event: ToolCall) -> bytes:
-        """Writes a call at once if its input did not stream."""
-        if event.tool_call_id in self._inputs:
-            return b""
-        self._inputs.add(event.tool_call_id)
-        written, data = self._writer.open_block(_tool_block(event, event.tool_call_id))
-        delta = {"type": "input_json_delta", "partial_json": event.input}
-        return data + self._writer.delta(written, delta) + self._writer.stop(written)
-
-    def _result(self, event: ToolResult) -> bytes:
-        """Results of the vendor's tools are blocks; others are the next request's."""
-        if not event.provider_executed or event.preliminary:
-            return b""
-        block = {"type": f"{event.tool_name}_tool_result", **_told(event.provider_metadata)}
-        block |= {"tool_use_id": event.tool_call_id, "content": event.result}
-        told_inside = isinstance(event.result, dict) and str(event.result.get("type")).endswith("_error")
-        if block["type"] == "mcp_tool_result" or (event.is_error and not told_inside):
-            block["is_error"] = event.is_error
-        return self._writer.whole(block)
-
-    def _cite(self, event: Source) -> bytes:
-        """Writes citations into the text they belong to; the result of a search lists its own hits."""
-        citation = _told(event.provider_metadata)
-        if self._text is None or not str(citation.get("type")).endswith("_location"):
-            return b""
-        self._text.cited = True
-        return self._writer.delta(self._text, {"type": "citations_delta", "citation": citation})
-
-    def _custom(self, event: Custom) -> bytes:
-        if not event.kind.startswith(f"{KEY}."):
-            return b""
-        block = {"type": event.kind.removeprefix(f"{KEY}."), **_told(event.provider_metadata)}
-        if block["type"] != "compaction" or not isinstance(block.get("content"), str):
-            return self._writer.whole(block)
-        written, data = self._writer.open_block({**block, "content": None})
-        delta = {"type": "compaction_delta", "content": block["content"]}
-        return data + self._writer.delta(written, delta) + self._writer.stop(written)
-
-    def _fail(self, info: ErrorInfo) -> bytes:
-        self._over = True
-        if self._framing == "sse":
-            return self._writer.write(error_event(info))
-        return exception_frame(exception_type(info), info.message)
-
-    def _finish(self, event: Finish) -> bytes:
-        if event.finish_reason == "error":
-            return self._fail(ErrorInfo("server-error", "the answer ended in an error", retryable=True))
-        told = _told(event.provider_metadata)
-        delta = {"stop_reason": _raw_reason(event), "stop_sequence": told.get("stop_sequence")}
-        delta |= {name: told[name] for name in ("stop_details", "container") if name in told}
-        last = {"type": "message_delta", "delta": delta, "usage": write_usage(event.usage)}
-        last |= {name: told[name] for name in ("context_management", "input_transformations") if name in told}
-        out = self._writer.begin() + self._writer.write(last) + self._writer.write({"type": "message_stop"})
-        self._over = True
-        return out
-
-
-def _told(metadata: Metadata | None) -> dict[str, Any]:
-    return (metadata or {}).get(KEY, {})
-
-
-def _tool_block(event: ToolInputStart | ToolCall, call_id: str) -> dict[str, Any]:
-    kind = "tool_use"
-    if event.provider_executed:
-        kind = "mcp_tool_use" if event.dynamic else "server_tool_use"
-    block = {"type": kind, "id": call_id, "name": event.tool_name, "input": {}}
-    return {**block, **_told(event.provider_metadata)}
-
-
-def _raw_reason(event: Finish) -> str | None:
-    """The vendor's own reason where it came from there, else its word for ours."""
-    reason, raw = event.finish_reason, event.raw_finish_reason
-    if raw is not None:
-        meant = FINISH_REASONS.get(raw)
-        if reason == (meant or "other") or (reason == "tool-calls" and meant is not None):
-            return raw
-    return _RAW_REASONS.get(reason)
+    """Builds an error response."""
+    status = _STATUS_OF_TYPE[error_type(info)] if (info.status or 0) < 400 else info.status
+    headers = {"x-should-retry": "true" if info.retryable else "false"}
+    return error_response(info, error_event(info), status=status, request_id="request-id", headers=headers)
 
 
 # Complete responses: one `message` object.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.dialects.bedrock_converse.request import model_of
-from llmstream.serving.wires.aws_errors import encode_answer
+from llmstream.serving.wires.aws_errors import encode_error
 from llmstream.serving.wires.base import ServerSide
 from llmstream.serving.wires.bedrock_converse.reader import decode_request
-from llmstream.serving.wires.bedrock_converse.writer import BedrockConverseEventEncoder, complete_response
+from llmstream.serving.wires.bedrock_converse.writer import ConverseShapes, complete_response
+from llmstream.serving.wires.event_writer import EventWriter
 
 __all__ = ["server_side"]
 
@@ -20,7 +19,7 @@ def server_side(dialect: BedrockConverse) -> ServerSide:
         dialect=dialect,
         accepts=lambda http: http.method == "POST" and model_of(http.url) is not None,
         decode_request=decode_request,
-        event_encoder=lambda request: BedrockConverseEventEncoder(),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
-        encode_error=encode_answer,
+        event_encoder=lambda request: EventWriter(ConverseShapes()),
+        complete_response=complete_response,
+        encode_error=encode_error,
     )

@@ -1,6 +1,6 @@
-"""What Bedrock refuses, in its words.
+"""Checks a request as the vendor does, with its messages.
 
-source: the Converse reference, and answers seen on the wire
+source: the Converse reference, and responses seen on the wire
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def refusal(message: str) -> BadRequest:
 
 
 def shape_refusal(error: Exception) -> BadRequest:
-    """A body that is no JSON, or not of the right shape."""
+    """Returns the error of a body that is not JSON, or has a wrong type."""
     return refusal(f"The request body could not be read: {error}. Check its JSON, and try again.")
 
 
 def member(path: str, block: dict[str, Any]) -> tuple[str, Any]:
-    """The one member of a union, whose name is the kind of the block.
+    """Returns the member of a union, whose name is the kind of the block.
 
-    raises: BadRequest where there is none, or more than one
+    raises: BadRequest if there is none, or more than one
     """
     members = [(name, value) for name, value in block.items() if value is not None]
     if len(members) != 1:
@@ -54,12 +54,12 @@ def member(path: str, block: dict[str, Any]) -> tuple[str, Any]:
 
 
 def check_turns(turns: list[Turn]) -> set[str]:
-    """Roles, contents, and that every call has its result; gives the kinds of blocks that occur.
+    """Checks roles, contents, and that every call has its result; returns the kinds of blocks.
 
     raises: BadRequest
     """
-    spoken = [turn for turn in turns if turn.role != "system"]
-    if not spoken or spoken[0].role != "user":
+    dialogue = [turn for turn in turns if turn.role != "system"]
+    if not dialogue or dialogue[0].role != "user":
         raise refusal(
             "A conversation must start with a user message. Try again with a conversation that starts "
             "with a user message."
@@ -86,7 +86,7 @@ def check_turns(turns: list[Turn]) -> set[str]:
 
 
 def check_inference(fields: dict[str, Any]) -> None:
-    """Limits of numbers.
+    """Checks limits of numbers.
 
     raises: BadRequest
     """
@@ -103,7 +103,7 @@ def check_inference(fields: dict[str, Any]) -> None:
 
 
 def check_tools(config: dict[str, Any] | None, kinds: set[str]) -> None:
-    """Names and schemas of the tools, that a choice can be made, and that calls have tools.
+    """Checks names and schemas of the tools, that a choice has tools, and that calls have tools.
 
     raises: BadRequest
     """
@@ -134,7 +134,7 @@ def check_tools(config: dict[str, Any] | None, kinds: set[str]) -> None:
 
 
 def _check_tool(path: str, tool: Any) -> str:
-    """raises: BadRequest; gives the name, or "" for what is no tool."""
+    """Checks a tool; returns its name, or "" for other entries of the list."""
     kind, value = member(path, tool if isinstance(tool, dict) else {})
     if kind == "cachePoint":
         return ""
@@ -160,7 +160,7 @@ def _check_tool(path: str, tool: Any) -> str:
 
 
 def _check_block(path: str, block: dict[str, Any]) -> str:
-    """raises: BadRequest; gives the kind of the block."""
+    """Checks a block; returns its kind."""
     kind, value = member(path, block)
     if kind == "text":
         if not value.strip():
@@ -212,12 +212,12 @@ def _check_call(path: str, kind: str, value: dict[str, Any]) -> None:
 
 
 def _check_calls(turns: list[Turn]) -> None:
-    """Each call is answered once in the next turn, and each result answers a call."""
+    """Checks that each call has one result in the next turn, and each result a call."""
     waiting: list[str] = []
     for number, turn in enumerate(turns):
         path = f"messages.{number}.content"
         if turn.role == "assistant":
-            _answered(path, waiting)
+            _reject_missing(path, waiting)
             uses = [block["toolUse"] for block in turn.content if block.get("toolUse")]
             waiting = [use["toolUseId"] for use in uses if use.get("type") != SERVER_TOOL]
             continue
@@ -230,11 +230,11 @@ def _check_calls(turns: list[Turn]) -> None:
                 "turn."
             )
         if turn.role == "user":
-            _answered(path, [call_id for call_id in waiting if call_id not in results])
+            _reject_missing(path, [call_id for call_id in waiting if call_id not in results])
             waiting = []
-    _answered("messages", waiting)
+    _reject_missing("messages", waiting)
 
 
-def _answered(path: str, lacking: list[str]) -> None:
+def _reject_missing(path: str, lacking: list[str]) -> None:
     if lacking:
         raise refusal(f"Expected toolResult blocks at {path} for the following Ids: {', '.join(lacking)}")

@@ -45,7 +45,7 @@ _CACHE_POINT = "cachePoint"
 
 
 def read_system(blocks: list[dict[str, Any]]) -> list[Message]:
-    """The system prompt as one message, a part for each of its blocks."""
+    """Reads the system prompt as one message, with a part for each block."""
     parts: list[Part] = []
     for number, block in enumerate(blocks):
         kind, value = member(f"system.{number}", block)
@@ -59,13 +59,13 @@ def read_system(blocks: list[dict[str, Any]]) -> list[Message]:
 
 
 class TurnReader:
-    """Reads turns that have been checked; results learn the names of their calls."""
+    """Reads turns that have been checked; results get the names of their calls."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def read(self, turns: list[Turn]) -> list[Message]:
-        """The messages; a user's turn with tool results becomes a tool message and the rest."""
+        """Returns our messages; a user's turn with tool results becomes a tool message and the rest."""
         out: list[Message] = []
         for turn in turns:
             parts: list[Part] = []
@@ -97,32 +97,32 @@ class TurnReader:
     def _call(self, value: dict[str, Any]) -> ToolCall:
         self._names[value["toolUseId"]] = value["name"]
         by_vendor = value.get("type") == SERVER_TOOL
-        told = {KEY: {"type": SERVER_TOOL}} if by_vendor else None
+        metadata = {KEY: {"type": SERVER_TOOL}} if by_vendor else None
         arguments = msgspec.json.encode(value["input"]).decode()
-        return ToolCall(value["toolUseId"], value["name"], arguments, by_vendor, told)
+        return ToolCall(value["toolUseId"], value["name"], arguments, by_vendor, metadata)
 
     def _result(self, value: dict[str, Any]) -> ToolResult:
         call_id, failed = value["toolUseId"], value.get("status") == "error"
         name = self._names.get(call_id, "")
         content = value["content"]
         if value.get("type") is not None:
-            told = {key: said for key, said in value.items() if key not in ("toolUseId", "content")}
+            own = {key: field for key, field in value.items() if key not in ("toolUseId", "content")}
             text = msgspec.json.encode(content).decode()
             return ToolResult(
-                call_id, text, failed, name, result=content, provider_executed=True, metadata={KEY: told}
+                call_id, text, failed, name, result=content, provider_executed=True, metadata={KEY: own}
             )
-        text, media, told = read_result(content)
+        text, media, own = read_result(content)
         if value.get("status") == "success":
-            told = {**told, "status": "success"}
-        return ToolResult(call_id, text, failed, name, media, metadata={KEY: told} if told else None)
+            own = {**own, "status": "success"}
+        return ToolResult(call_id, text, failed, name, media, metadata={KEY: own} if own else None)
 
 
 def _append(parts: list[Part], kind: str, value: Any, part: Part | None) -> None:
-    """Adds a part; a cache point is a mark on the part before it, and what is unknown stays as it is."""
+    """Adds a part; a cache point marks the part before it, and an unknown block goes back unchanged."""
     if part is None and kind == _CACHE_POINT and parts and not isinstance(parts[-1], Custom):
         marked: Any = parts[-1]
-        told = {**(marked.metadata or {}).get(KEY, {}), "cache_point": value}
-        parts[-1] = msgspec.structs.replace(marked, metadata={**(marked.metadata or {}), KEY: told})
+        own = {**(marked.metadata or {}).get(KEY, {}), "cache_point": value}
+        parts[-1] = msgspec.structs.replace(marked, metadata={**(marked.metadata or {}), KEY: own})
     else:
         parts.append(Custom(f"{KEY}.{kind}", {KEY: value}) if part is None else part)
 
@@ -217,22 +217,22 @@ def decode_request(http: HttpRequest) -> Request:
 
 
 def _check_claude(model: str, body: dict[str, Any]) -> None:
-    """What a Claude refuses; other vendors' models are all treated alike.
+    """Checks the rules of Claude models; models of other vendors have none here.
 
     raises: BadRequest
     """
     fields, inference = body.get("additionalModelRequestFields") or {}, body.get("inferenceConfig") or {}
     choice = (body.get("toolConfig") or {}).get("toolChoice") or {}
     sampling = [name for name in ("temperature", "topP") if inference.get(name) is not None]
-    words = claude_refusal(
+    message = claude_refusal(
         model,
         thinking=fields.get("thinking") or {},
         effort=(body.get("outputConfig") or {}).get("effort"),
         forced="any" in choice or "tool" in choice,
         sampling=[*sampling, *(["top_k"] if fields.get("top_k") is not None else [])],
     )
-    if words is not None:
-        raise refusal(f"The model returned the following errors: {words}")
+    if message is not None:
+        raise refusal(f"The model returned the following errors: {message}")
 
 
 def _tool(tool: dict[str, Any]) -> ToolSpec | ProviderTool:
@@ -260,15 +260,15 @@ def _choice(choice: dict[str, Any] | None) -> ToolChoice | None:
 
 
 def _format(output: dict[str, Any]) -> ResponseFormat | None:
-    """The schema, taken out of `outputConfig`."""
+    """Removes the schema from `outputConfig` and returns it."""
     match output.get("textFormat"):
-        case {"type": "json_schema", "structure": {"jsonSchema": {"schema": str(text), **told}}}:
+        case {"type": "json_schema", "structure": {"jsonSchema": {"schema": str(text), **fields}}}:
             try:
                 schema = msgspec.json.decode(text, type=dict[str, Any])
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise refusal(f"outputConfig.textFormat.structure.jsonSchema.schema: {error}") from None
             del output["textFormat"]
-            name, description = told.get("name"), told.get("description")
+            name, description = fields.get("name"), fields.get("description")
             return ResponseFormat(schema, str(name or ""), None if description is None else str(description))
     return None
 
@@ -276,9 +276,9 @@ def _format(output: dict[str, Any]) -> ResponseFormat | None:
 def _request_reader_reasoning(
     fields: dict[str, Any], output: dict[str, Any], can: Traits, *, by_budget: bool
 ) -> ReasoningOptions | None:
-    """How much to think, taken out of the fields where we would write the same again.
+    """Reads how thinking is requested; removes the fields that we would write alike.
 
-    by_budget: a Claude of this name may be told how many tokens
+    by_budget: this Claude model accepts a budget of tokens
     """
     if can.reasoning == "claude" and by_budget:
         match fields.get("thinking"):
@@ -303,7 +303,7 @@ def _request_reader_reasoning(
 
 
 def _top_k(fields: dict[str, Any], can: Traits) -> int | None:
-    """The setting, taken out of the place where this model has it."""
+    """Removes the setting from the field of this model and returns it."""
     match can.top_k, fields:
         case (outer, inner), {"inferenceConfig": {"topK": int(value), **rest}} if not rest and inner:
             del fields[outer]

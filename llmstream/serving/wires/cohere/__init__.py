@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.cohere import Cohere
 from llmstream.dialects.cohere.request import PATH
 from llmstream.serving.wires.base import ServerSide, posts_to
 from llmstream.serving.wires.cohere.reader import decode_request
-from llmstream.serving.wires.cohere.writer import CohereEventEncoder, complete_response, encode_error
+from llmstream.serving.wires.cohere.writer import CohereShapes, complete_response, encode_error
+from llmstream.serving.wires.event_writer import EventWriter
 
 __all__ = ["server_side"]
 
@@ -19,7 +18,7 @@ def server_side(dialect: Cohere) -> ServerSide:
         dialect=dialect,
         accepts=posts_to(PATH),
         decode_request=decode_request,
-        event_encoder=lambda request: CohereEventEncoder(),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
+        event_encoder=lambda request: EventWriter(CohereShapes()),
+        complete_response=complete_response,
         encode_error=encode_error,
     )

@@ -48,11 +48,11 @@ class MessageReader:
         """
         if not isinstance(messages, list) or not messages:
             raise refused("invalid request: all elements in history must have a message. messages is empty")
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             if not isinstance(message, dict) or message.get("role") not in _FIELDS:
                 role = message.get("role") if isinstance(message, dict) else None
                 raise refused(
-                    f"invalid request: the role {role!r} of messages[{place}] is not valid: "
+                    f"invalid request: the role {role!r} of messages[{index}] is not valid: "
                     "use system, user, assistant or tool"
                 )
             role = message["role"]
@@ -60,25 +60,27 @@ class MessageReader:
                 if name not in _FIELDS[role]:
                     raise unknown_field(name)
             if role == "tool":
-                self._tool(place, message)
+                self._tool(index, message)
             elif role == "assistant":
-                self._assistant(place, message)
+                self._assistant(index, message)
             else:
-                parts = self._content(place, message.get("content"))
+                parts = self._content(index, message.get("content"))
                 if role == "user" and not parts:
-                    raise refused(f"invalid request: messages[{place}] must have content")
+                    raise refused(f"invalid request: messages[{index}] must have content")
                 self._out.append(Message("", role, parts))
         return tuple(self._out)
 
-    def _tool(self, place: int, message: dict[str, Any]) -> None:
+    def _tool(self, index: int, message: dict[str, Any]) -> None:
         call_id = message.get("tool_call_id")
         if not isinstance(call_id, str) or not call_id:
-            raise refused(f"invalid request: messages[{place}] must have a tool_call_id")
+            raise refused(f"invalid request: messages[{index}] must have a tool_call_id")
         if call_id not in self._names:
-            raise refused(f"invalid request: no tool call has the id {call_id!r} of messages[{place}]")
+            raise refused(f"invalid request: no tool call has the id {call_id!r} of messages[{index}]")
         content = message.get("content")
         if isinstance(content, list):
-            result = ToolResult(call_id, _texts(content), name=self._names[call_id], metadata=_told(content))
+            result = ToolResult(
+                call_id, _texts(content), name=self._names[call_id], metadata=_own_blocks(content)
+            )
         else:
             result = ToolResult(call_id, str(content or ""), name=self._names[call_id])
         last = self._out[-1] if self._out else None
@@ -87,51 +89,51 @@ class MessageReader:
         else:
             self._out.append(Message.tool([result]))
 
-    def _assistant(self, place: int, message: dict[str, Any]) -> None:
+    def _assistant(self, index: int, message: dict[str, Any]) -> None:
         parts: list[Part] = []
         plan = message.get("tool_plan")
         if isinstance(plan, str) and plan:
             parts.append(Reasoning(plan, {KEY: {"tool_plan": True}}))
-        parts += self._content(place, message.get("content"))
+        parts += self._content(index, message.get("content"))
         for number, citation in enumerate(message.get("citations") or ()):
-            kept: Metadata = {KEY: {"citation": citation, "source": 0}}
-            parts.append(Source("document", f"source-{number + 1}", metadata=kept))
+            metadata: Metadata = {KEY: {"citation": citation, "source": 0}}
+            parts.append(Source("document", f"source-{number + 1}", metadata=metadata))
         for call in message.get("tool_calls") or ():
-            parts.append(self._call(place, call))
+            parts.append(self._call(index, call))
         if not parts:
             raise refused(
-                f"invalid request: the assistant message at messages[{place}] must have content, "
+                f"invalid request: the assistant message at messages[{index}] must have content, "
                 "tool_calls or tool_plan"
             )
         self._out.append(Message("", "assistant", tuple(parts)))
 
-    def _call(self, place: int, call: object) -> ToolCall:
+    def _call(self, index: int, call: object) -> ToolCall:
         function = call.get("function") if isinstance(call, dict) else None
         if not isinstance(call, dict) or not isinstance(function, dict):
-            raise refused(f"invalid request: a tool call of messages[{place}] has no function")
+            raise refused(f"invalid request: a tool call of messages[{index}] has no function")
         for name in call:
             if name not in ("id", "type", "function"):
                 raise unknown_field(name)
         call_id, name, arguments = call.get("id"), function.get("name"), function.get("arguments")
         if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(arguments, str):
-            raise refused(f"invalid request: a tool call of messages[{place}] lacks id, name or arguments")
+            raise refused(f"invalid request: a tool call of messages[{index}] lacks id, name or arguments")
         self._names[call_id] = name
         return ToolCall(call_id, name, arguments)
 
-    def _content(self, place: int, content: object) -> tuple[Part, ...]:
+    def _content(self, index: int, content: object) -> tuple[Part, ...]:
         if content is None or content == "":
             return ()
         if isinstance(content, str):
             return (Text(content),)
         if not isinstance(content, list):
-            raise refused(f"invalid type: parameter messages[{place}].content is no string or list", 422)
-        parts = (self._part(place, part) for part in content)
+            raise refused(f"invalid type: parameter messages[{index}].content is no string or list", 422)
+        parts = (self._part(index, part) for part in content)
         return tuple(part for part in parts if part is not None)
 
-    def _part(self, place: int, part: object) -> Part | None:
+    def _part(self, index: int, part: object) -> Part | None:
         kind = part.get("type") if isinstance(part, dict) else None
         if not isinstance(part, dict) or kind not in ("text", "thinking", "image_url"):
-            raise refused(f"invalid request: content of type {kind!r} in messages[{place}] is not supported")
+            raise refused(f"invalid request: content of type {kind!r} in messages[{index}] is not supported")
         held = part.get(kind)
         if kind == "text":
             return Text(str(held)) if held else None
@@ -139,20 +141,20 @@ class MessageReader:
             return Reasoning(str(held)) if held else None
         url = held.get("url") if isinstance(held, dict) else held
         if not isinstance(url, str):
-            raise refused(f"invalid request: an image of messages[{place}] has no url")
+            raise refused(f"invalid request: an image of messages[{index}] has no url")
         detail = held.get("detail") if isinstance(held, dict) else None
-        kept: Metadata | None = {KEY: {"detail": detail}} if detail else None
+        metadata: Metadata | None = {KEY: {"detail": detail}} if detail else None
         try:
             inline = read_data_uri(url)
         except ValueError:
-            raise refused(f"invalid request: an image of messages[{place}] is not valid base64") from None
+            raise refused(f"invalid request: an image of messages[{index}] is not valid base64") from None
         if inline is None:
-            return Image(url=url, metadata=kept)
-        return Image(data=inline[1], media_type=inline[0], metadata=kept)
+            return Image(url=url, metadata=metadata)
+        return Image(data=inline[1], media_type=inline[0], metadata=metadata)
 
 
 def _texts(content: list[Any]) -> str:
-    """The readable text of a result's blocks, a line each."""
+    """Returns the text of a result's blocks, one line each."""
     lines = []
     for block in content:
         if isinstance(block, dict) and isinstance(block.get("text"), str):
@@ -163,16 +165,16 @@ def _texts(content: list[Any]) -> str:
     return "\n".join(lines)
 
 
-def _told(content: list[Any]) -> Metadata | None:
-    """Blocks that are more than text go back as they came."""
+def _own_blocks(content: list[Any]) -> Metadata | None:
+    """Returns metadata with blocks that are more than text, which go back unchanged."""
     plain = all(isinstance(block, dict) and block.get("type") == "text" for block in content)
     return None if plain and len(content) < 2 else {KEY: {"content": content}}
 
 
+# Fields of the vendor without a field in `Request`; `tools` and others are read before.
 _OWN: Final = frozenset(
     {"citation_options", "documents", "logprobs", "priority", "raw_prompting", "safety_mode", "stream"}
 )
-"""Fields of the vendor without a field in `Request`; `tools` and others are read before."""
 
 
 def decode_request(http: HttpRequest) -> Request:

@@ -2,246 +2,210 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from typing import Any, Final
 
-import msgspec
-
-from llmstream.dialects.cohere.wire import KEY, citation_of, raw_reason, told_citation, write_usage
+from llmstream.dialects.cohere.wire import (
+    FINISH_REASONS,
+    KEY,
+    citation_of,
+    told_citation,
+    write_usage,
+)
 from llmstream.dialects.logprobs import LOGPROBS
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.events import (
     Custom,
-    ErrorEvent,
-    Event,
     Finish,
-    Metadata,
+    FinishReason,
     ReasoningDelta,
-    ReasoningEnd,
     ReasoningStart,
     ResponseMetadata,
     Source,
     TextDelta,
-    TextEnd,
-    TextStart,
-    ToolCall,
-    ToolInputDelta,
     ToolInputEnd,
     ToolInputStart,
 )
 from llmstream.exchange import HttpResponse
 from llmstream.serving.wires.complete_responses import GrowingTexts, sse_objects
+from llmstream.serving.wires.errors import error_response
+from llmstream.serving.wires.event_writer import (
+    DONE,
+    MODEL_FAILED,
+    Block,
+    Delta,
+    End,
+    Part,
+    Shapes,
+    Start,
+    raw_reason,
+    sse_event,
+)
 
-__all__ = ["CohereEventEncoder", "complete_response", "encode_error", "refused", "unknown_field"]
+__all__ = ["CohereShapes", "complete_response", "encode_error", "refused", "unknown_field"]
 
 
-_ANSWER_ID = "00000000-0000-4000-8000-000000000000"
+_RAW_REASONS: Final[dict[FinishReason, str]] = {
+    "stop": "COMPLETE",
+    "length": "MAX_TOKENS",
+    "content-filter": "ERROR_TOXIC",
+    "tool-calls": "TOOL_CALL",
+    "error": "ERROR",
+    "other": "OTHER",
+}
 
 
-class CohereEventEncoder:
-    """Writes one response.
+@dataclasses.dataclass(slots=True)
+class ContentBlock(Block):
+    """An open block; is_plan: it is the tool plan, which has no index, start or end on the wire."""
 
-    Left out, because the wire cannot express it: files, tools that the vendor ran, raw events. An
-    error event is written where it ends the answer.
+    is_plan: bool = False
+
+
+class CohereShapes(Shapes[ContentBlock]):
+    """Content, calls and citations, numbered separately, between `message-start` and `message-end`.
+
+    Left out, because the wire cannot express it: files, tools that the vendor ran, raw events.
     """
 
-    def __init__(self) -> None:
-        self._begun = False
-        self._over = False
-        self._contents: dict[str, int] = {}
-        self._inputs: dict[str, int] = {}
-        self._plans: set[str] = set()
-        self._citations = 0
-        self._content_count = 0
-        self._error: ErrorInfo | None = None
+    key = KEY
+    end_mark = DONE
 
-    def feed(self, event: Event) -> bytes:
-        """Returns the bytes of one event."""
-        match event:
-            case TextDelta(words):
-                return self._content_delta(event.id, {"text": words}, event.provider_metadata)
-            case ReasoningDelta(words):
-                if event.id in self._plans:
-                    return self._say("tool-plan-delta", None, {"tool_plan": words})
-                return self._content_delta(event.id, {"thinking": words}, event.provider_metadata)
-            case ToolInputDelta(words):
-                return self._call_delta(event.id, words)
-            case TextStart():
-                return self._content_start(event.id, {"type": "text", "text": ""})
-            case ReasoningStart():
-                if _own(event.provider_metadata).get("tool_plan"):
-                    self._plans.add(event.id)
-                    return b""
-                return self._content_start(event.id, {"type": "thinking", "thinking": ""})
-            case TextEnd() | ReasoningEnd():
-                return b"" if event.incomplete else self._content_end(event.id)
-            case ToolInputStart():
-                return b"" if event.provider_executed else self._call_start(event.id, event.tool_name)
-            case ToolInputEnd():
-                return b"" if event.incomplete else self._call_end(event.id)
-            case ToolCall():
-                return self._call(event)
-            case Source() | Custom():
-                return self._cite(event)
-            case ResponseMetadata():
-                return self._begin(event.id or _ANSWER_ID)
-            case ErrorEvent():
-                self._error = event.error
-            case Finish():
-                return self._finish(event)
+    def __init__(self) -> None:
+        self._id = "00000000-0000-4000-8000-000000000000"
+        self._content_indexes = itertools.count()
+        self._call_indexes = itertools.count()
+        self._citation_indexes = itertools.count()
+
+    def named(self, event: ResponseMetadata) -> bytes:
+        """Stores the id for `message-start`."""
+        self._id = event.id or self._id
         return b""
 
-    def close(self) -> bytes:
-        """`[DONE]`, behind the end of the message."""
-        return b"data: [DONE]\n\n" if self._over else b""
-
-    def _begin(self, answer_id: str = _ANSWER_ID) -> bytes:
-        if self._begun:
-            return b""
-        self._begun = True
+    def begin(self) -> bytes:
+        """Writes `message-start`."""
         message = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
-        return _frame({"id": answer_id, "type": "message-start", "delta": {"message": message}})
+        return _write({"id": self._id, "type": "message-start", "delta": {"message": message}})
 
-    def _say(self, kind: str, index: int | None, message: dict[str, Any] | None = None, **more: Any) -> bytes:
-        event: dict[str, Any] = {"type": kind, **more}
-        if index is not None:
-            event["index"] = index
-        if message is not None:
-            event["delta"] = {"message": message}
-        return self._begin() + _frame(event)
+    def start(self, event: Start) -> tuple[ContentBlock, bytes] | None:
+        """Opens content, the tool plan or a call."""
+        if isinstance(event, ToolInputStart):
+            if event.provider_executed:
+                return None
+            block = ContentBlock(next(self._call_indexes))
+            function = {"name": event.tool_name, "arguments": ""}
+            call = {"id": event.id, "type": "function", "function": function}
+            return block, _message("tool-call-start", block.index, {"tool_calls": call})
+        if isinstance(event, ReasoningStart) and self.own(event.provider_metadata).get("tool_plan"):
+            return ContentBlock(is_plan=True), b""
+        block = ContentBlock(next(self._content_indexes))
+        kind = "thinking" if isinstance(event, ReasoningStart) else "text"
+        return block, _message("content-start", block.index, {"content": {"type": kind, kind: ""}})
 
-    def _content_start(self, block_id: str, content: dict[str, Any]) -> bytes:
-        self._contents[block_id] = self._content_count
-        self._content_count += 1
-        return self._say("content-start", self._contents[block_id], {"content": content})
+    def delta(self, block: ContentBlock, event: Delta) -> bytes:
+        """Extends content, the tool plan or a call."""
+        if block.is_plan:
+            return _message("tool-plan-delta", None, {"tool_plan": event.delta})
+        if not isinstance(event, TextDelta | ReasoningDelta):
+            call = {"function": {"arguments": event.delta}}
+            return _message("tool-call-delta", block.index, {"tool_calls": call})
+        content = {"text" if isinstance(event, TextDelta) else "thinking": event.delta}
+        # Unlike OpenAI's, one object for a fragment, not a list of tokens.
+        found = self.own(event.provider_metadata).get(LOGPROBS)
+        logprobs = {LOGPROBS: found[0]} if found else {}
+        return _message("content-delta", block.index, {"content": content}, **logprobs)
 
-    def _content_delta(self, block_id: str, content: dict[str, Any], metadata: Metadata | None) -> bytes:
-        index = self._contents.get(block_id)
-        if index is None:
+    def end(self, block: ContentBlock, event: End) -> bytes:
+        """Closes content or a call."""
+        if block.is_plan:
             return b""
-        found = _own(metadata).get(LOGPROBS)  # one object a fragment, of a shape of its own
-        beside = {LOGPROBS: found[0]} if found else {}
-        return self._say("content-delta", index, {"content": content}, **beside)
+        kind = "tool-call-end" if isinstance(event, ToolInputEnd) else "content-end"
+        return _write({"type": kind, "index": block.index})
 
-    def _content_end(self, block_id: str) -> bytes:
-        index = self._contents.get(block_id)
-        return b"" if index is None else self._say("content-end", index)
-
-    def _call_start(self, call_id: str, name: str) -> bytes:
-        index = self._inputs[call_id] = len(self._inputs)
-        call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": ""}}
-        return self._say("tool-call-start", index, {"tool_calls": call})
-
-    def _call_delta(self, call_id: str, arguments: str) -> bytes:
-        index = self._inputs.get(call_id)
-        call = {"function": {"arguments": arguments}}
-        return b"" if index is None else self._say("tool-call-delta", index, {"tool_calls": call})
-
-    def _call_end(self, call_id: str) -> bytes:
-        index = self._inputs.get(call_id)
-        return b"" if index is None else self._say("tool-call-end", index)
-
-    def _call(self, event: ToolCall) -> bytes:
-        """Writes a call at once if its input did not stream."""
-        call_id = event.tool_call_id
-        if event.provider_executed or call_id in self._inputs:
+    def part(self, event: Part, block: ContentBlock | None) -> bytes:
+        """Writes a citation once, with all its sources."""
+        if not isinstance(event, Source | Custom):
             return b""
-        begun = self._call_start(call_id, event.tool_name)
-        return begun + self._call_delta(call_id, event.input) + self._call_end(call_id)
-
-    def _cite(self, event: Source | Custom) -> bytes:
-        """A citation once, with all its sources."""
-        if "citation" in _own(event.provider_metadata):
+        if "citation" in self.own(event.provider_metadata):
             citation = told_citation(event.provider_metadata)
         else:
             citation = citation_of(event) if isinstance(event, Source) else None
         if citation is None:
             return b""
-        index = self._citations
-        self._citations += 1
-        begun = self._say("citation-start", index, {"citations": citation})
-        return begun + self._say("citation-end", index)
+        index = next(self._citation_indexes)
+        start = _message("citation-start", index, {"citations": citation})
+        return start + _write({"type": "citation-end", "index": index})
 
-    def _finish(self, event: Finish) -> bytes:
+    def finish(self, event: Finish, error: ErrorInfo | None) -> bytes:
+        """Writes `message-end`, which reports an error as well."""
         delta: dict[str, Any] = {}
-        raw = raw_reason(event)
+        raw = raw_reason(event, lambda raw: FINISH_REASONS.get(raw.upper()), _RAW_REASONS)
         if raw is not None:
             delta["finish_reason"] = raw
         if event.finish_reason == "error":
-            delta["error"] = self._error.message if self._error is not None else "the model failed"
+            delta["error"] = (error or MODEL_FAILED).message
         usage = write_usage(event.usage)
         if usage is not None:
             delta["usage"] = usage
-        self._over = True
-        prompt = (_own(event.provider_metadata).get("debug") or {}).get("prompt")
-        debug = self._say("debug", None, prompt=prompt) if prompt else b""
-        return self._begin() + debug + _frame({"type": "message-end", "delta": delta})
+        prompt = (self.own(event.provider_metadata).get("debug") or {}).get("prompt")
+        debug = _write({"type": "debug", "prompt": prompt}) if prompt else b""
+        return debug + _write({"type": "message-end", "delta": delta})
 
 
-def _own(metadata: Metadata | None) -> dict[str, Any]:
-    return (metadata or {}).get(KEY) or {}
+def _message(kind: str, index: int | None, message: dict[str, Any], **fields: Any) -> bytes:
+    """Writes an event with a part of the message; the tool plan has no index."""
+    place = {} if index is None else {"index": index}
+    return _write({"type": kind, **fields, **place, "delta": {"message": message}})
 
 
-def _frame(event: dict[str, Any]) -> bytes:
-    return f"event: {event['type']}\ndata: ".encode() + msgspec.json.encode(event) + b"\n\n"
+def _write(event: dict[str, Any]) -> bytes:
+    return sse_event(event["type"], event)
 
 
 # Complete responses: one object of `POST /v2/chat`.
 
 
 def complete_response(body: bytes) -> dict[str, Any]:
-    """The answer that the events of a stream make."""
+    """Builds the response of `POST /v2/chat` from the events of a stream."""
     texts = GrowingTexts()
-    answer: dict[str, Any] = {"id": ""}
+    response: dict[str, Any] = {"id": ""}
     message: dict[str, Any] = {"role": "assistant"}
     contents: dict[int, dict[str, Any]] = {}
     calls: dict[int, dict[str, Any]] = {}
     citations: list[Any] = []
     logprobs: list[Any] = []
     for event in sse_objects(body):
-        said = (event.get("delta") or {}).get("message") or {}
+        part = (event.get("delta") or {}).get("message") or {}
         match event["type"]:
             case "message-start":
-                answer["id"] = event["id"]
+                response["id"] = event["id"]
             case "content-start":
-                contents[event["index"]] = said["content"]
+                contents[event["index"]] = part["content"]
             case "content-delta":
-                for name, fragment in said["content"].items():
+                for name, fragment in part["content"].items():
                     texts.add(contents[event["index"]], name, fragment)
                 logprobs += [event["logprobs"]] if event.get("logprobs") else []
             case "tool-plan-delta":
-                texts.add(message, "tool_plan", said["tool_plan"])
+                texts.add(message, "tool_plan", part["tool_plan"])
             case "tool-call-start":
-                calls[event["index"]] = said["tool_calls"]
+                calls[event["index"]] = part["tool_calls"]
             case "tool-call-delta":
-                fragment = said["tool_calls"]["function"]["arguments"]
+                fragment = part["tool_calls"]["function"]["arguments"]
                 texts.add(calls[event["index"]]["function"], "arguments", fragment)
             case "citation-start":
-                citations.append(said["citations"])
+                citations.append(part["citations"])
             case "message-end":
-                answer |= {name: value for name, value in event["delta"].items() if name != "error"}
+                response |= {name: value for name, value in event["delta"].items() if name != "error"}
             case "debug":
-                answer["prompt"] = event.get("prompt")
+                response["prompt"] = event.get("prompt")
     texts.join()
     lists = {"content": list(contents.values()), "tool_calls": list(calls.values()), "citations": citations}
-    answer["message"] = {**message, **{name: value for name, value in lists.items() if value}}
-    return {**answer, "logprobs": logprobs} if logprobs else answer
+    response["message"] = {**message, **{name: value for name, value in lists.items() if value}}
+    return {**response, "logprobs": logprobs} if logprobs else response
 
 
 # Errors in Cohere's form.
-
-_STATUS: Final = {
-    "bad-request": 400,
-    "context-too-long": 400,
-    "content-filtered": 400,
-    "invalid-request": 400,
-    "unsupported": 400,
-    "authentication": 401,
-    "permission-denied": 403,
-    "not-found": 404,
-    "rate-limited": 429,
-    "overloaded": 503,
-    "deadline-exceeded": 504,
-}
 
 
 def refused(message: str, status: int = 400) -> BadRequest:
@@ -260,13 +224,9 @@ def unknown_field(name: str) -> BadRequest:
 
 def encode_error(error: ErrorInfo) -> HttpResponse:
     """Builds an error response, `{id, message}`."""
-    status = error.status if error.status is not None and error.status >= 400 else None
-    headers = {"content-type": "application/json"}
-    if error.retry_after_s is not None:
-        headers["retry-after"] = f"{error.retry_after_s:g}"
     body: dict[str, Any] = {"message": error.message}
     if error.request_id:
         body["id"] = error.request_id
     if error.code == "context-too-long":
         body["error_type"] = "TOO_MANY_TOKENS"
-    return HttpResponse(status or _STATUS.get(error.code, 500), msgspec.json.encode(body), headers)
+    return error_response(error, body)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.gemini import Gemini
 from llmstream.dialects.gemini.wire import model_of
 from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.event_writer import EventWriter
 from llmstream.serving.wires.gemini.reader import decode_request
-from llmstream.serving.wires.gemini.writer import GeminiEventEncoder, complete_response
+from llmstream.serving.wires.gemini.writer import GeminiShapes, complete_response
 from llmstream.serving.wires.google_errors import encode_error
 
 __all__ = ["server_side"]
@@ -22,7 +21,7 @@ def server_side(dialect: Gemini) -> ServerSide:
         decode_request=lambda http: decode_request(
             http, vertex=dialect.vertex, new_call_id=dialect.new_call_id
         ),
-        event_encoder=lambda request: GeminiEventEncoder(request.model, vertex=dialect.vertex),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
+        event_encoder=lambda request: EventWriter(GeminiShapes(request.model, vertex=dialect.vertex)),
+        complete_response=complete_response,
         encode_error=encode_error,
     )

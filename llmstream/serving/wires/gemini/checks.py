@@ -1,6 +1,6 @@
 """Checks a request as the vendor does, with its messages.
 
-source: answers seen on the wire, and "Troubleshooting" in the documents of the Gemini API
+source: responses seen on the wire, and "Troubleshooting" in the documents of the Gemini API
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LACKS_SIGNATURE: Final = (
 
 
 def check_contents(contents: list[dict[str, Any]], rules: GeminiRules, *, vertex: bool) -> None:
-    """Roles, parts, signatures, and that the results of calls follow them one for one.
+    """Checks roles, parts, signatures, and that every call has its result.
 
     raises: BadRequest
     """
@@ -56,7 +56,7 @@ def check_contents(contents: list[dict[str, Any]], rules: GeminiRules, *, vertex
 def check_tools(
     declarations: list[dict[str, Any]], hosted: bool, body: dict[str, Any], rules: GeminiRules
 ) -> None:
-    """Names of functions, and what an older model does not combine.
+    """Checks names of functions, and what an older model does not combine.
 
     raises: BadRequest
     """
@@ -90,7 +90,7 @@ def check_tools(
 
 
 def check_config(config: dict[str, Any], declarations: bool, rules: GeminiRules) -> None:
-    """Ranges and kinds of the settings.
+    """Checks ranges and types of the settings.
 
     raises: BadRequest
     """
@@ -159,7 +159,7 @@ def _check_part(path: str, part: Any, vertex: bool) -> None:
 
 
 def _turns(contents: list[dict[str, Any]]) -> list[tuple[bool, list[dict[str, Any]]]]:
-    """Whose turn, and its parts: neighbours of one role are one turn. True is the model's."""
+    """Merges consecutive contents of one role. Whether the turn is the model's, and its parts."""
     out: list[tuple[bool, list[dict[str, Any]]]] = []
     for content in contents:
         by_model = content.get("role") == "model"
@@ -187,7 +187,7 @@ def _check_calls(turns: list[tuple[bool, list[dict[str, Any]]]]) -> None:
 
 
 def _check_signatures(turns: list[tuple[bool, list[dict[str, Any]]]]) -> None:
-    """Of the current turn: the first call after each result has to be signed."""
+    """Checks that in the current turn the first call after each result is signed."""
     begin = 0
     for number, (by_model, parts) in enumerate(turns):
         if not by_model and any("functionResponse" not in part for part in parts):

@@ -38,12 +38,12 @@ __all__ = ["decode_request"]
 
 # Contents of a Gemini request as our messages: the reverse of the dialect's `messages.py`.
 
+# The part of a chunk without content.
 _NOTHING: Final = {"text": ""}
-"""The part of a chunk without content."""
 
 
 def read_system(instruction: dict[str, Any] | None) -> list[Message]:
-    """The system instruction as a message."""
+    """Reads the system instruction as a message."""
     parts = [part for part in (instruction or {}).get("parts") or () if isinstance(part, dict)]
     texts = [Text(part["text"]) for part in parts if isinstance(part.get("text"), str)]
     return [Message("", Role.SYSTEM, tuple(texts))] if texts else []
@@ -59,17 +59,18 @@ class ContentReader:
         self._running: tuple[str, str] = ("", "")  # the vendor's last call: wire id and ours
 
     def read(self, contents: list[dict[str, Any]]) -> list[Message]:
-        """All turns. Results are messages of their own."""
+        """Returns our messages; results are messages of their own."""
         out: list[Message] = []
         for is_model, turn in groupby(contents, lambda content: content.get("role") == "model"):
-            if is_model:  # clients send an answer back chunk by chunk
-                out.append(self._answer(turn))
+            # Clients send a response back chunk by chunk.
+            if is_model:
+                out.append(self._response(turn))
             else:
                 out += [message for content in turn for message in self._question(content)]
         return out
 
-    def _answer(self, contents: Iterable[dict[str, Any]]) -> Message:
-        """Neighbouring contents of the model as one message."""
+    def _response(self, contents: Iterable[dict[str, Any]]) -> Message:
+        """Reads consecutive contents of the model as one message."""
         self._open, self._answered = {}, set()
         parts = chain.from_iterable(content["parts"] for content in contents)
         return Message("", Role.ASSISTANT, tuple([self._model_part(p) for p in parts if p != _NOTHING]))
@@ -82,43 +83,45 @@ class ContentReader:
         return [message for message in found if message.parts]
 
     def _model_part(self, part: dict[str, Any]) -> Part:
-        told = _beside(part)
+        metadata = _beside(part)
         match part:
             case {"functionCall": dict(call)}:
                 call_id = str(call.get("id") or self._new_call_id())
                 self._open.setdefault(call["name"], deque()).append(call_id)
-                return ToolCall(call_id, call["name"], _text(call.get("args") or {}), False, told)
+                return ToolCall(call_id, call["name"], _text(call.get("args") or {}), False, metadata)
             case {"text": str(text)} if part.get("thought"):
-                return Reasoning(text, told)
+                return Reasoning(text, metadata)
             case {"executableCode": dict(code)}:
-                given = {key: value for key, value in code.items() if key != "id"}
-                return self._vendor_call(CODE_EXECUTION, code.get("id"), given, told)
+                payload = {key: value for key, value in code.items() if key != "id"}
+                return self._vendor_call(CODE_EXECUTION, code.get("id"), payload, metadata)
             case {"codeExecutionResult": dict(result)}:
-                given = {key: value for key, value in result.items() if key != "id"}
-                failed = given.get("outcome") not in ("OUTCOME_OK", None)
-                return self._vendor_result(CODE_EXECUTION, result.get("id"), given, failed, told)
+                payload = {key: value for key, value in result.items() if key != "id"}
+                failed = payload.get("outcome") not in ("OUTCOME_OK", None)
+                return self._vendor_result(CODE_EXECUTION, result.get("id"), payload, failed, metadata)
             case {"toolCall": dict(call)}:
                 kind = str(call.get("toolType"))
                 return self._vendor_call(
-                    kind.lower(), call.get("id"), call.get("args", {}), _typed(kind, told)
+                    kind.lower(), call.get("id"), call.get("args", {}), _typed(kind, metadata)
                 )
             case {"toolResponse": dict(result)}:
                 kind = str(result.get("toolType"))
-                given = result.get("response", {})
-                return self._vendor_result(kind.lower(), result.get("id"), given, False, _typed(kind, told))
+                payload = result.get("response", {})
+                return self._vendor_result(
+                    kind.lower(), result.get("id"), payload, False, _typed(kind, metadata)
+                )
             case {"inlineData": dict(blob)}:
                 media_type, data = _bytes(blob)
-                return File(media_type, data=data, metadata=_drafted(part, told))
+                return File(media_type, data=data, metadata=_drafted(part, metadata))
             case {"fileData": dict(file)}:
                 uri = str(file.get("fileUri"))
-                return File(str(file.get("mimeType") or ""), url=uri, metadata=_drafted(part, told))
+                return File(str(file.get("mimeType") or ""), url=uri, metadata=_drafted(part, metadata))
         return self._user_part(part)
 
     def _user_part(self, part: dict[str, Any]) -> Part:
-        told = _beside(part)
+        metadata = _beside(part)
         match part:
             case {"text": str(text)}:
-                return Text(text, told)
+                return Text(text, metadata)
             case {"inlineData": dict(blob)}:
                 media_type, data = _bytes(blob)
                 media = part_of_media(media_type, data=data)
@@ -127,8 +130,8 @@ class ContentReader:
             case _:
                 kind = next(key for key in part if key not in ("thought", *map(camel, SIDE_FIELDS)))
                 inner = part[kind] if isinstance(part[kind], dict) else {"value": part[kind]}
-                return Custom(f"{KEY}.{snake(kind)}", {KEY: {**inner, **(told or {}).get(KEY, {})}})
-        return msgspec.structs.replace(media, metadata=told)
+                return Custom(f"{KEY}.{snake(kind)}", {KEY: {**inner, **(metadata or {}).get(KEY, {})}})
+        return msgspec.structs.replace(media, metadata=metadata)
 
     def _result(self, part: dict[str, Any]) -> ToolResult:
         wire = part["functionResponse"]
@@ -146,31 +149,31 @@ class ContentReader:
                 files.append(part_of_media(media_type, data=data))
         return ToolResult(call_id, content, failed, name, tuple(files), metadata=metadata)
 
-    def _vendor_call(self, name: str, wire_id: Any, given: Any, told: Metadata | None) -> ToolCall:
+    def _vendor_call(self, name: str, wire_id: Any, payload: Any, metadata: Metadata | None) -> ToolCall:
         call_id = str(wire_id or self._new_call_id())
         self._running = (str(wire_id or ""), call_id)
-        return ToolCall(call_id, name, _text(given), True, told)
+        return ToolCall(call_id, name, _text(payload), True, metadata)
 
     def _vendor_result(
-        self, name: str, wire_id: Any, given: Any, failed: bool, told: Metadata | None
+        self, name: str, wire_id: Any, payload: Any, failed: bool, metadata: Metadata | None
     ) -> ToolResult:
         call_id = str(wire_id or self._running[1] or self._new_call_id())
         return ToolResult(
-            call_id, _text(given), failed, name, result=given, provider_executed=True, metadata=told
+            call_id, _text(payload), failed, name, result=payload, provider_executed=True, metadata=metadata
         )
 
 
 def _beside(part: dict[str, Any]) -> Metadata | None:
-    told = {name: part[camel(name)] for name in SIDE_FIELDS if part.get(camel(name)) is not None}
-    return {KEY: told} if told else None
+    fields = {name: part[camel(name)] for name in SIDE_FIELDS if part.get(camel(name)) is not None}
+    return {KEY: fields} if fields else None
 
 
-def _typed(kind: str, told: Metadata | None) -> Metadata:
-    return {KEY: {"tool_type": kind, **(told or {}).get(KEY, {})}}
+def _typed(kind: str, metadata: Metadata | None) -> Metadata:
+    return {KEY: {"tool_type": kind, **(metadata or {}).get(KEY, {})}}
 
 
-def _drafted(part: dict[str, Any], told: Metadata | None) -> Metadata | None:
-    return {**(told or {}), "llmstream": {"reasoning": True}} if part.get("thought") else told
+def _drafted(part: dict[str, Any], metadata: Metadata | None) -> Metadata | None:
+    return {**(metadata or {}), "llmstream": {"reasoning": True}} if part.get("thought") else metadata
 
 
 def _bytes(blob: dict[str, Any]) -> tuple[str, bytes]:
@@ -233,7 +236,7 @@ def decode_request(
 
 
 def _normal(found: dict[str, Any]) -> dict[str, Any]:
-    """Names as the references write them, for the vendor takes snake_case too; nothing that is empty."""
+    """Returns the fields with names in camelCase, as snake_case is accepted too; omits empty ones."""
     body = _named(found)
     for name in ("systemInstruction", "generationConfig", "toolConfig"):
         if name in body:
@@ -327,23 +330,23 @@ def _reasoning(thinking: dict[str, Any]) -> ReasoningOptions | None:
 
 
 def _leftovers(body: dict[str, Any], request: Request, vertex: bool) -> dict[str, Any]:
-    """What our fields do not say again in the same way when the request is sent on."""
+    """Returns fields that our settings do not restore when the request is sent on."""
     plain = msgspec.structs.replace(request, messages=(Message.user("."),))
     again = encode_request(plain, provider=KEY, vertex=vertex, openapi=False).http.json()
     config = dict(body.get("generationConfig") or {})
     if request.response_format is not None and "responseJsonSchema" in (again.get("generationConfig") or {}):
         config.pop("responseSchema", None)
-    told = {"generationConfig": config, "toolConfig": body.get("toolConfig") or {}}
-    out = _difference(told, again)
+    sent = {"generationConfig": config, "toolConfig": body.get("toolConfig") or {}}
+    out = _difference(sent, again)
     shown = (again.get("generationConfig") or {}).get("thinkingConfig") or {}
     if shown.get("includeThoughts") and not (config.get("thinkingConfig") or {}).get("includeThoughts"):
         out = merged(out, {"generationConfig": {"thinkingConfig": {"includeThoughts": False}}})
     return out
 
 
-def _difference(told: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
+def _difference(sent: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
-    for key, value in told.items():
+    for key, value in sent.items():
         known = again.get(key)
         if isinstance(value, dict) and (isinstance(known, dict) or not value):
             inner = _difference(value, known or {})

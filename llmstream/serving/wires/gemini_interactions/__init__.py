@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.dialects.gemini_interactions.request import PATH
 from llmstream.serving.wires.base import ServerSide
+from llmstream.serving.wires.event_writer import EventWriter
 from llmstream.serving.wires.gemini_interactions.reader import decode_request
-from llmstream.serving.wires.gemini_interactions.writer import InteractionsEventEncoder, complete_response
+from llmstream.serving.wires.gemini_interactions.writer import InteractionsShapes, complete_response
 from llmstream.serving.wires.google_errors import encode_error
 
 __all__ = ["server_side"]
@@ -20,7 +19,7 @@ def server_side(dialect: GeminiInteractions) -> ServerSide:
         dialect=dialect,
         accepts=lambda http: http.method == "POST" and http.url.partition("?")[0].rstrip("/").endswith(PATH),
         decode_request=lambda http: decode_request(http, new_call_id=dialect.new_call_id),
-        event_encoder=lambda request: InteractionsEventEncoder(request.model),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
+        event_encoder=lambda request: EventWriter(InteractionsShapes(request.model)),
+        complete_response=complete_response,
         encode_error=encode_error,
     )

@@ -50,7 +50,7 @@ _SAMPLING: Final = frozenset({"sample_rate", "channels"})
 
 
 class StepReader:
-    """Reads steps in order; those of one side that follow each other are one message."""
+    """Reads steps in order; consecutive steps of one side become one message."""
 
     def __init__(self, new_call_id: Callable[[], str]) -> None:
         self._new_call_id = new_call_id
@@ -58,7 +58,7 @@ class StepReader:
         self._parts: list[list[Part]] = []  # of each of them
 
     def read(self, given: Any) -> list[Message]:
-        """The messages of an `input`: a text, a list of contents, or a list of steps.
+        """Reads an `input`: a text, a list of contents, or a list of steps.
 
         raises: BadRequest
         """
@@ -108,7 +108,7 @@ class StepReader:
         self._parts[-1].append(part)
 
     def _made(self, step: dict[str, Any], path: str) -> Part:
-        """What the model did."""
+        """Reads a step of the model."""
         opened = OpenStep(step_kind(step["type"]), step)
         if opened.kind == "thought":
             texts = [p.get("text") for p in step.get("summary") or () if isinstance(p, dict)]
@@ -156,7 +156,7 @@ class StepReader:
 def _result_content(
     result: Any, path: str
 ) -> tuple[str, tuple[Image | Document | Audio, ...], Metadata | None]:
-    """Text and images; any other value is kept as it came."""
+    """Reads the text and files of a result; any other value goes to the metadata."""
     if isinstance(result, str):
         return result, (), None
     kinds = (
@@ -263,7 +263,7 @@ def _check(config: dict[str, Any]) -> None:
 
 
 def _input(body: dict[str, Any], new_call_id: Callable[[], str]) -> list[Message]:
-    """The conversation; a request that continues a stored answer has none."""
+    """Reads the conversation; a request that continues a stored interaction has none."""
     if "input" not in body and body.get("continuation_token") and body.get("previous_interaction_id"):
         return []
     return StepReader(new_call_id).read(body.get("input"))
@@ -319,13 +319,13 @@ def _reasoning(config: dict[str, Any]) -> ReasoningOptions | None:
 
 
 def _leftovers(body: dict[str, Any], request: Request) -> dict[str, Any]:
-    """What our fields do not say again in the same way when the request is sent on."""
+    """Returns fields that our settings do not restore when the request is sent on."""
     plain = msgspec.structs.replace(request, messages=(Message("", Role.USER, Message.user(".").parts),))
     again = encode_request(plain, provider=KEY).http.json().get("generation_config") or {}
-    told = body.get("generation_config") or {}
+    sent = body.get("generation_config") or {}
     out: dict[str, Any] = {}
-    config = {name: value for name, value in told.items() if value is not None and value != again.get(name)}
-    if "thinking_summaries" in again and "thinking_summaries" not in told:
+    config = {name: value for name, value in sent.items() if value is not None and value != again.get(name)}
+    if "thinking_summaries" in again and "thinking_summaries" not in sent:
         config["thinking_summaries"] = "none"
     if config:
         out["generation_config"] = config

@@ -1,10 +1,11 @@
-"""Events as the stream that the Interactions API would have sent: the reverse of `decoder.py`."""
+"""Writes events as a stream of the Interactions API: the reverse of `decoder.py`."""
 
 from __future__ import annotations
 
 import base64
 import dataclasses
 import datetime
+import itertools
 import secrets
 from collections import Counter
 from typing import Any, Final
@@ -17,44 +18,41 @@ from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import sampling_of, without_sampling
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
-    Custom,
     ErrorEvent,
-    Event,
     File,
     Finish,
+    FinishReason,
     Metadata,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningFile,
-    ReasoningStart,
     ResponseMetadata,
     Source,
     TextDelta,
-    TextEnd,
     TextStart,
     ToolCall,
-    ToolInputDelta,
     ToolInputEnd,
     ToolInputStart,
     ToolResult,
 )
 from llmstream.serving.wires.complete_responses import GrowingTexts, json_input, sse_objects
-from llmstream.serving.wires.google_errors import status_of
+from llmstream.serving.wires.event_writer import Block, Delta, End, Part, Shapes, Start, sse_event
+from llmstream.serving.wires.google_errors import google_status
 
-__all__ = ["InteractionsEventEncoder", "complete_response"]
+__all__ = ["InteractionsShapes", "complete_response"]
 
 
-_STATUS: Final = {
+_STATUS: Final[dict[FinishReason, str]] = {
     "stop": "completed",
     "tool-calls": "requires_action",
     "length": "incomplete",
     "content-filter": "incomplete",
-    "error": "failed",
     "other": "cancelled",
     "unknown": "completed",
 }
+
+# Metadata of the finish that is written into the interaction, under the same name.
 _OF_INTERACTION: Final = ("service_tier", "environment_id", "agent", "errors", "continuation_token")
-"""What the metadata of finish holds that stands in the interaction under the same name."""
 
 _CODES: Final = {
     400: "invalid_request",
@@ -71,279 +69,222 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 @dataclasses.dataclass(slots=True)
-class _Open:
-    """A step that has been begun.
+class Step(Block):
+    """An open step.
 
-    noted:   the annotations that are written, as JSON
-    pending: those of sources that wait for the next delta, or for the end to say them in order
+    kind:    on the wire, such as "model_output"
+    written: annotations that are written, as JSON
+    waiting: annotations of sources, written with the next delta, or at the end in the order given there
     """
 
-    index: int
-    kind: str
-    noted: Counter[bytes] = dataclasses.field(default_factory=Counter)
-    pending: list[Any] = dataclasses.field(default_factory=list)
+    kind: str = ""
+    written: Counter[bytes] = dataclasses.field(default_factory=Counter)
+    waiting: list[Any] = dataclasses.field(default_factory=list)
 
 
-class InteractionsEventEncoder:
-    """Writes one answer. The interaction begins by itself before its first step.
+class InteractionsShapes(Shapes[Step]):
+    """Numbered steps between `interaction.created` and `interaction.completed`."""
 
-    After an error nothing more is written, for the vendor closes the stream there.
-    """
+    key = KEY
+    # An error does not come first either: it belongs to an interaction.
+    begins_at = (ResponseMetadata, ErrorEvent, Finish)
 
     def __init__(self, model: str) -> None:
         self._model = model
         self._id = f"v1_{secrets.token_urlsafe(36)}"
         self._created: datetime.datetime | None = None
-        self._begun = False
-        self._over = False
-        self._next_index = 0
-        self._open: dict[str, _Open] = {}
-        self._inputs: set[str] = set()
+        self._indexes = itertools.count()
 
-    def feed(self, event: Event) -> bytes:
-        """Returns the bytes of one event."""
-        if self._over:
-            return b""
-        match event:
-            case ResponseMetadata():
-                return self._name(event)
-            case TextStart(id=block_id):
-                return self._start(block_id, {"type": "model_output"})
-            case ReasoningStart(id=block_id):
-                return self._start(block_id, {"type": "thought"})
-            case ToolInputStart():
-                return self._start_call(event)
-            case TextDelta(delta=delta, id=block_id):
-                return self._delta(block_id, {"text": delta, "type": "text"})
-            case ReasoningDelta(delta=delta, id=block_id):
-                summary = {"content": {"text": delta, "type": "text"}, "type": "thought_summary"}
-                return self._delta(block_id, summary)
-            case ToolInputDelta(delta=delta, id=block_id):
-                return self._delta(block_id, {"arguments": delta, "type": "arguments_delta"})
-            case TextEnd() | ReasoningEnd() | ToolInputEnd():
-                return self._end(event)
-            case _:
-                return self._single(event)
-
-    def close(self) -> bytes:
-        """Ends the body; everything was written with the finish."""
-        self._over = True
+    def named(self, event: ResponseMetadata) -> bytes:
+        """Stores id, model and time of the interaction."""
+        self._id = event.id or self._id
+        self._model = event.model_id or self._model
+        self._created = event.timestamp
         return b""
 
-    def _single(self, event: Event) -> bytes:
-        match event:
-            case ToolCall():
-                return self._call(event)
-            case ToolResult():
-                return self._result(event)
-            case File() | ReasoningFile():
-                return self._file(event)
-            case Source():
-                return self._cite(event)
-            case Custom(kind=kind) if kind.startswith(CONTENT):
-                return self._content({"type": kind.removeprefix(CONTENT), **_told(event.provider_metadata)})
-            case Custom(kind=kind) if kind.startswith(f"{KEY}."):
-                return self._whole({"type": kind.removeprefix(f"{KEY}."), **_told(event.provider_metadata)})
-            case ErrorEvent():
-                return self._fail(event.error)
-            case Finish():
-                return self._finish(event)
-        return b""
+    def begin(self) -> bytes:
+        """Writes the interaction as it is at its start."""
+        created = {} if self._created is None else {"created": self._created.isoformat()}
+        interaction = {"id": self._id, "status": "in_progress", "object": "interaction", "model": self._model}
+        update = {"interaction_id": self._id, "status": "in_progress"}
+        return _write("interaction.created", interaction={**interaction, **created}) + _write(
+            "interaction.status_update", **update
+        )
 
-    # blocks
-
-    def _start(self, block_id: str, step: dict[str, Any]) -> bytes:
-        opened = self._open[block_id] = _Open(self._next_index, step["type"])
-        self._next_index += 1
-        return self._begin() + self._write("step.start", index=opened.index, step=step)
-
-    def _start_call(self, event: ToolInputStart) -> bytes:
-        """Opens a step; calls of the vendor's tools are written at once, with their call event."""
+    def start(self, event: Start) -> tuple[Step, bytes] | None:
+        """Opens a step. A call of the vendor's tool is written in one piece, by `call`."""
+        if not isinstance(event, ToolInputStart):
+            return self._open({"type": "model_output" if isinstance(event, TextStart) else "thought"})
         if event.provider_executed:
-            return b""
-        self._inputs.add(event.id)
+            return None
         step = {"id": event.id, "type": "function_call", "name": event.tool_name, "arguments": {}}
-        return self._start(event.id, {**step, **_signature(event.provider_metadata)})
+        return self._open({**step, **self._signature(event.provider_metadata)})
 
-    def _delta(self, block_id: str, delta: dict[str, Any]) -> bytes:
-        opened = self._open.get(block_id)
-        if opened is None:
-            return b""
-        pending, opened.pending = opened.pending, []
-        return self._note(opened, pending) + self._write("step.delta", index=opened.index, delta=delta)
+    def delta(self, block: Step, event: Delta) -> bytes:
+        """Extends a step."""
+        if isinstance(event, TextDelta):
+            return self._grow(block, {"text": event.delta, "type": "text"})
+        if isinstance(event, ReasoningDelta):
+            content = {"text": event.delta, "type": "text"}
+            return self._grow(block, {"content": content, "type": "thought_summary"})
+        return self._grow(block, {"arguments": event.delta, "type": "arguments_delta"})
 
-    def _note(self, opened: _Open, notes: list[Any]) -> bytes:
-        if not notes:
-            return b""
-        opened.noted.update(map(_encode, notes))
-        delta: dict[str, Any] = {"annotations": notes, "type": "text_annotation_delta"}
-        if opened.kind == "thought":
-            content = {"text": "", "type": "text", "annotations": notes}
-            delta = {"content": content, "type": "thought_summary"}
-        return self._write("step.delta", index=opened.index, delta=delta)
-
-    def _end(self, event: TextEnd | ReasoningEnd | ToolInputEnd) -> bytes:
-        if event.incomplete or event.id not in self._open:
-            return b""
+    def end(self, block: Step, event: End) -> bytes:
+        """Closes a step."""
         out = b""
-        signature = _signature(event.provider_metadata)
+        signature = self._signature(event.provider_metadata)
         if not isinstance(event, ToolInputEnd):
-            out = self._annotate(event)
+            annotations = self.own(event.provider_metadata).get("annotations")
+            out = self._annotate_rest(block, annotations if isinstance(annotations, list) else [])
         if isinstance(event, ReasoningEnd) and signature:
-            out += self._delta(event.id, {**signature, "type": "thought_signature"})
-        return out + self._write("step.stop", index=self._open.pop(event.id).index)
+            out += self._grow(block, {**signature, "type": "thought_signature"})
+        return out + _write("step.stop", index=block.index)
 
-    def _annotate(self, event: TextEnd | ReasoningEnd) -> bytes:
-        """Metadata at the end of a text that no delta has reported."""
-        opened = self._open[event.id]
-        told = _told(event.provider_metadata).get("annotations")
-        notes = list(told) if isinstance(told, list) else []
-        known = set(map(_encode, notes))
-        rest = [note for note in opened.pending if _encode(note) not in known]
-        opened.pending = []
-        written = opened.noted.copy()
-        for note in notes:
-            key = _encode(note)
-            written[key] -= 1
-            if written[key] < 0:
-                rest.append(note)
-        return self._note(opened, rest)
-
-    def _whole(self, step: dict[str, Any], delta: dict[str, Any] | None = None) -> bytes:
-        """A step that opens, grows once and closes."""
-        index = self._next_index
-        self._next_index += 1
-        out = self._begin() + self._write("step.start", index=index, step=step)
-        if delta is not None:
-            out += self._write("step.delta", index=index, delta=delta)
-        return out + self._write("step.stop", index=index)
-
-    # what comes whole
-
-    def _call(self, event: ToolCall) -> bytes:
-        if event.tool_call_id in self._inputs:
-            return b""
-        self._inputs.add(event.tool_call_id)
+    def call(self, event: ToolCall) -> bytes | None:
+        """Writes a call of the vendor's tool in one piece."""
+        if not event.provider_executed:
+            return None
+        kind = "mcp_server_tool_call" if event.dynamic else f"{event.tool_name}_call"
+        step = {"type": kind, **self.own(event.provider_metadata), "id": event.tool_call_id}
+        if event.dynamic:
+            step["name"] = event.tool_name
         arguments = object_text(event.input, key="input")
-        if event.provider_executed:
-            kind = "mcp_server_tool_call" if event.dynamic else f"{event.tool_name}_call"
-            step = {"type": kind, **_told(event.provider_metadata), "id": event.tool_call_id}
-            if event.dynamic:
-                step["name"] = event.tool_name
-            return self._whole(step, {"type": step["type"], "arguments": arguments})
-        step = {"id": event.tool_call_id, "type": "function_call", "name": event.tool_name, "arguments": {}}
-        step |= _signature(event.provider_metadata)
-        return self._whole(step, {"arguments": event.input, "type": "arguments_delta"})
+        return self._in_one_piece(step, {"type": step["type"], "arguments": arguments})
 
-    def _result(self, event: ToolResult) -> bytes:
-        """Results of the vendor's tools are steps; others are the next request's."""
-        if not event.provider_executed or event.preliminary:
-            return b""
-        step = {"type": f"{event.tool_name}_result", **_told(event.provider_metadata)}
+    def result(self, event: ToolResult) -> bytes:
+        """Writes the result of the vendor's tool as a step of its own."""
+        step = {"type": f"{event.tool_name}_result", **self.own(event.provider_metadata)}
         step["call_id"] = event.tool_call_id
         delta = {"type": step["type"], "result": event.result}
-        return self._whole(step, {**delta, "is_error": True} if event.is_error else delta)
+        return self._in_one_piece(step, {**delta, "is_error": True} if event.is_error else delta)
 
-    def _file(self, event: File | ReasoningFile) -> bytes:
-        head = event.media_type.partition("/")[0]
+    def part(self, event: Part, block: Step | None) -> bytes:
+        """Writes a citation, a file, or a step or content that only this vendor has."""
+        own = self.own(event.provider_metadata)
+        if isinstance(event, Source):
+            return self._cite(event, block)
+        if isinstance(event, File | ReasoningFile):
+            return self._file(event, block)
+        if event.kind.startswith(CONTENT):
+            return self._content({"type": event.kind.removeprefix(CONTENT), **own}, block)
+        if event.kind.startswith(f"{KEY}."):
+            return self._in_one_piece({"type": event.kind.removeprefix(f"{KEY}."), **own})
+        return b""
+
+    def ends_at(self, error: ErrorInfo) -> bool:
+        """The vendor closes the stream at any error."""
+        return True
+
+    def error(self, error: ErrorInfo) -> bytes:
+        """Writes an `error` event."""
+        code = error.reason or _CODES.get(google_status(error), "internal_error")
+        return _write("error", error={"message": error.message, "code": code})
+
+    def finish(self, event: Finish, error: ErrorInfo | None) -> bytes | None:
+        """Writes the completed interaction."""
+        if event.finish_reason == "error":
+            return None
+        own = self.own(event.provider_metadata)
+        interaction: dict[str, Any] = {
+            "id": own.get("interaction_id", self._id),
+            "status": _status(event),
+            "usage": write_usage(event.usage),
+        }
+        interaction |= {name: own[name] for name in _OF_INTERACTION if name in own}
+        interaction |= {"object": "interaction", "model": self._model}
+        # The end mark has a name here, unlike OpenAI's.
+        return _write("interaction.completed", interaction=interaction) + b"event: done\ndata: [DONE]\n\n"
+
+    def _file(self, event: File | ReasoningFile, block: Step | None) -> bytes:
+        kind = event.media_type.partition("/")[0]
         piece: dict[str, Any] = {"mime_type": without_sampling(event.media_type)}
-        piece["type"] = head if head in ("image", "audio", "video") else "document"
+        piece["type"] = kind if kind in ("image", "audio", "video") else "document"
         if isinstance(event.data, bytes):
             piece["data"] = base64.b64encode(event.data).decode()
         else:
             piece["uri"] = event.data
-        piece = {**_told(event.provider_metadata), **piece, **sampling_of(event.media_type)}
-        if isinstance(event, ReasoningFile):
-            return self._into("thought", {"content": piece, "type": "thought_summary"})
-        return self._content(piece)
+        piece = {**self.own(event.provider_metadata), **piece, **sampling_of(event.media_type)}
+        if isinstance(event, File):
+            return self._content(piece, block)
+        return self._grow_or_open("thought", {"content": piece, "type": "thought_summary"}, block)
 
-    def _content(self, piece: dict[str, Any]) -> bytes:
-        """A delta of an output; audio is a step of its own."""
-        if piece["type"] == "audio":
-            return self._whole({"type": "model_output"}, piece)
-        return self._into("model_output", piece)
+    def _content(self, piece: dict[str, Any], block: Step | None) -> bytes:
+        """Writes a piece of output. Audio is always a step of its own."""
+        return self._grow_or_open("model_output", piece, None if piece["type"] == "audio" else block)
 
-    def _into(self, kind: str, delta: dict[str, Any]) -> bytes:
-        """A delta of the last step of a kind that is open, or of one of its own."""
-        block_id = self._last(kind)
-        return self._whole({"type": kind}, delta) if block_id is None else self._delta(block_id, delta)
-
-    def _cite(self, event: Source) -> bytes:
-        """The annotation that a source was made of, or an equivalent one."""
-        note = _told(event.provider_metadata)
-        if not is_citation(note):
-            note = {"type": "url_citation", "url": event.url, "title": event.title}
+    def _cite(self, event: Source, block: Step | None) -> bytes:
+        """Writes the annotation that a source was made of, or an equivalent one."""
+        annotation = self.own(event.provider_metadata)
+        if not is_citation(annotation):
+            annotation = {"type": "url_citation", "url": event.url, "title": event.title}
             if event.source_type == "document":
-                note = {
-                    "type": "file_citation",
-                    "document_uri": document_uri(event),
-                    "file_name": event.title,
-                }
-            note = {key: value for key, value in note.items() if value is not None}
-        block_id = self._last("model_output")
-        if block_id is None:
-            return self._whole(
-                {"type": "model_output"}, {"annotations": [note], "type": "text_annotation_delta"}
-            )
-        self._open[block_id].pending.append(note)
-        return b""
-
-    def _last(self, kind: str) -> str | None:
-        return next((i for i, opened in reversed(self._open.items()) if opened.kind == kind), None)
-
-    # the interaction
-
-    def _name(self, event: ResponseMetadata) -> bytes:
-        self._id = event.id or self._id
-        self._model = event.model_id or self._model
-        self._created = event.timestamp
-        return self._begin()
-
-    def _begin(self) -> bytes:
-        if self._begun:
+                uri = document_uri(event)
+                annotation = {"type": "file_citation", "document_uri": uri, "file_name": event.title}
+            annotation = {key: value for key, value in annotation.items() if value is not None}
+        if block is not None:
+            block.waiting.append(annotation)
             return b""
-        self._begun = True
-        created = {} if self._created is None else {"created": self._created.isoformat()}
-        interaction = {"id": self._id, "status": "in_progress", "object": "interaction", "model": self._model}
-        return self._write("interaction.created", interaction={**interaction, **created}) + self._write(
-            "interaction.status_update", interaction_id=self._id, status="in_progress"
-        )
+        delta = {"annotations": [annotation], "type": "text_annotation_delta"}
+        return self._in_one_piece({"type": "model_output"}, delta)
 
-    def _fail(self, info: ErrorInfo) -> bytes:
-        self._over = True
-        code = info.reason or _CODES.get(status_of(info), "internal_error")
-        return self._begin() + self._write("error", error={"message": info.message, "code": code})
+    def _annotate(self, step: Step, annotations: list[Any]) -> bytes:
+        if not annotations:
+            return b""
+        step.written.update(map(_encode, annotations))
+        delta: dict[str, Any] = {"annotations": annotations, "type": "text_annotation_delta"}
+        if step.kind == "thought":
+            content = {"text": "", "type": "text", "annotations": annotations}
+            delta = {"content": content, "type": "thought_summary"}
+        return _write("step.delta", index=step.index, delta=delta)
 
-    def _finish(self, event: Finish) -> bytes:
-        if event.finish_reason == "error":
-            return self._fail(ErrorInfo("server-error", "the answer ended in an error", retryable=True))
-        raw = event.raw_finish_reason
-        known = FINISH_REASONS.get(raw or "")
-        same = known == event.finish_reason or (event.finish_reason == "tool-calls" and known == "stop")
-        told = _told(event.provider_metadata)
-        interaction: dict[str, Any] = {
-            "id": told.get("interaction_id", self._id),
-            "status": raw if same else _STATUS[event.finish_reason],
-            "usage": write_usage(event.usage),
-        }
-        interaction |= {name: told[name] for name in _OF_INTERACTION if name in told}
-        interaction |= {"object": "interaction", "model": self._model}
-        out = self._begin() + self._write("interaction.completed", interaction=interaction)
-        self._over = True
-        return out + b"event: done\ndata: [DONE]\n\n"
+    def _annotate_rest(self, step: Step, annotations: list[Any]) -> bytes:
+        """Writes annotations of the end that no delta had, and those of other sources first.
 
-    def _write(self, kind: str, **fields: Any) -> bytes:
-        data = _encode({**fields, "event_type": kind})
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+        An annotation may be there twice, so they are counted.
+        """
+        known = set(map(_encode, annotations))
+        rest = [annotation for annotation in step.waiting if _encode(annotation) not in known]
+        written = step.written.copy()
+        for annotation in annotations:
+            key = _encode(annotation)
+            written[key] -= 1
+            if written[key] < 0:
+                rest.append(annotation)
+        step.waiting = []
+        return self._annotate(step, rest)
+
+    def _open(self, content: dict[str, Any]) -> tuple[Step, bytes]:
+        step = Step(next(self._indexes), content["type"])
+        return step, _write("step.start", index=step.index, step=content)
+
+    def _grow(self, step: Step, delta: dict[str, Any]) -> bytes:
+        waiting, step.waiting = step.waiting, []
+        return self._annotate(step, waiting) + _write("step.delta", index=step.index, delta=delta)
+
+    def _in_one_piece(self, content: dict[str, Any], delta: dict[str, Any] | None = None) -> bytes:
+        step, out = self._open(content)
+        if delta is not None:
+            out += self._grow(step, delta)
+        return out + _write("step.stop", index=step.index)
+
+    def _grow_or_open(self, kind: str, delta: dict[str, Any], step: Step | None) -> bytes:
+        """Writes a delta of an open step, or else a step of its own."""
+        return self._in_one_piece({"type": kind}, delta) if step is None else self._grow(step, delta)
+
+    def _signature(self, metadata: Metadata | None) -> dict[str, Any]:
+        signature = self.own(metadata).get("signature")
+        return {"signature": signature} if signature else {}
 
 
-def _told(metadata: Metadata | None) -> dict[str, Any]:
-    return dict((metadata or {}).get(KEY, {}))
+def _status(event: Finish) -> str:
+    """Returns the original status if it still applies. Names of other vendors would be no status."""
+    reason, raw = event.finish_reason, event.raw_finish_reason or ""
+    meant = FINISH_REASONS.get(raw)
+    return raw if meant == reason or (reason == "tool-calls" and meant == "stop") else _STATUS[reason]
 
 
-def _signature(metadata: Metadata | None) -> dict[str, Any]:
-    signature = _told(metadata).get("signature")
-    return {"signature": signature} if signature else {}
+def _write(kind: str, **fields: Any) -> bytes:
+    return sse_event(kind, {**fields, "event_type": kind})
 
 
 # Complete responses: one `interaction` object.
@@ -352,12 +293,12 @@ _PIECES: Final = frozenset({"text", "image", "audio", "video", "document"})
 
 
 def complete_response(body: bytes) -> dict[str, Any]:
-    """The interaction with its steps."""
+    """Builds the interaction, with its steps, from the events of a stream."""
     interaction: dict[str, Any] = {}
     steps: dict[int, _Step] = {}
     for event in sse_objects(body):
-        if isinstance(named := event.get("interaction"), dict):
-            interaction |= named
+        if isinstance(found := event.get("interaction"), dict):
+            interaction |= found
         elif event["event_type"] == "step.start":
             steps[event["index"]] = _Step(event["step"])
         elif event["event_type"] == "step.delta":
@@ -389,7 +330,7 @@ class _Step:
             self._step |= delta
 
     def close(self) -> dict[str, Any]:
-        """The step as it stands in an interaction."""
+        """Returns the complete step."""
         self._texts.join()
         if self._list is not None and self._pieces:
             self._step[self._list] = self._pieces
@@ -398,7 +339,7 @@ class _Step:
         return self._step
 
     def _piece(self, piece: dict[str, Any]) -> None:
-        """Fragments of a text are joined, with their annotations."""
+        """Adds a piece, or joins it to a text, with its annotations."""
         last = self._pieces[-1] if self._pieces else {}
         if piece["type"] != "text" or last.get("type") != "text":
             self._pieces.append(piece)

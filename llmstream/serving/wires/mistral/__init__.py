@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.mistral import Mistral
 from llmstream.dialects.mistral.request import PATH
 from llmstream.serving.wires.base import ServerSide, posts_to
+from llmstream.serving.wires.event_writer import EventWriter
 from llmstream.serving.wires.mistral.reader import decode_request
-from llmstream.serving.wires.mistral.writer import MistralEventEncoder, complete_response, encode_error
+from llmstream.serving.wires.mistral.writer import MistralShapes, complete_response, encode_error
 
 __all__ = ["server_side"]
 
@@ -19,7 +18,7 @@ def server_side(dialect: Mistral) -> ServerSide:
         dialect=dialect,
         accepts=posts_to(PATH),
         decode_request=decode_request,
-        event_encoder=lambda request: MistralEventEncoder(model=request.model),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
+        event_encoder=lambda request: EventWriter(MistralShapes(model=request.model)),
+        complete_response=complete_response,
         encode_error=encode_error,
     )

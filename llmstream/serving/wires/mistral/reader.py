@@ -48,13 +48,13 @@ _FIELDS: Final = {
     "assistant": {"role", "content", "tool_calls", "prefix"},
     "tool": {"role", "content", "tool_call_id", "name"},
 }
+# Roles that may follow a role. A user right after a tool is accepted since 2026.
 _AFTER: Final = {
     "system": ("system", "user", "assistant"),
     "user": ("system", "user", "assistant"),
     "assistant": ("user", "assistant", "tool"),
     "tool": ("assistant", "tool", "user"),
 }
-"""Who may speak after whom. A user right after a tool has been refused and, since 2026, taken."""
 
 
 class MessageReader:
@@ -75,15 +75,15 @@ class MessageReader:
         if not messages:
             raise misordered("Conversation must have at least one message")
         before = ""
-        for place, message in enumerate(messages):
-            role = self._role(place, message)
+        for index, message in enumerate(messages):
+            role = self._role(index, message)
             if before and role not in _AFTER[before]:
                 raise misordered(f"Unexpected role '{role}' after role '{before}'")
             if not before and role == "tool":
                 raise misordered("Unexpected role 'tool'")
             if role != "tool":
                 self._count()
-            self._message(f"body.messages.{place}.{role}", role, message)
+            self._message(f"body.messages.{index}.{role}", role, message)
             before = role
         if before == "assistant" and messages[-1].get("prefix") is not True:
             wanted = "User or Tool (or Assistant with prefix True)"
@@ -91,20 +91,20 @@ class MessageReader:
         self._count()
         return tuple(self._out)
 
-    def _role(self, place: int, message: object) -> str:
+    def _role(self, index: int, message: object) -> str:
         if not isinstance(message, dict):
-            raise unfit(f"body.messages.{place}", "Input should be a valid dictionary", "dict_type")
+            raise unfit(f"body.messages.{index}", "Input should be a valid dictionary", "dict_type")
         role = message.get("role")
         if role not in _FIELDS:
             raise unfit(
-                f"body.messages.{place}",
+                f"body.messages.{index}",
                 f"Input tag '{role}' found using 'role' does not match any of the expected tags: "
                 "'system', 'user', 'assistant', 'tool'",
                 "union_tag_invalid",
             )
         for name in message:
             if name not in _FIELDS[role]:
-                where = f"body.messages.{place}.{role}.{name}"
+                where = f"body.messages.{index}.{role}.{name}"
                 raise unfit(where, "Extra inputs are not permitted", "extra_forbidden")
         return str(role)
 
@@ -172,7 +172,7 @@ class MessageReader:
             return (Text(content),)
         if not isinstance(content, list):
             raise unfit(f"{where}.content", "Input should be a valid string", "string_type")
-        parts = (self._part(f"{where}.content.{place}", part) for place, part in enumerate(content))
+        parts = (self._part(f"{where}.content.{index}", part) for index, part in enumerate(content))
         return tuple(part for part in parts if part is not None)
 
     def _part(self, where: str, part: object) -> Part | None:
@@ -193,20 +193,20 @@ class MessageReader:
 
 
 def _thinking(part: dict[str, Any]) -> Reasoning:
-    words = part.get("thinking")
-    if isinstance(words, list):
-        words = "".join(str(one.get("text") or "") for one in words if isinstance(one, dict))
+    text = part.get("thinking")
+    if isinstance(text, list):
+        text = "".join(str(one.get("text") or "") for one in text if isinstance(one, dict))
     signature = part.get("signature")
-    kept: Metadata | None = {KEY: {"signature": signature}} if signature else None
-    return Reasoning(str(words or ""), kept)
+    metadata: Metadata | None = {KEY: {"signature": signature}} if signature else None
+    return Reasoning(str(text or ""), metadata)
 
 
+# Fields of the vendor without a field in `Request`.
 _OWN: Final = frozenset(
     {"stream", "n", "safe_prompt", "prediction", "prompt_mode", "reasoning_effort", "metadata", "min_tokens"}
     | {"prompt_cache_key", "guardrails", "logprobs", "top_logprobs", "service_tier"}
     | {"prompt_logprobs", "repetition_penalty"}
 )
-"""Fields of the vendor without a field in `Request`."""
 
 _USUAL_EFFORTS: Final = ("none", "high")
 
@@ -255,7 +255,7 @@ def decode_request(http: HttpRequest) -> Request:
     return with_rest(request, http, KEY, own)
 
 
-# The API counts nothing below zero; what is written is left to it.
+# The vendor rejects negative numbers; `encode` leaves that to it.
 _CHECKED: Final = [
     msgspec.structs.replace(field, low=0) if field.kind == "integer" else field for field in FIELDS
 ]
@@ -277,15 +277,15 @@ def _tools(body: dict[str, Any]) -> tuple[ToolSpec, ...]:
         return ()
     if not isinstance(tools, list) or not tools:
         raise unfit("body.tools", "Extra inputs are not permitted", "extra_forbidden")
-    return tuple(_tool(place, tool) for place, tool in enumerate(tools))
+    return tuple(_tool(index, tool) for index, tool in enumerate(tools))
 
 
-def _tool(place: int, tool: object) -> ToolSpec:
+def _tool(index: int, tool: object) -> ToolSpec:
     function = tool.get("function") if isinstance(tool, dict) else None
     if not isinstance(function, dict):
-        raise unfit(f"body.tools.{place}.function", "Field required")
+        raise unfit(f"body.tools.{index}.function", "Field required")
     if not isinstance(function.get("name"), str):
-        raise unfit(f"body.tools.{place}.function.name", "Field required")
+        raise unfit(f"body.tools.{index}.function.name", "Field required")
     schema, strict = function.get("parameters"), function.get("strict")
     return read_function(function["name"], function.get("description"), schema, strict)
 
@@ -326,8 +326,8 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
     if kind == "json_object":
         return ResponseFormat()
     if kind != "json_schema":
-        words = "Input should be 'text', 'json_object' or 'json_schema'"
-        raise unfit("body.response_format.type", words, "enum")
+        message = "Input should be 'text', 'json_object' or 'json_schema'"
+        raise unfit("body.response_format.type", message, "enum")
     held = wanted.get("json_schema")
     schema = held.get("schema", held.get("schema_definition")) if isinstance(held, dict) else None
     if not isinstance(schema, dict) or not isinstance(held, dict):
@@ -345,8 +345,8 @@ def _reasoning(body: dict[str, Any], model: str) -> ReasoningOptions | None:
     efforts = rules.efforts or (_USUAL_EFFORTS if rules.prompt_mode else ())
     if effort is not None and effort not in efforts:
         known = " or ".join(f"'{name}'" for name in efforts)
-        told = f"Input should be {known}" if known else "This model takes no reasoning effort"
-        raise unfit("body.reasoning_effort", told, "literal_error")
+        message = f"Input should be {known}" if known else "This model takes no reasoning effort"
+        raise unfit("body.reasoning_effort", message, "literal_error")
     if effort is not None:
         del body["reasoning_effort"]
         return ReasoningOptions(effort=effort)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.ollama.request import PATH
 from llmstream.serving.wires.base import ServerSide, posts_to
+from llmstream.serving.wires.event_writer import EventWriter
 from llmstream.serving.wires.ollama.reader import decode_request
-from llmstream.serving.wires.ollama.writer import OllamaEventEncoder, complete_response, encode_error
+from llmstream.serving.wires.ollama.writer import OllamaShapes, complete_response, encode_error
 
 __all__ = ["server_side"]
 
@@ -19,7 +18,7 @@ def server_side(dialect: Ollama) -> ServerSide:
         dialect=dialect,
         accepts=posts_to(PATH),
         decode_request=decode_request,
-        event_encoder=lambda request: OllamaEventEncoder(request),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
+        event_encoder=lambda request: EventWriter(OllamaShapes(request)),
+        complete_response=complete_response,
         encode_error=encode_error,
     )

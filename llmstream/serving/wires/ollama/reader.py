@@ -1,4 +1,4 @@
-"""Ollama's request as ours, checked as the server checks it, with its messages."""
+"""Reads an Ollama request as ours, checked as the server checks it, with its messages."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _MAGIC: Final = (
     (b"BM", "image/bmp"),
 )
 
+# Types of the options that are our settings, with the server's names of them.
 _OPTION_TYPES: Final[dict[str, tuple[Any, str]]] = {
     "temperature": (float, "float32"),
     "top_p": (float, "float32"),
@@ -36,7 +37,6 @@ _OPTION_TYPES: Final[dict[str, tuple[Any, str]]] = {
     "frequency_penalty": (float, "float32"),
     "stop": (tuple[str, ...], "array"),
 }
-"""What the server calls the types of the options that we have settings for."""
 
 
 class _Function(msgspec.Struct):
@@ -87,7 +87,7 @@ _OWN_FIELDS: Final = frozenset(_Body.__struct_fields__)
 def decode_request(http: HttpRequest) -> Request:
     """Reads a client's request.
 
-    raises: BadRequest in the server's words
+    raises: BadRequest with the server's message
     """
     if not http.body.strip():
         raise _refusal("missing request body")
@@ -116,7 +116,7 @@ def decode_request(http: HttpRequest) -> Request:
 
 
 class _Messages:
-    """Reads the conversation; calls and results that carry no ids are matched by name and order."""
+    """Reads the conversation; calls and results without ids are matched by name and order."""
 
     def __init__(self) -> None:
         self.waiting: list[ToolCall] = []
@@ -166,7 +166,7 @@ class _Messages:
         return ToolResult(call_id, wire.content or "", name=name, parts=images)
 
     def answered(self, call_id: str, name: str) -> ToolCall | None:
-        """The call that a result belongs to: by id, else the first by name, else the first."""
+        """Returns the call of a result: by id, else the first by name, else the first."""
         if call_id:
             return next((c for c in self.waiting if c.id == call_id), None)
         return next((c for c in self.waiting if not name or c.name == name), None)
@@ -195,8 +195,8 @@ def _format(value: Any) -> ResponseFormat | None:
         return ResponseFormat()
     if isinstance(value, dict):
         return ResponseFormat(value)
-    words = msgspec.json.encode(value).decode()
-    raise _refusal(f'invalid format: {words}; expected "json" or a valid JSON Schema object')
+    shown = msgspec.json.encode(value).decode()
+    raise _refusal(f'invalid format: {shown}; expected "json" or a valid JSON Schema object')
 
 
 def _reasoning(value: Any) -> ReasoningSetting | None:
@@ -206,12 +206,12 @@ def _reasoning(value: Any) -> ReasoningSetting | None:
         return ReasoningSetting(effort="none")
     if value in ("low", "medium", "high"):
         return ReasoningSetting(effort=value)
-    words = msgspec.json.encode(value).decode()
-    raise _refusal(f'invalid think value: {words} (must be "high", "medium", "low", true, or false)')
+    shown = msgspec.json.encode(value).decode()
+    raise _refusal(f'invalid think value: {shown} (must be "high", "medium", "low", true, or false)')
 
 
 def _settings(options: dict[str, Any]) -> tuple[Settings, dict[str, Any]]:
-    """Our settings, and the options that we have no setting for."""
+    """Returns our settings, and the options without one."""
     ours = {field.wire_name: field.name for field in FIELDS}
     fields: dict[str, Any] = {}
     rest: dict[str, Any] = {}
@@ -221,11 +221,11 @@ def _settings(options: dict[str, Any]) -> tuple[Settings, dict[str, Any]]:
         if name not in ours:
             rest[name] = value
             continue
-        kind, words = _OPTION_TYPES[name]
+        kind, type_name = _OPTION_TYPES[name]
         try:
             fields[ours[name]] = msgspec.convert(value, kind)
         except msgspec.ValidationError:
-            raise _refusal(f'option "{name}" must be of type {words}') from None
+            raise _refusal(f'option "{name}" must be of type {type_name}') from None
     return Settings(**fields), rest
 
 

@@ -1,4 +1,4 @@
-"""The reverse of `request.py`: a Request from a client's HTTP request, refused as OpenAI refuses."""
+"""The reverse of `request.py`: a Request from a client's HTTP request, rejected as OpenAI rejects."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 class MessageReader:
     """Reads the messages of one request.
 
-    key: under which the vendor's own fields are kept in metadata
+    key: key in metadata of the vendor's own fields
     """
 
     def __init__(self, key: str) -> None:
@@ -79,13 +79,13 @@ class MessageReader:
                 "but got an empty array instead.",
                 "empty_array",
             )
-        for place, message in enumerate(messages):
-            self._message(place, message)
+        for index, message in enumerate(messages):
+            self._message(index, message)
         self._need_results(len(messages))
         return tuple(self._out)
 
-    def _message(self, place: int, message: object) -> None:
-        where = f"messages[{place}]"
+    def _message(self, index: int, message: object) -> None:
+        where = f"messages[{index}]"
         if not isinstance(message, dict):
             raise refused(f"Invalid type for '{where}': expected an object.", "invalid_type")
         role = message.get("role")
@@ -99,7 +99,7 @@ class MessageReader:
         if role == "tool":
             self._tool(where, message)
             return
-        self._need_results(place)
+        self._need_results(index)
         if role == "assistant":
             self._assistant(where, message)
         elif "content" not in message:
@@ -109,12 +109,12 @@ class MessageReader:
             parts = self._marked(self._content(where, message["content"]), message)
             self._out.append(Message("", our_role, parts))
 
-    def _need_results(self, place: int) -> None:
+    def _need_results(self, index: int) -> None:
         if self._awaited:
             raise refused(
                 "An assistant message with 'tool_calls' must be followed by tool messages responding to "
                 "each 'tool_call_id'. The following tool_call_ids did not have response messages: "
-                f"{', '.join(self._awaited)} (before messages[{place}])"
+                f"{', '.join(self._awaited)} (before messages[{index}])"
             )
 
     def _tool(self, where: str, message: dict[str, Any]) -> None:
@@ -145,8 +145,8 @@ class MessageReader:
             name: message[name] for name in ("reasoning_details", "reasoning_opaque") if message.get(name)
         }
         if thought or signed:
-            kept = {**({self._key: signed} if signed else {}), **mark}
-            parts.append(Reasoning(thought, kept or None))
+            own = {**({self._key: signed} if signed else {}), **mark}
+            parts.append(Reasoning(thought, own or None))
         parts.extend(self._marked(self._content(where, message.get("content")), message))
         if isinstance(message.get("refusal"), str) and message["refusal"]:
             parts.append(Text(message["refusal"]))
@@ -174,18 +174,20 @@ class MessageReader:
                 raise refused(f"Invalid type for '{where}.tool_calls[0].{name}': expected a string.")
         self._awaited.append(call["id"])
         self._names[call["id"]] = function["name"]
-        kept = {name: call[name] for name in ("extra_content", "cache_control") if call.get(name)}
-        metadata = {self._key: kept} if kept else None
+        own = {name: call[name] for name in ("extra_content", "cache_control") if call.get(name)}
+        metadata = {self._key: own} if own else None
         return ToolCall(call["id"], function["name"], function["arguments"], metadata=metadata)
 
     def _custom_call(self, where: str, call: dict[str, Any], custom: dict[str, Any]) -> ToolCall:
-        """A call whose input is plain text."""
+        """Reads a call whose input is plain text."""
         for name, holder in (("id", call), ("name", custom), ("input", custom)):
             if not isinstance(holder.get(name), str):
                 raise refused(f"Invalid type for '{where}.tool_calls[0].{name}': expected a string.")
         self._awaited.append(call["id"])
         self._names[call["id"]] = custom["name"]
-        return ToolCall(call["id"], custom["name"], custom["input"], metadata=self._kept("type", CUSTOM_CALL))
+        return ToolCall(
+            call["id"], custom["name"], custom["input"], metadata=self._metadata_of("type", CUSTOM_CALL)
+        )
 
     def _content(self, where: str, content: object) -> tuple[Part, ...]:
         if isinstance(content, str):
@@ -202,60 +204,60 @@ class MessageReader:
         if not mark or not parts or not isinstance(parts[-1], (Text, Image, Audio, Document)):
             return parts
         last = parts[-1]
-        kept = {"cache_control": mark, **(last.metadata or {}).get(self._key, {})}
-        return (*parts[:-1], msgspec.structs.replace(last, metadata={self._key: kept}))
+        own = {"cache_control": mark, **(last.metadata or {}).get(self._key, {})}
+        return (*parts[:-1], msgspec.structs.replace(last, metadata={self._key: own}))
 
     def _part(self, where: str, part: object) -> Part:
         if not isinstance(part, dict):
             raise refused(f"Invalid type for '{where}': expected an object.", "invalid_type")
         kind = part.get("type")
         inner = part.get(kind) if isinstance(kind, str) else None
-        kept = self._kept("cache_control", part.get("cache_control"))
+        metadata = self._metadata_of("cache_control", part.get("cache_control"))
         if kind in ("text", "refusal") and isinstance(inner, str):
-            return Text(inner, kept)
+            return Text(inner, metadata)
         if not isinstance(inner, dict):
             raise refused(f"Invalid value for '{where}.type': {kind!r}.", "invalid_value")
         if kind == "image_url":
-            return self._image(where, inner, kept)
+            return self._image(where, inner, metadata)
         if kind == "input_audio":
-            return self._audio(where, inner, kept)
+            return self._audio(where, inner, metadata)
         if kind == "file":
-            return self._file(where, inner, kept)
+            return self._file(where, inner, metadata)
         raise refused(f"Invalid value for '{where}.type': {kind!r}.", "invalid_value")
 
-    def _image(self, where: str, image: dict[str, Any], kept: Metadata | None) -> Image:
+    def _image(self, where: str, image: dict[str, Any], metadata: Metadata | None) -> Image:
         url = image.get("url")
         if not isinstance(url, str):
             raise refused(f"Missing required parameter: '{where}.image_url.url'.")
         if image.get("detail"):
-            kept = {self._key: {**(kept or {}).get(self._key, {}), "detail": image["detail"]}}
+            metadata = {self._key: {**(metadata or {}).get(self._key, {}), "detail": image["detail"]}}
         if not url.startswith("data:"):
-            return Image(url=url, metadata=kept)
+            return Image(url=url, metadata=metadata)
         media_type, data = _data_uri(where, url)
-        return Image(data=data, media_type=media_type, metadata=kept)
+        return Image(data=data, media_type=media_type, metadata=metadata)
 
-    def _audio(self, where: str, audio: dict[str, Any], kept: Metadata | None) -> Audio:
-        """Bytes as base64; for some servers a URL, which may hold the bytes."""
+    def _audio(self, where: str, audio: dict[str, Any], metadata: Metadata | None) -> Audio:
+        """Reads base64, or for some servers a URL, which may be a data URI."""
         name, data = str(audio.get("format")), audio.get("data")
         media_type = _AUDIO_TYPES.get(name, f"audio/{name}")
         if isinstance(data, str) and data.startswith(("https://", "http://")):
-            return Audio(url=data, media_type=media_type, metadata=kept)
+            return Audio(url=data, media_type=media_type, metadata=metadata)
         if isinstance(data, str) and data.startswith("data:"):
-            return Audio(data=_data_uri(where, data)[1], media_type=media_type, metadata=kept)
-        return Audio(data=_bytes(where, data), media_type=media_type, metadata=kept)
+            return Audio(data=_data_uri(where, data)[1], media_type=media_type, metadata=metadata)
+        return Audio(data=_bytes(where, data), media_type=media_type, metadata=metadata)
 
-    def _file(self, where: str, file: dict[str, Any], kept: Metadata | None) -> Document:
+    def _file(self, where: str, file: dict[str, Any], metadata: Metadata | None) -> Document:
         name, data = str(file.get("filename") or ""), file.get("file_data")
         if isinstance(file.get("file_id"), str):
-            return Document(filename=name, metadata=self._kept("file_id", file["file_id"]))
+            return Document(filename=name, metadata=self._metadata_of("file_id", file["file_id"]))
         if not isinstance(data, str):
             raise refused(f"Missing required parameter: '{where}.file.file_data'.")
         if not data.startswith("data:"):
-            return Document(url=data, filename=name, metadata=kept)
+            return Document(url=data, filename=name, metadata=metadata)
         media_type, content = _data_uri(where, data)
-        return Document(data=content, media_type=media_type, filename=name, metadata=kept)
+        return Document(data=content, media_type=media_type, filename=name, metadata=metadata)
 
-    def _kept(self, name: str, value: object) -> Metadata | None:
+    def _metadata_of(self, name: str, value: object) -> Metadata | None:
         return {self._key: {name: value}} if value else None
 
 
@@ -290,8 +292,8 @@ _BY_SWITCH: Final = frozenset({"thinking", "thinking-effort", "effort-or-budget"
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     """Reads a client's request.
 
-    quirks: of the vendor that is asked; thinking is read in its words, others stay the vendor's own fields
-    key:    under which fields that only the vendor knows are kept in `provider_options`
+    quirks: of the vendor; thinking is read from its fields alone
+    key:    key in `provider_options` of fields without an option of ours
 
     raises: BadRequest with the vendor's message
     """
@@ -353,18 +355,18 @@ def _tools(body: dict[str, Any]) -> tuple[ToolSpec | ProviderTool, ...]:
             "but got an empty array instead.",
             "empty_array",
         )
-    return tuple(_tool(place, tool) for place, tool in enumerate(tools))
+    return tuple(_tool(index, tool) for index, tool in enumerate(tools))
 
 
-def _tool(place: int, tool: object) -> ToolSpec | ProviderTool:
+def _tool(index: int, tool: object) -> ToolSpec | ProviderTool:
     if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
-        raise refused(f"Missing required parameter: 'tools[{place}].type'.", "missing_required_parameter")
+        raise refused(f"Missing required parameter: 'tools[{index}].type'.", "missing_required_parameter")
     if tool["type"] != "function":
         return ProviderTool(tool["type"], options={k: v for k, v in tool.items() if k != "type"})
     function = tool.get("function")
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
         raise refused(
-            f"Missing required parameter: 'tools[{place}].function.name'.", "missing_required_parameter"
+            f"Missing required parameter: 'tools[{index}].function.name'.", "missing_required_parameter"
         )
     schema, strict = function.get("parameters"), function.get("strict")
     return read_function(function["name"], function.get("description"), schema, strict)
@@ -385,7 +387,8 @@ def _tool_choice(body: dict[str, Any], tools: tuple[ToolSpec | ProviderTool, ...
     function = choice.get("function") if isinstance(choice, dict) else None
     if not isinstance(function, dict):
         if isinstance(choice, dict) and choice.get("type") in ("allowed_tools", "custom"):
-            return None  # no word of ours: it stays among the vendor's own fields
+            # Left to the vendor's own fields.
+            return None
         raise refused(f"Invalid value for 'tool_choice': {choice!r}.", "invalid_value")
     name = str(function.get("name"))
     if name not in [tool.name for tool in tools]:
@@ -420,7 +423,7 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
 
 
 def _reasoning(body: dict[str, Any], quirks: ThinkingQuirks) -> ReasoningOptions | None:
-    """How thinking is asked for: by `reasoning_effort`, or in the fields of the vendor's style."""
+    """Reads how thinking is requested: by `reasoning_effort`, or in the fields of the vendor's style."""
     style, effort = quirks.style, body.get("reasoning_effort")
     switch = _template_switch(body, quirks) if style == "chat-template" else None
     if effort in _EFFORTS:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from typing import Any, Final
 
-import msgspec
-
-from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_chat.attachments import extras_chunk
 from llmstream.dialects.openai_chat.quirks import Quirks
@@ -16,12 +14,9 @@ from llmstream.dialects.tool_calls import plain_input
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
-    ErrorEvent,
-    Event,
     File,
     Finish,
     Metadata,
-    ReasoningDelta,
     ReasoningEnd,
     ResponseMetadata,
     Source,
@@ -31,65 +26,43 @@ from llmstream.events import (
     ToolInputStart,
     Usage,
 )
-from llmstream.exchange import HttpResponse
 from llmstream.serving.wires.complete_responses import GrowingTexts, sse_objects
-from llmstream.serving.wires.openai_errors import error_answer
+from llmstream.serving.wires.event_writer import DONE, Block, Delta, End, Part, Shapes, Start, sse_data
+from llmstream.serving.wires.openai_errors import error_in_stream
 
-__all__ = ["ChunkWriter", "complete_response", "error_response"]
+__all__ = ["ChatShapes", "complete_response"]
 
 
-# Errors as OpenAI answers them: the reverse of reading them.
+_DETAILS: Final = "reasoning_details"
+_EXTRA: Final = "extra_content"
+_OPAQUE: Final = "reasoning_opaque"
+_CITATION_FIELDS: Final = ("start_index", "end_index", "content")
 
-_ANSWERS: Final[dict[str, tuple[int, str, str | None]]] = {
-    "bad-request": (400, "invalid_request_error", None),
-    "context-too-long": (400, "invalid_request_error", "context_length_exceeded"),
-    "content-filtered": (400, "invalid_request_error", "content_filter"),
-    "authentication": (401, "authentication_error", "invalid_api_key"),
-    "permission-denied": (403, "permission_error", None),
-    "not-found": (404, "invalid_request_error", "model_not_found"),
-    "rate-limited": (429, "rate_limit_error", "rate_limit_exceeded"),
-    "overloaded": (503, "overloaded_error", None),
-    "deadline-exceeded": (504, "timeout_error", None),
-    "invalid-request": (400, "invalid_request_error", None),
-    "unsupported": (400, "invalid_request_error", None),
+# The name under which a vendor streams reasoning, by the name under which it takes it back. All others
+# stream it as `reasoning_content`.
+_FIELDS: Final = {
+    "reasoning": "reasoning",
+    "reasoning_details": "reasoning",
+    "reasoning_text": "reasoning_text",
 }
-_ELSE: Final = (500, "server_error", None)
 
 
-def error_object(error: ErrorInfo, *, in_band: bool = False) -> dict[str, Any]:
-    """The `error` object; inside a stream it includes the status, as Groq's does."""
-    status, kind, code = _ANSWERS.get(error.code, _ELSE)
-    out: dict[str, Any] = {"message": error.message, "type": kind, "param": error.param}
-    out["code"] = None if error.reason == UNKNOWN_PATH else error.reason or code
-    out |= error.details or {}
-    if in_band:
-        out["status_code"] = error.status or status
-    return out
+@dataclasses.dataclass(slots=True)
+class ChatBlock(Block):
+    """An open block; index: of a call; is_custom: the call has text in place of JSON."""
+
+    is_custom: bool = False
 
 
-def error_response(error: ErrorInfo) -> HttpResponse:
-    """The answer with which OpenAI would refuse or fail."""
-    status = error.status or _ANSWERS.get(error.code, _ELSE)[0]
-    return error_answer(error, status, error_object(error))
+class ChatShapes(Shapes[ChatBlock]):
+    """Chunks with one delta each.
 
+    include_usage: whether the client requested the usage chunk
 
-_DETAILS = "reasoning_details"
-_EXTRA = "extra_content"
-_OPAQUE = "reasoning_opaque"
-_PLACES = ("start_index", "end_index", "content")
-_FIELDS = {"reasoning": "reasoning", "reasoning_details": "reasoning", "reasoning_text": "reasoning_text"}
-"""Under which name the wire has reasoning, by the name under which it goes back."""
-_NOTHING_COUNTED = Usage()
-
-
-class ChunkWriter:
-    """Events of one response in, server-sent chunks out; see `dialects.base.EventEncoder`.
-
-    include_usage: whether the client asked for the usage chunk
-
-    Left out, because the wire cannot express it: the ends of blocks, warnings, and tools that
-    somebody else ran. An error event is written where it ends the stream.
+    Left out, because the wire cannot express it: the ends of blocks, and tools that the vendor ran.
     """
+
+    end_mark = DONE
 
     def __init__(self, quirks: Quirks, *, model: str, include_usage: bool = True) -> None:
         self._quirks = quirks
@@ -101,146 +74,128 @@ class ChunkWriter:
             "model": model,
         }
         self._field = _FIELDS.get(quirks.reasoning.field, "reasoning_content")
-        self._opened = False
-        self._finished = False
-        self._inputs: dict[str, int] = {}
-        self._custom: set[str] = set()
-        self._error: ErrorInfo | None = None
+        self._indexes: dict[str, int] = {}
 
-    def feed(self, event: Event) -> bytes:
-        """Returns the bytes of one event; b"" if the wire cannot express it."""
-        match event:
-            case TextDelta(words):
-                return self._delta({"content": words}, event.provider_metadata)
-            case ReasoningDelta(words):
-                return self._delta({self._field: words}, event.provider_metadata)
-            case ToolInputDelta(words, call_id):
-                return self._input(call_id, words)
-            case ToolInputStart():
-                return b"" if event.provider_executed else self._head(event, event.id, "")
-            case ToolCall():
-                return self._whole(event)
-            case ResponseMetadata():
-                return self._names(event)
-            case ReasoningEnd() | Custom():
-                said = {name: _kept(event.provider_metadata, name) for name in (_DETAILS, _EXTRA, _OPAQUE)}
-                said = {name: value for name, value in said.items() if value}
-                if _DETAILS in said:
-                    said["reasoning"] = ""
-                return self._delta(said) if said else b""
-            case Source() | File():
-                return self._beside(event)
-            case ErrorEvent():
-                self._error = event.error
-                return b""
-            case Finish():
-                return self._finish(event)
-            case _:
-                return b""
-
-    def close(self) -> bytes:
-        """`[DONE]`, unless the stream failed before."""
-        return b"data: [DONE]\n\n" if self._finished else b""
-
-    def _names(self, event: ResponseMetadata) -> bytes:
-        if self._opened:
-            return b""
+    def named(self, event: ResponseMetadata) -> bytes:
+        """Stores id, model and time, which all chunks repeat."""
         self._frame["id"] = event.id or ""
         self._frame["model"] = event.model_id or ""
         if event.timestamp is not None:
             self._frame["created"] = int(event.timestamp.timestamp())
-        return self._open()
+        return b""
 
-    def _open(self) -> bytes:
-        if self._opened:
-            return b""
-        self._opened = True
-        return self._choice({"role": "assistant", "content": ""})
+    def begin(self) -> bytes:
+        """Writes the chunk with the role."""
+        return self._chunk({"role": "assistant", "content": ""})
 
-    def _delta(self, delta: dict[str, Any], metadata: Metadata | None = None) -> bytes:
-        return self._open() + self._choice(delta, logprobs=logprobs_of(metadata) if metadata else [])
+    def start(self, event: Start) -> tuple[ChatBlock, bytes] | None:
+        """Opens a call; other blocks have no start."""
+        if not isinstance(event, ToolInputStart):
+            return ChatBlock(), b""
+        return None if event.provider_executed else self._call_start(event, event.id, "")
 
-    def _choice(self, delta: dict[str, Any], reason: str | None = None, logprobs: list[Any] = []) -> bytes:
-        told = {"content": logprobs, "refusal": None} if logprobs else None
-        choice = {"index": 0, "delta": delta, "logprobs": told, "finish_reason": reason}
-        return _data({**self._frame, "choices": [choice]})
+    def delta(self, block: ChatBlock, event: Delta) -> bytes:
+        """Extends the message or a call."""
+        if isinstance(event, ToolInputDelta):
+            kind, field = ("custom", "input") if block.is_custom else ("function", "arguments")
+            return self._call_chunk(block.index, {kind: {field: event.delta}})
+        field = "content" if isinstance(event, TextDelta) else self._field
+        return self._chunk({field: event.delta}, logprobs=logprobs_of(event.provider_metadata))
 
-    def _head(self, event: ToolInputStart | ToolCall, call_id: str, text: str) -> bytes:
-        place = self._inputs.setdefault(call_id, len(self._inputs))
-        plain = plain_input(text, event.provider_metadata)
-        if plain is not None:
-            self._custom.add(call_id)
-            custom = {"name": event.tool_name, "input": plain}
-            return self._call(place, {"id": call_id, "type": "custom", "custom": custom})
-        function = {"name": event.tool_name, "arguments": text}
-        return self._call(place, {"id": call_id, "type": "function", "function": function})
+    def end(self, block: ChatBlock, event: End) -> bytes:
+        """Writes what a vendor of this wire wants back with the reasoning."""
+        return self._opaque(event.provider_metadata) if isinstance(event, ReasoningEnd) else b""
 
-    def _input(self, call_id: str, text: str) -> bytes:
-        place = self._inputs.get(call_id)
-        if place is None:
-            return b""
-        custom = call_id in self._custom
-        return self._call(place, {"custom": {"input": text}} if custom else {"function": {"arguments": text}})
-
-    def _call(self, place: int, fragment: dict[str, Any]) -> bytes:
-        return self._delta({"tool_calls": [{"index": place, **fragment}]})
-
-    def _whole(self, call: ToolCall) -> bytes:
-        """A call's own fields, and all of it where its input was not streamed."""
-        if call.provider_executed:
+    def call(self, event: ToolCall) -> bytes:
+        """Writes a call whose input did not stream, and the extra content of any call."""
+        if event.provider_executed:
             return b""
         out = b""
-        if call.tool_call_id not in self._inputs:
-            out = self._head(call, call.tool_call_id, call.input)
-        extra = _kept(call.provider_metadata, _EXTRA)
-        if extra:
-            out += self._call(self._inputs[call.tool_call_id], {_EXTRA: extra})
-        return out
+        if event.tool_call_id not in self._indexes:
+            _, out = self._call_start(event, event.tool_call_id, event.input)
+        extra = _found(event.provider_metadata, _EXTRA)
+        return out + (self._call_chunk(self._indexes[event.tool_call_id], {_EXTRA: extra}) if extra else b"")
 
-    def _beside(self, event: Source | File) -> bytes:
+    def part(self, event: Part, block: ChatBlock | None) -> bytes:
+        """Writes a citation, audio or an image beside the text."""
+        if isinstance(event, Custom):
+            return self._opaque(event.provider_metadata)
         if isinstance(event, Source):
-            if event.url is None:
-                return b""
-            places = {name: _kept(event.provider_metadata, name) for name in _PLACES}
-            said = {name: value for name, value in places.items() if value is not None}
-            citation = {"url": event.url, "title": event.title or "", **said}
-            return self._delta({"annotations": [{"type": "url_citation", "url_citation": citation}]})
+            return self._cite(event)
+        if not isinstance(event, File):
+            return b""
         data = event.data
         if event.media_type.startswith("audio/") and isinstance(data, bytes):
-            audio = {"id": _kept(event.provider_metadata, "audio_id"), "data": _base64(data)}
-            audio["expires_at"] = _kept(event.provider_metadata, "audio_expires_at")
-            return self._delta({"audio": {k: v for k, v in audio.items() if v}})
+            audio = {"id": _found(event.provider_metadata, "audio_id"), "data": _base64(data)}
+            audio["expires_at"] = _found(event.provider_metadata, "audio_expires_at")
+            return self._chunk({"audio": {k: v for k, v in audio.items() if v}})
         url = data if isinstance(data, str) else f"data:{event.media_type};base64,{_base64(data)}"
-        return self._delta({"images": [{"type": "image_url", "image_url": {"url": url}}]})
+        return self._chunk({"images": [{"type": "image_url", "image_url": {"url": url}}]})
 
-    def _finish(self, event: Finish) -> bytes:
+    def finish(self, event: Finish, error: ErrorInfo | None) -> bytes | None:
+        """Writes the finish reason, the extras of the response, and its usage."""
+        if event.finish_reason == "error" and error is not None and event.raw_finish_reason is None:
+            return None
+        out = b""
         raw = raw_reason(event.finish_reason, event.raw_finish_reason, self._quirks.finish_reasons)
-        if event.finish_reason == "error" and self._error is not None and event.raw_finish_reason is None:
-            return _data({"error": error_object(self._error, in_band=True)})
-        self._finished = True
-        out = self._open()
         if raw is not None:
-            out += self._choice({}, raw, logprobs_of(event.provider_metadata))
-        if beside := extras_chunk(event.provider_metadata):
-            out += _data({**self._frame, **beside})
-        if self._include_usage and event.usage != _NOTHING_COUNTED:
+            out = self._chunk({}, raw, logprobs_of(event.provider_metadata))
+        if extras := extras_chunk(event.provider_metadata):
+            out += sse_data({**self._frame, **extras})
+        if self._include_usage and event.usage != Usage():
             usage = write_usage(event.usage, self._quirks.usage)
-            out += _data({**self._frame, "choices": [], "usage": usage})
+            out += sse_data({**self._frame, "choices": [], "usage": usage})
         return out
 
+    def error(self, error: ErrorInfo) -> bytes:
+        """Writes the error object."""
+        return sse_data({"error": error_in_stream(error)})
 
-def _kept(metadata: Metadata | None, name: str) -> Any:
-    """What any vendor of this wire wants back under a name."""
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None, logprobs: list[Any] = []) -> bytes:
+        found = {"content": logprobs, "refusal": None} if logprobs else None
+        choice = {"index": 0, "delta": delta, "logprobs": found, "finish_reason": reason}
+        return sse_data({**self._frame, "choices": [choice]})
+
+    def _call_start(
+        self, event: ToolInputStart | ToolCall, call_id: str, text: str
+    ) -> tuple[ChatBlock, bytes]:
+        index = self._indexes.setdefault(call_id, len(self._indexes))
+        plain = plain_input(text, event.provider_metadata)
+        if plain is None:
+            function = {"name": event.tool_name, "arguments": text}
+            call = {"id": call_id, "type": "function", "function": function}
+        else:
+            call = {"id": call_id, "type": "custom", "custom": {"name": event.tool_name, "input": plain}}
+        return ChatBlock(index, is_custom=plain is not None), self._call_chunk(index, call)
+
+    def _call_chunk(self, index: int, fragment: dict[str, Any]) -> bytes:
+        return self._chunk({"tool_calls": [{"index": index, **fragment}]})
+
+    def _opaque(self, metadata: Metadata | None) -> bytes:
+        delta = {name: _found(metadata, name) for name in (_DETAILS, _EXTRA, _OPAQUE)}
+        delta = {name: value for name, value in delta.items() if value}
+        if _DETAILS in delta:
+            # OpenRouter's chunks with details always have `reasoning`, whose text has streamed already.
+            delta["reasoning"] = ""
+        return self._chunk(delta) if delta else b""
+
+    def _cite(self, event: Source) -> bytes:
+        if event.url is None:
+            return b""
+        fields = {name: _found(event.provider_metadata, name) for name in _CITATION_FIELDS}
+        fields = {name: value for name, value in fields.items() if value is not None}
+        citation = {"url": event.url, "title": event.title or "", **fields}
+        return self._chunk({"annotations": [{"type": "url_citation", "url_citation": citation}]})
+
+
+def _found(metadata: Metadata | None, name: str) -> Any:
+    """Returns a field of the metadata of any vendor: all vendors of this wire have the same fields."""
     found = [own[name] for own in (metadata or {}).values() if own.get(name) not in (None, "", [], {})]
     return found[0] if found else None
 
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-def _data(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
 # A Chat Completions stream as one `chat.completion` object.
@@ -250,7 +205,7 @@ _DETAIL_TEXTS: Final = ("text", "summary", "data")
 
 
 def complete_response(body: bytes) -> dict[str, Any]:
-    """The complete response that a streamed body amounts to."""
+    """Builds the `chat.completion` object from the chunks of a stream."""
     completion: dict[str, Any] = {"id": "", "object": "chat.completion"}
     choice = _Choice()
     for chunk in sse_objects(body):
@@ -262,7 +217,7 @@ def complete_response(body: bytes) -> dict[str, Any]:
 
 
 class _Choice:
-    """The one choice of an answer: deltas in, its message out."""
+    """The only choice of a response: deltas in, its message out."""
 
     def __init__(self) -> None:
         self._texts = GrowingTexts()
@@ -308,7 +263,7 @@ class _Choice:
                 call[name] = value
 
     def _detail(self, fragment: dict[str, Any]) -> None:
-        """Fragments of one detail of reasoning carry its index, as OpenRouter streams them."""
+        """Adds a fragment of a reasoning detail. OpenRouter streams them with the index of their detail."""
         details: list[dict[str, Any]] = self._message.setdefault("reasoning_details", [])
         last = details[-1] if details else {}
         if "index" not in fragment or any(fragment.get(f) != last.get(f) for f in ("index", "type")):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.dialects.openai_responses.background import is_stored
 from llmstream.request import Request
 from llmstream.serving.wires.base import ServerSide, posts_to
-from llmstream.serving.wires.openai_errors import error_response
+from llmstream.serving.wires.openai_errors import encode_error
 from llmstream.serving.wires.openai_responses.reader import read_request
 from llmstream.serving.wires.openai_responses.writer import (
     ResponseWriter,
@@ -22,15 +20,15 @@ __all__ = ["server_side"]
 def server_side(dialect: OpenAIResponses, *, provider: str = "openai") -> ServerSide:
     """Reads requests and writes responses of this dialect.
 
-    provider: key in `provider_options` of fields that no option of ours stands for
+    provider: key in `provider_options` of fields without an option of ours
     """
     return ServerSide(
         dialect=dialect,
         accepts=posts_to(dialect.quirks.path),
         decode_request=lambda http: read_request(http, dialect.quirks, key=provider),
         event_encoder=lambda request: _writer(request, dialect),
-        complete_response=lambda body: msgspec.json.encode(complete_response(body)),
-        encode_error=error_response,
+        complete_response=complete_response,
+        encode_error=encode_error,
     )
 
 

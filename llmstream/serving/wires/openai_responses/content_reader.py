@@ -1,4 +1,4 @@
-"""Content of input items, read as parts: of messages, and of what a model answered before."""
+"""Reads the content of input items as parts: of messages, and of earlier responses."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from llmstream.dialects.openai_responses.items import (
 from llmstream.dialects.openai_responses.wire import KEY, extras_of
 from llmstream.serving.wires.openai_errors import refused
 
-__all__ = ["read_answer_item", "read_answer_message", "read_part"]
+__all__ = ["read_assistant_message", "read_part", "read_response_item"]
 
 
-def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
-    """The text of an assistant's message; more than one piece of content is kept as it is.
+def read_assistant_message(where: str, item: dict[str, Any]) -> list[Part]:
+    """Reads the text of an assistant's message; several pieces of content go back unchanged.
 
     raises: BadRequest with the vendor's message
     """
@@ -46,9 +46,9 @@ def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
         content = [{"type": "output_text", "text": content}]
     if not isinstance(content, list):
         raise refused(f"Missing required parameter: '{where}.content'.", "missing_required_parameter")
-    kept = _kept(item)
-    words = []
-    for place, piece in enumerate(content):
+    extras = _extras(item)
+    fragments = []
+    for index, piece in enumerate(content):
         kind = piece.get("type") if isinstance(piece, dict) else None
         if kind not in ("output_text", "refusal"):
             raise refused(
@@ -57,20 +57,20 @@ def read_answer_message(where: str, item: dict[str, Any]) -> list[Part]:
             )
         text = piece.get("refusal" if kind == "refusal" else "text")
         if not isinstance(text, str):
-            name = f"{where}.content[{place}].text"
+            name = f"{where}.content[{index}].text"
             raise refused(f"Missing required parameter: '{name}'.", "missing_required_parameter")
-        words.append(text)
+        fragments.append(text)
     if len(content) != 1:
-        kept["content"] = content
+        extras["content"] = content
     elif content[0]["type"] == "refusal":
-        kept["refusal"] = True
+        extras["refusal"] = True
     elif content[0].get("annotations"):
-        kept["annotations"] = content[0]["annotations"]
-    return [Text("".join(words), _metadata(kept))]
+        extras["annotations"] = content[0]["annotations"]
+    return [Text("".join(fragments), _metadata(extras))]
 
 
-def read_answer_item(where: str, item: dict[str, Any]) -> list[Part]:
-    """Reasoning, calls, the vendor's own results and whatever else an answer holds.
+def read_response_item(where: str, item: dict[str, Any]) -> list[Part]:
+    """Reads an item of an earlier response: reasoning, a call, a result of the vendor's, or any other.
 
     raises: BadRequest with the vendor's message
     """
@@ -85,9 +85,9 @@ def read_answer_item(where: str, item: dict[str, Any]) -> list[Part]:
 
 
 def _reasoning(item: dict[str, Any]) -> list[Part]:
-    """A part for each summary where the item has an id by which they are joined again."""
+    """Returns a part for each summary, if the item has an id by which they are joined again."""
     summary, content = _texts(item.get("summary")), _texts(item.get("content"))
-    last = _kept(item)
+    last = _extras(item)
     if item.get("encrypted_content"):
         last["encrypted_content"] = item["encrypted_content"]
     pieces: list[tuple[str, dict[str, Any]]] = [(text, {}) for text in summary]
@@ -99,7 +99,7 @@ def _reasoning(item: dict[str, Any]) -> list[Part]:
         pieces = [("", {})]
     shared = {"item_id": last["item_id"]} if "item_id" in last else {}
     *before, (text, mark) = pieces
-    parts: list[Part] = [Reasoning(words, _metadata({**shared, **own})) for words, own in before]
+    parts: list[Part] = [Reasoning(fragments, _metadata({**shared, **own})) for fragments, own in before]
     return [*parts, Reasoning(text, _metadata({**last, **mark}))]
 
 
@@ -113,11 +113,11 @@ def _call(where: str, item: dict[str, Any]) -> list[Part]:
     if kind == "function_call":
         if not isinstance(item.get("arguments"), str):
             raise refused(f"Missing required parameter: '{where}.arguments'.", "missing_required_parameter")
-        return [ToolCall(call_id, name, item["arguments"], metadata=_metadata(_kept(item)))]
-    hosted, kept = is_hosted(item), {"type": kind, **_kept(item)}
+        return [ToolCall(call_id, name, item["arguments"], metadata=_metadata(_extras(item)))]
+    hosted, extras = is_hosted(item), {"type": kind, **_extras(item)}
     if kind == "custom_tool_call" and not hosted:
         text = as_text(item.get("input"))
-        return [ToolCall(call_id, name, text, metadata=_metadata(kept))]
+        return [ToolCall(call_id, name, text, metadata=_metadata(extras))]
     if has_result(item):
         call = ToolCall(call_id, name, input_layout(item).text or "{}", True, {KEY: {"type": kind}})
         return [call, _result(item, call_id, name)]
@@ -130,15 +130,15 @@ def _result(item: dict[str, Any], call_id: str, name: str) -> ToolResult:
     return ToolResult(call_id, "", failed, name, result=item, provider_executed=True, metadata=metadata)
 
 
-def _kept(item: dict[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {"item_id": item["id"]} if isinstance(item.get("id"), str) else {}
+def _extras(item: dict[str, Any]) -> dict[str, Any]:
+    extras: dict[str, Any] = {"item_id": item["id"]} if isinstance(item.get("id"), str) else {}
     if item.get("status") is not None:
-        kept["status"] = item["status"]
-    return kept | extras_of(item)
+        extras["status"] = item["status"]
+    return extras | extras_of(item)
 
 
-def _metadata(kept: dict[str, Any]) -> Metadata | None:
-    return {KEY: kept} if kept else None
+def _metadata(extras: dict[str, Any]) -> Metadata | None:
+    return {KEY: extras} if extras else None
 
 
 def _texts(pieces: object) -> list[str]:
@@ -151,7 +151,7 @@ _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
 def read_part(where: str, part: object) -> Part:
-    """The reverse of `write_part`.
+    """Reads a part of a message: the reverse of `write_part`.
 
     raises: BadRequest with the vendor's message
     """
@@ -163,15 +163,15 @@ def read_part(where: str, part: object) -> Part:
             f"Invalid value: {kind!r}. Supported values are: {', '.join(map(repr, INPUT_PARTS))}.",
             "invalid_value",
         )
-    kept = {name: part[name] for name in PART_EXTRAS if part.get(name) is not None}
+    extras = {name: part[name] for name in PART_EXTRAS if part.get(name) is not None}
     if kind == "input_text":
         if not isinstance(part.get("text"), str):
             raise refused(f"Missing required parameter: '{where}.text'.", "missing_required_parameter")
-        return Text(part["text"], _part_metadata(kept))
+        return Text(part["text"], _part_metadata(extras))
     if kind == "input_image":
-        return _image(where, part, kept)
+        return _image(where, part, extras)
     if kind == "input_file":
-        return _file(where, part, kept)
+        return _file(where, part, extras)
     audio = part.get("input_audio")
     if not isinstance(audio, dict):
         raise refused(f"Missing required parameter: '{where}.input_audio'.", "missing_required_parameter")
@@ -180,35 +180,35 @@ def read_part(where: str, part: object) -> Part:
     return Audio(data=data, media_type=_AUDIO_TYPES.get(name, f"audio/{name}"))
 
 
-def _image(where: str, part: dict[str, Any], kept: dict[str, Any]) -> Image:
+def _image(where: str, part: dict[str, Any], extras: dict[str, Any]) -> Image:
     if isinstance(part.get("file_id"), str):
-        return Image(metadata=_part_metadata({**kept, "file_id": part["file_id"]}))
+        return Image(metadata=_part_metadata({**extras, "file_id": part["file_id"]}))
     url = part.get("image_url")
     if not isinstance(url, str):
         raise refused(f"Missing required parameter: '{where}.image_url'.", "missing_required_parameter")
     found = _data_uri(where, url)
     if found is None:
-        return Image(url=url, metadata=_part_metadata(kept))
-    return Image(data=found[1], media_type=found[0], metadata=_part_metadata(kept))
+        return Image(url=url, metadata=_part_metadata(extras))
+    return Image(data=found[1], media_type=found[0], metadata=_part_metadata(extras))
 
 
-def _file(where: str, part: dict[str, Any], kept: dict[str, Any]) -> Document:
+def _file(where: str, part: dict[str, Any], extras: dict[str, Any]) -> Document:
     name = str(part.get("filename") or "")
     if isinstance(part.get("file_id"), str):
-        return Document(filename=name, metadata=_part_metadata({**kept, "file_id": part["file_id"]}))
+        return Document(filename=name, metadata=_part_metadata({**extras, "file_id": part["file_id"]}))
     if isinstance(part.get("file_url"), str):
-        return Document(url=part["file_url"], filename=name, metadata=_part_metadata(kept))
+        return Document(url=part["file_url"], filename=name, metadata=_part_metadata(extras))
     data = part.get("file_data")
     if not isinstance(data, str):
         raise refused(f"Missing required parameter: '{where}.file_data'.", "missing_required_parameter")
     found = _data_uri(where, data)
     if found is None:
         found = ("application/pdf", _bytes(where, data))
-    return Document(data=found[1], media_type=found[0], filename=name, metadata=_part_metadata(kept))
+    return Document(data=found[1], media_type=found[0], filename=name, metadata=_part_metadata(extras))
 
 
-def _part_metadata(kept: dict[str, Any]) -> Metadata | None:
-    return {KEY: kept} if kept else None
+def _part_metadata(extras: dict[str, Any]) -> Metadata | None:
+    return {KEY: extras} if extras else None
 
 
 def _data_uri(where: str, url: str) -> tuple[str, bytes] | None:

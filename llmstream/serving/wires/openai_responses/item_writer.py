@@ -9,7 +9,7 @@ import msgspec
 
 from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_responses.items import has_result
-from llmstream.dialects.openai_responses.wire import KEY, LISTED, Frames, annotation_of
+from llmstream.dialects.openai_responses.wire import KEY, LISTED, annotation_of
 from llmstream.dialects.tool_calls import CUSTOM_CALL, plain_input
 from llmstream.events import (
     Event,
@@ -27,28 +27,29 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
+from llmstream.serving.wires.openai_responses.frames import Frames
 
-__all__ = ["CallEncoder", "ProseEncoder", "told_of"]
+__all__ = ["CallEncoder", "ProseEncoder", "own_metadata"]
 
 
+# Items whose input is streamed unchanged: its field, and its events.
 _STREAMED: Final = {
     "function_call": ("arguments", "response.function_call_arguments"),
     "custom_tool_call": ("input", "response.custom_tool_call_input"),
     "mcp_call": ("arguments", "response.mcp_call_arguments"),
 }
-"""Items whose input streams as it is: its field, and the events that say it."""
 
 _PREFIXES: Final = {"function_call": "fc_", "custom_tool_call": "ctc_", "mcp_call": "mcp_"}
 _OURS: Final = frozenset({"type", "item_id", "provider", "item", "input"})
 
 
-def told_of(metadata: Metadata | None) -> dict[str, Any]:
-    """Metadata of an event that this dialect's decoder set."""
+def own_metadata(metadata: Metadata | None) -> dict[str, Any]:
+    """Returns what this dialect's decoder put in the metadata of an event."""
     return (metadata or {}).get(KEY, {})
 
 
 class _Open:
-    """A call that is being written."""
+    """An open call."""
 
     __slots__ = ("item", "kind", "parts", "place", "settled")
 
@@ -61,10 +62,9 @@ class _Open:
 
 
 class CallEncoder:
-    """Calls of one response in, frames out.
+    """Writes the calls of one response as frames.
 
-    A call that the vendor ran and that did not come from this wire is written as one of MCP,
-    the only kind whose name is free.
+    A call that another vendor ran is written as a call of MCP, the only kind with a free name.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -72,18 +72,18 @@ class CallEncoder:
         self._open: dict[str, _Open] = {}
 
     def start(self, event: ToolInputStart | ToolCall, call_id: str) -> bytes:
-        """The item opens."""
-        told = told_of(event.provider_metadata)
+        """Opens the item."""
+        own = own_metadata(event.provider_metadata)
         usual = "mcp_call" if event.provider_executed else "function_call"
         custom = plain_input("", event.provider_metadata) is not None
-        kind = told.get("type") or (CUSTOM_CALL if custom else usual)
-        item = _opened(kind, event, call_id, told)
+        kind = own.get("type") or (CUSTOM_CALL if custom else usual)
+        item = _opened(kind, event, call_id, own)
         place, data = self._frames.add(item)
         self._open[call_id] = _Open(kind, item, place)
         return data
 
     def delta(self, event: ToolInputDelta) -> bytes:
-        """A fragment, where the item's input streams as it is."""
+        """Writes a fragment, if the input of the item is streamed unchanged."""
         call = self._open.get(event.id)
         if call is None:
             return b""
@@ -104,53 +104,53 @@ class CallEncoder:
             call.settled = True
             item = {**call.item, field: text, "status": "incomplete"}
             return self._frames.done(call.place, item)
-        said = {field: text or ("" if field == "input" else "{}")}
+        fields = {field: text or ("" if field == "input" else "{}")}
         where = {"item_id": call.item["id"], "output_index": call.place}
-        return self._frames.event(f"{kind}.done", **where, **said)
+        return self._frames.event(f"{kind}.done", **where, **fields)
 
     def call(self, event: ToolCall) -> bytes:
-        """Completes the call; one of the vendor's own stays open if its item holds the result."""
+        """Completes the call. The item of a vendor's own call stays open if it also has the result."""
         data = b""
         if event.tool_call_id not in self._open:
             data = self.start(event, event.tool_call_id)
             data += self.delta(ToolInputDelta(event.input, event.tool_call_id))
             data += self.end(ToolInputEnd(event.tool_call_id))
         call = self._open[event.tool_call_id]
-        told = told_of(event.provider_metadata)
-        if isinstance(told.get("item"), dict):
+        own = own_metadata(event.provider_metadata)
+        if isinstance(own.get("item"), dict):
             call.settled = True
-            return data + self._frames.done(call.place, told["item"])
+            return data + self._frames.done(call.place, own["item"])
         if event.provider_executed:
             return data
         call.settled = True
-        item = {**call.item, "status": "completed", **{k: v for k, v in told.items() if k not in _OURS}}
+        item = {**call.item, "status": "completed", **{k: v for k, v in own.items() if k not in _OURS}}
         plain = plain_input(event.input, event.provider_metadata)
         field = _STREAMED[call.kind][0] if call.kind in _STREAMED else "arguments"
         item[field] = event.input if plain is None else plain
         return data + self._frames.done(call.place, item)
 
     def result(self, event: ToolResult) -> bytes:
-        """What the vendor's own call gave; a caller's results are the next request's."""
+        """Writes the result of the vendor's own call; the caller's results are part of the next request."""
         if not event.provider_executed:
             return b""
         call = self._open.get(event.tool_call_id)
         if event.preliminary:
             return self._draft(call, event.result)
-        kind = told_of(event.provider_metadata).get("type")
+        kind = own_metadata(event.provider_metadata).get("type")
         item = event.result if kind is not None and isinstance(event.result, dict) else None
         if call is None or call.settled:
-            return b"" if item is None else self._frames.whole(item, {**item, "status": "in_progress"})
+            return b"" if item is None else self._frames.in_one_piece(item, {**item, "status": "in_progress"})
         call.settled = True
         if item is not None and has_result(item):
             return self._ran(call) + self._frames.done(call.place, item)
-        words = event.result if isinstance(event.result, str) else msgspec.json.encode(event.result).decode()
-        outcome = {"output": None, "error": words} if event.is_error else {"output": words, "error": None}
+        text = event.result if isinstance(event.result, str) else msgspec.json.encode(event.result).decode()
+        outcome = {"output": None, "error": text} if event.is_error else {"output": text, "error": None}
         status = "failed" if event.is_error else "completed"
-        said = {"arguments": "".join(call.parts) or "{}", "status": status}
-        return self._frames.done(call.place, {**call.item, **said, **outcome})
+        fields = {"arguments": "".join(call.parts) or "{}", "status": status}
+        return self._frames.done(call.place, {**call.item, **fields, **outcome})
 
     def _ran(self, call: _Open) -> bytes:
-        """Events of the code that the vendor's interpreter runs; empty for other tools."""
+        """Returns the events of the code that the vendor's interpreter runs; b"" for other tools."""
         where = {"item_id": call.item["id"], "output_index": call.place}
         if call.kind == "code_interpreter_call":
             try:
@@ -172,22 +172,20 @@ class CallEncoder:
         return self._frames.event("response.image_generation_call.partial_image", **where, **result)
 
 
-def _opened(
-    kind: str, event: ToolInputStart | ToolCall, call_id: str, told: dict[str, Any]
-) -> dict[str, Any]:
-    """The item as it is when it opens: who it is, and who runs it."""
-    item_id = told.get("item_id")
+def _opened(kind: str, event: ToolInputStart | ToolCall, call_id: str, own: dict[str, Any]) -> dict[str, Any]:
+    """Returns the item as it opens: its ids, its name, and who runs it."""
+    item_id = own.get("item_id")
     if item_id is None:
         item_id = call_id if event.provider_executed else f"{_PREFIXES.get(kind, 'item_')}{call_id}"
     item: dict[str, Any] = {"id": item_id, "type": kind, "status": "in_progress"}
     if kind in _STREAMED:
-        item |= {_STREAMED[kind][0]: "", "name": told.get("name", event.tool_name)}
+        item |= {_STREAMED[kind][0]: "", "name": own.get("name", event.tool_name)}
     if kind == "mcp_call":
         return item | {"server_label": "llmstream"}
     if kind == "mcp_approval_request":
         return item | {"arguments": "", "name": event.tool_name, "server_label": "llmstream"}
-    if call_id != item_id or "call_id" in told:
-        item["call_id"] = told.get("call_id", call_id)
+    if call_id != item_id or "call_id" in own:
+        item["call_id"] = own.get("call_id", call_id)
     if kind == "shell_call":
         where = "container_reference" if event.provider_executed else "local"
         item |= {"action": {"commands": []}, "environment": {"type": where}}
@@ -204,12 +202,12 @@ _REASONING_OURS: Final = frozenset({"provider", "item_id", "part"})
 
 
 class _Prose:
-    """A message or a reasoning item that is being written; pieces are its summaries or contents."""
+    """An open message or reasoning item; pieces are its summaries or contents."""
 
     def __init__(self, item: dict[str, Any], place: int) -> None:
         self.item = item
         self.place = place
-        self.words: list[str] = []
+        self.fragments: list[str] = []
         self.annotations: list[dict[str, Any]] = []
         self.refusal = False
         self.piece = 0
@@ -223,10 +221,10 @@ class _Prose:
 
 
 class ProseEncoder:
-    """Blocks of one response in, frames out.
+    """Writes the text and reasoning blocks of one response as frames.
 
-    A reasoning item may have another summary, so it is done only with the next event: ask
-    `settle` before anything else is written.
+    A reasoning item may have another summary, so it ends only with the next event: call `settle` before
+    anything else is written.
     """
 
     def __init__(self, frames: Frames) -> None:
@@ -237,15 +235,15 @@ class ProseEncoder:
         self._sources: list[Source] = []
 
     def settle(self, event: Event) -> bytes:
-        """The end of a reasoning item that this event does not go on with."""
+        """Ends a reasoning item that this event does not continue."""
         last = self._last
-        if last is None or not last.ended or self._goes_on(event, last):
+        if last is None or not last.ended or self._continues(event, last):
             return b""
         return self._reasoning_done(last)
 
     def source(self, event: Source) -> bytes:
-        """A source stands in the open text, or waits for the next; the item of a search has its own."""
-        if told_of(event.provider_metadata).get("type") == LISTED:
+        """Writes a source into the open text, or holds it for the next; a search has its sources already."""
+        if own_metadata(event.provider_metadata).get("type") == LISTED:
             return b""
         self._sources.append(event)
         return self._cite(next(reversed(self._texts.values()), None))
@@ -253,25 +251,25 @@ class ProseEncoder:
     # Messages.
 
     def text_start(self, event: TextStart) -> bytes:
-        """A message opens."""
-        told = told_of(event.provider_metadata)
-        item_id = told.get("item_id") or self._frames.item_id("msg", event.id)
+        """Opens a message."""
+        own = own_metadata(event.provider_metadata)
+        item_id = own.get("item_id") or self._frames.item_id("msg", event.id)
         item: dict[str, Any] = {"id": item_id, "type": "message", "status": "in_progress"}
         item |= {"content": [], "role": "assistant"}
-        item |= {k: v for k, v in told.items() if k not in _TEXT_OURS}
+        item |= {k: v for k, v in own.items() if k not in _TEXT_OURS}
         place, data = self._frames.add(item)
         text = self._texts[event.id] = _Prose(item, place)
-        text.refusal = bool(told.get("refusal"))
+        text.refusal = bool(own.get("refusal"))
         part = _part(text, "", [])
         data += self._frames.event("response.content_part.added", **text.where, content_index=0, part=part)
         return data + self._cite(text)
 
     def text_delta(self, event: TextDelta) -> bytes:
-        """A fragment of a message."""
+        """Writes a fragment of a message."""
         text = self._texts.get(event.id)
         if text is None:
             return b""
-        text.words.append(event.delta)
+        text.fragments.append(event.delta)
         where = {**text.where, "content_index": 0, "delta": event.delta}
         if text.refusal:
             return self._frames.event("response.refusal.delta", **where)
@@ -279,7 +277,7 @@ class ProseEncoder:
         return self._frames.event("response.output_text.delta", **where, logprobs=logprobs)
 
     def _cite(self, text: _Prose | None) -> bytes:
-        """Sources stand in a text; those that come before it wait."""
+        """Writes the held sources into a text, if one is open."""
         if text is None:
             return b""
         data = b""
@@ -298,37 +296,37 @@ class ProseEncoder:
         text = self._texts.pop(event.id, None)
         if text is None or event.incomplete:
             return b""
-        told = told_of(event.provider_metadata)
-        words = "".join(text.words)
+        own = own_metadata(event.provider_metadata)
+        complete = "".join(text.fragments)
         logprobs = logprobs_of(event.provider_metadata)
-        part = _part(text, words, logprobs)
-        if "annotations" in told:
-            part["annotations"] = told["annotations"]
+        part = _part(text, complete, logprobs)
+        if "annotations" in own:
+            part["annotations"] = own["annotations"]
         where = {**text.where, "content_index": 0}
         if text.refusal:
-            data = self._frames.event("response.refusal.done", **where, refusal=words)
+            data = self._frames.event("response.refusal.done", **where, refusal=complete)
         else:
-            data = self._frames.event("response.output_text.done", **where, text=words, logprobs=logprobs)
+            data = self._frames.event("response.output_text.done", **where, text=complete, logprobs=logprobs)
         data += self._frames.event("response.content_part.done", **where, part=part)
-        item = {**text.item, "status": "completed", "content": told.get("content", [part])}
+        item = {**text.item, "status": "completed", "content": own.get("content", [part])}
         return data + self._frames.done(text.place, item)
 
     # Reasoning.
 
     def _item_of(self, event: ReasoningStart) -> str:
-        told = told_of(event.provider_metadata)
-        return str(told.get("item_id") or self._frames.item_id("rs", _PLACE.sub("", event.id)))
+        own = own_metadata(event.provider_metadata)
+        return str(own.get("item_id") or self._frames.item_id("rs", _PLACE.sub("", event.id)))
 
-    def _goes_on(self, event: Event, item: _Prose) -> bool:
+    def _continues(self, event: Event, item: _Prose) -> bool:
         """Whether a reasoning item has another summary."""
         return isinstance(event, ReasoningStart) and self._item_of(event) == item.item["id"]
 
     def reasoning_start(self, event: ReasoningStart) -> bytes:
-        """A reasoning item opens, or goes on with its next summary."""
+        """Opens a reasoning item, or its next summary."""
         last = self._last
-        if last is not None and last.ended and self._goes_on(event, last):
+        if last is not None and last.ended and self._continues(event, last):
             last.piece += 1
-            last.words, last.began, last.ended = [], False, False
+            last.fragments, last.began, last.ended = [], False, False
             self._reasoning[event.id] = last
             return self._piece_added(last)
         item = {"id": self._item_of(event), "type": "reasoning", "summary": []}
@@ -346,16 +344,16 @@ class ProseEncoder:
         )
 
     def reasoning_delta(self, event: ReasoningDelta) -> bytes:
-        """A fragment of a summary, or of bare reasoning."""
+        """Writes a fragment of a summary, or of reasoning without one."""
         item = self._reasoning.get(event.id)
         if item is None:
             return b""
         data = b""
-        if not item.words:
-            item.bare = told_of(event.provider_metadata).get("part") == "reasoning_text"
+        if not item.fragments:
+            item.bare = own_metadata(event.provider_metadata).get("part") == "reasoning_text"
         if not item.began:
             data = self._piece_added(item)
-        item.words.append(event.delta)
+        item.fragments.append(event.delta)
         kind, index = self._kind(item)
         return data + self._frames.event(f"{kind}.delta", **item.where, **index, delta=event.delta)
 
@@ -365,18 +363,18 @@ class ProseEncoder:
         return "response.reasoning_summary_text", {"summary_index": item.piece}
 
     def reasoning_end(self, event: ReasoningEnd) -> bytes:
-        """Ends the part; its item may continue, so the item ends with the next event."""
+        """Ends the summary. Its item may have another, so the item ends with the next event."""
         item = self._reasoning.pop(event.id, None)
         if item is None or event.incomplete:
             return b""
-        told = told_of(event.provider_metadata)
-        item.item |= {k: v for k, v in told.items() if k not in _REASONING_OURS}
+        own = own_metadata(event.provider_metadata)
+        item.item |= {k: v for k, v in own.items() if k not in _REASONING_OURS}
         item.ended = True
-        data = self._piece_done(item) if item.words else b""
+        data = self._piece_done(item) if item.fragments else b""
         return data if item is self._last else data + self._reasoning_done(item)
 
     def _piece_done(self, item: _Prose) -> bytes:
-        text = "".join(item.words)
+        text = "".join(item.fragments)
         part = {"type": "reasoning_text" if item.bare else "summary_text", "text": text}
         field = "content" if item.bare else "summary"
         item.item[field] = [*item.item.get(field, ()), part]
@@ -392,7 +390,12 @@ class ProseEncoder:
         return self._frames.done(item.place, item.item)
 
 
-def _part(text: _Prose, words: str, logprobs: list[Any]) -> dict[str, Any]:
+def _part(text: _Prose, content: str, logprobs: list[Any]) -> dict[str, Any]:
     if text.refusal:
-        return {"type": "refusal", "refusal": words}
-    return {"type": "output_text", "text": words, "annotations": list(text.annotations), "logprobs": logprobs}
+        return {"type": "refusal", "refusal": content}
+    return {
+        "type": "output_text",
+        "text": content,
+        "annotations": list(text.annotations),
+        "logprobs": logprobs,
+    }

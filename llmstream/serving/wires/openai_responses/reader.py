@@ -1,7 +1,7 @@
-"""The reverse of `request.py`: a Request from a client's HTTP request, refused as OpenAI refuses.
+"""The reverse of `request.py`: a Request from a client's HTTP request, rejected as OpenAI rejects.
 
-What a Request has no word for, and what differs from what we would send (a missing `store`), is
-kept in `provider_options`, so that encoding the Request gives the same body.
+Fields without an option of ours, and those that differ from what we would send (a missing `store`), go to
+`provider_options`, so that encoding the Request gives the same body.
 """
 
 from __future__ import annotations
@@ -44,18 +44,19 @@ from llmstream.request import (
 )
 from llmstream.serving.wires.openai_errors import check_effort, out_of_range, refused, wrong_type
 from llmstream.serving.wires.openai_responses.content_reader import (
-    read_answer_item,
-    read_answer_message,
+    read_assistant_message,
     read_part,
+    read_response_item,
 )
 from llmstream.serving.wires.request_reader import json_object, read_function, read_settings, with_rest
 
-__all__ = ["KeptRequest", "read_kept_request", "read_request"]
+__all__ = ["BackgroundRequest", "read_background_request", "read_request"]
 
 
 # The reverse of `input_writer.py`: the items of a request to messages, checked as OpenAI checks them.
 
 _ROLES: Final = ("assistant", "system", "developer", "user")
+# Items with the result of a call of the caller's tools.
 _OUTPUTS: Final = {
     "function_call_output": "function call output",
     "custom_tool_call_output": "custom tool call output",
@@ -65,7 +66,6 @@ _OUTPUTS: Final = {
     "apply_patch_call_output": "apply patch call output",
     "tool_search_output": "tool search output",
 }
-"""Items that answer a call of the caller's."""
 
 _PLAIN: Final = ("function_call_output", "custom_tool_call_output")
 
@@ -73,9 +73,9 @@ _PLAIN: Final = ("function_call_output", "custom_tool_call_output")
 class InputReader:
     """Reads the input of one request.
 
-    role:      what the model calls the system role
+    role:      the model's name of the system role
     leading:   a system message at the beginning would be taken for the instructions
-    continued: the request goes on from a conversation at the vendor
+    continued: the request continues a conversation that the vendor has stored
     """
 
     def __init__(self, *, role: str, leading: bool, continued: bool) -> None:
@@ -90,7 +90,7 @@ class InputReader:
         self._reasoning: str | None = None
 
     def read(self, value: object) -> list[Message]:
-        """Our messages; neighbouring items of one side become one message.
+        """Returns our messages; consecutive items of one side become one message.
 
         raises: BadRequest with the vendor's message
         """
@@ -104,8 +104,8 @@ class InputReader:
                 "but got an empty array instead.",
                 "empty_array",
             )
-        for place, item in enumerate(value):
-            self._item(f"input[{place}]", item)
+        for index, item in enumerate(value):
+            self._item(f"input[{index}]", item)
         self._need_next()
         if self._pending:
             call_id = next(iter(self._pending))
@@ -130,7 +130,7 @@ class InputReader:
             self._need_next()
             self._append("tool", self._approval(where, item))
         else:
-            for part in read_answer_item(where, item):
+            for part in read_response_item(where, item):
                 if isinstance(part, ToolCall) and not part.provider_executed:
                     self._pending[part.id] = part.name
                     self._names[part.id] = part.name
@@ -174,7 +174,7 @@ class InputReader:
             )
         if role == "assistant":
             self._reasoning = None
-            for part in read_answer_message(where, item):
+            for part in read_assistant_message(where, item):
                 self._append("assistant", part)
             return
         self._need_next()
@@ -190,7 +190,7 @@ class InputReader:
             self._add("system", self._system(role, parts))
 
     def _system(self, role: str, parts: list[Part]) -> list[Part]:
-        """The parts of a system message, marked where it would not be written so at this place."""
+        """Returns the parts of a system message, marked if it would be written differently here."""
         first = parts[0] if parts else None
         if isinstance(first, Text) and (role != self._role or (self._leading and not self._out)):
             parts[0] = Text(first.text, {KEY: {**own(first), "role": role}})
@@ -204,21 +204,22 @@ class InputReader:
             raise refused(f"No tool call found for {_OUTPUTS[kind]} with call_id {call_id}.")
         self._pending.pop(call_id, None)
         name, output = self._names.get(call_id, ""), item.get("output")
-        kept = {n: item[n] for n in ("id", "status", "caller") if item.get(n) is not None}
+        own = {n: item[n] for n in ("id", "status", "caller") if item.get(n) is not None}
         if kind not in _PLAIN:
             content = output if isinstance(output, str) else ""
             failed = item.get("status") == "failed"
             return ToolResult(call_id, content, failed, name, metadata={KEY: {"item": item}})
         if isinstance(output, str):
-            return ToolResult(call_id, output, name=name, metadata={KEY: kept} if kept else None)
+            return ToolResult(call_id, output, name=name, metadata={KEY: own} if own else None)
         if not isinstance(output, list):
             raise refused(f"Missing required parameter: '{where}.output'.", "missing_required_parameter")
         parts = [read_part(f"{where}.output[{i}]", part) for i, part in enumerate(output)]
         texts = [part.text for part in parts if isinstance(part, Text)]
         files = [part for part in parts if isinstance(part, (Image, Document, Audio))]
         if len(texts) > 1 or (texts and not isinstance(parts[0], Text)) or not files:
-            kept = {"item": item}  # what our result has no place for goes back as it came
-        metadata = {KEY: kept} if kept else None
+            # Our result has no place for its other fields.
+            own = {"item": item}
+        metadata = {KEY: own} if own else None
         return ToolResult(call_id, "\n".join(texts), name=name, parts=tuple(files), metadata=metadata)
 
     def _approval(self, where: str, item: dict[str, Any]) -> ToolResult:
@@ -226,15 +227,15 @@ class InputReader:
         if not isinstance(request_id, str) or not isinstance(item.get("approve"), bool):
             name = f"{where}.approval_request_id"
             raise refused(f"Missing required parameter: '{name}'.", "missing_required_parameter")
-        words = str(item.get("reason") or ("true" if item["approve"] else "false"))
-        return ToolResult(request_id, words, not item["approve"], metadata={KEY: {"item": item}})
+        decision = str(item.get("reason") or ("true" if item["approve"] else "false"))
+        return ToolResult(request_id, decision, not item["approve"], metadata={KEY: {"item": item}})
 
 
 # Tools and the choice among them, read from a client's request.
 
 
 def read_tools(tools: object) -> tuple[ToolSpec | ProviderTool, ...]:
-    """The tools, in their order.
+    """Reads the tools, in their order.
 
     raises: BadRequest with the vendor's message
     """
@@ -242,11 +243,11 @@ def read_tools(tools: object) -> tuple[ToolSpec | ProviderTool, ...]:
         return ()
     if not isinstance(tools, list):
         raise refused("Invalid type for 'tools': expected an array of objects.", "invalid_type")
-    return tuple(_tool(f"tools[{place}]", tool) for place, tool in enumerate(tools))
+    return tuple(_tool(f"tools[{index}]", tool) for index, tool in enumerate(tools))
 
 
 def _tool(where: str, tool: object) -> ToolSpec | ProviderTool:
-    """A function as a ToolSpec, unless it has more fields than that; any other tool as the vendor's own."""
+    """Reads a function as a ToolSpec, unless it has other fields; any other tool as the vendor's own."""
     if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
         raise refused(f"Missing required parameter: '{where}.type'.", "missing_required_parameter")
     rest = {k: v for k, v in tool.items() if k != "type"}
@@ -267,7 +268,7 @@ def _tool(where: str, tool: object) -> ToolSpec | ProviderTool:
 
 
 def read_tool_choice(choice: Any, tools: tuple[ToolSpec | ProviderTool, ...]) -> ToolChoice | None:
-    """The choice, where it is one of ours; others stay among the vendor's own fields.
+    """Reads the choice; None for one that is left to the vendor's own fields.
 
     raises: BadRequest with the vendor's message
     """
@@ -307,7 +308,7 @@ _READ_WHOLE: Final = frozenset({"model", "input", "instructions", "tools"})
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
     """Reads a client's request.
 
-    key: under which fields that only the vendor knows are kept in `provider_options`
+    key: key in `provider_options` of fields without an option of ours
 
     raises: BadRequest with the vendor's message
     """
@@ -330,7 +331,7 @@ def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
 
 
 def _difference(body: dict[str, Any], request: Request, quirks: Quirks, key: str) -> dict[str, Any]:
-    """Fields of the body that encoding the request would leave out, change or add."""
+    """Returns the fields of the body that encoding the request would omit, change or add."""
     wanted = {name: value for name, value in body.items() if value is not None}
     shaping: dict[str, Any] = {name: wanted[name] for name in CONTINUING if name in wanted}
     if wanted.get("store") != quirks.store:
@@ -338,7 +339,8 @@ def _difference(body: dict[str, Any], request: Request, quirks: Quirks, key: str
     known = msgspec.structs.replace(request, provider_options={key: shaping})
     try:
         sent = encode_request(known, quirks, provider=key).http.json()
-    except CallerError as error:  # what the client sent, we could not
+    except CallerError as error:
+        # The client sent what our own encoder rejects.
         raise refused(error.message) from None
     out: dict[str, Any] = dict(shaping)
     for name in [*wanted, *(name for name in sent if name not in wanted)]:
@@ -357,11 +359,11 @@ def _check(body: dict[str, Any], quirks: Quirks) -> None:
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise refused("Missing required parameter: 'model'.", "missing_required_parameter")
-    for name, place in _MOVED.items():
+    for name, index in _MOVED.items():
         if name in body and not (name == "response_format" and quirks.output.chat_response_format):
             raise refused(
                 f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to "
-                f"'{place}'. Try again with the new parameter.",
+                f"'{index}'. Try again with the new parameter.",
                 "unsupported_parameter",
             )
     for name in _UNKNOWN:
@@ -398,7 +400,8 @@ def _settings(body: dict[str, Any], quirks: Quirks) -> Settings:
     samples = sampling == "always" or (sampling == "at-none" and effort == "none")
     for field in _NUMBERS:
         name = field.wire_name
-        given = {name: body.get(name)}  # the body stays as it is, for the difference
+        # The body itself is compared with what we would send.
+        given = {name: body.get(name)}
         found |= read_settings(given, (field,), wrong_type=wrong_type, out_of_range=out_of_range)
         if name in found and quirks.reasoning_model_rules and not samples:
             raise refused(f"Unsupported parameter: '{name}' is not supported with this model.", None, name)
@@ -466,28 +469,30 @@ def _reasoning(body: dict[str, Any], quirks: Quirks) -> ReasoningOptions | None:
     return ReasoningOptions(effort=effort)
 
 
-# Requests of clients for a response in the background: to read on, to look up, to cancel.
+# Requests for a response in the background: to resume its stream, to read its state, to cancel it.
 
 
-class KeptRequest(msgspec.Struct, frozen=True):
-    """What a client wants of an answer that is kept."""
+class BackgroundRequest(msgspec.Struct, frozen=True):
+    """What a client requests of a response in the background."""
 
-    wish: Literal["stream", "whole", "cancel"]
+    action: Literal["stream", "read", "cancel"]
     position: Position
 
 
-def read_kept_request(http: HttpRequest, path: str) -> KeptRequest | None:
-    """The reverse of both; None for any other request."""
+def read_background_request(http: HttpRequest, path: str) -> BackgroundRequest | None:
+    """Parses a request for a response in the background; None for any other."""
     where, _, query = http.url.partition("?")
     _, found, rest = where.partition(f"{path}/")
     response_id, _, action = rest.partition("/")
     if not found or not RESPONSE_ID.fullmatch(response_id):
         return None
     if http.method == "POST" and action == "cancel":
-        return KeptRequest("cancel", Position(response_id))
+        return BackgroundRequest("cancel", Position(response_id))
     if http.method != "GET" or action:
         return None
     fields: dict[str, Any] = dict(parse_qsl(query))
     after = fields.get("starting_after", "-1")
     number = int(after) if re.fullmatch(r"-?\d{1,9}", after) else -1
-    return KeptRequest("stream" if fields.get("stream") == "true" else "whole", Position(response_id, number))
+    return BackgroundRequest(
+        "stream" if fields.get("stream") == "true" else "read", Position(response_id, number)
+    )

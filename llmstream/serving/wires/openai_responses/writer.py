@@ -13,7 +13,7 @@ from llmstream.chats.message import Message, Role
 from llmstream.dialects.openai_responses.quirks import Quirks
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.sockets import KIND as STEERING
-from llmstream.dialects.openai_responses.wire import KEY, Frames, ending, write_usage
+from llmstream.dialects.openai_responses.wire import KEY, ending, write_usage
 from llmstream.errors import CallerError, ErrorInfo
 from llmstream.events import (
     Custom,
@@ -38,23 +38,25 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.serving.wires.complete_responses import sse_objects
+from llmstream.serving.wires.event_writer import MODEL_FAILED
 from llmstream.serving.wires.openai_errors import error_object
-from llmstream.serving.wires.openai_responses.item_writer import CallEncoder, ProseEncoder, told_of
+from llmstream.serving.wires.openai_responses.frames import Frames
+from llmstream.serving.wires.openai_responses.item_writer import CallEncoder, ProseEncoder, own_metadata
 
 __all__ = ["ResponseWriter", "complete_response", "repeated_settings"]
 
 
+# Errors that a body shows by ending early.
 _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
-"""Errors that a body shows by ending early."""
 
 
 class ResponseWriter:
-    """Events of one response in, server-sent events out; see `dialects.base.EventEncoder`.
+    """Writes the events of one response as server-sent events; see `serving.wires.base.EventEncoder`.
 
     background, repeated: see `Frames`
 
-    Left out, because the wire cannot express it: warnings, and results of tools that the caller
-    ran. An error event is written where it ends the stream.
+    The wire cannot express warnings, or results of tools that the caller ran. An error event is written if it
+    ends the stream.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class ResponseWriter:
         return self._prose.settle(event) + self._write(event)
 
     def close(self) -> bytes:
-        """Nothing: the last event ends the body."""
+        """Returns b"": the last event ends the body."""
         return b""
 
     def _write(self, event: Event) -> bytes:
@@ -109,14 +111,14 @@ class ResponseWriter:
             case File():
                 return self._file(event)
             case Custom():
-                item = told_of(event.provider_metadata).get("item")
+                item = own_metadata(event.provider_metadata).get("item")
                 if (
                     event.kind == STEERING
                     or not event.kind.startswith(f"{KEY}.")
                     or not isinstance(item, dict)
                 ):
                     return b""
-                return self._frames.whole(item, item)
+                return self._frames.in_one_piece(item, item)
             case ErrorEvent():
                 self._error = self._error or event.error
                 return b""
@@ -139,42 +141,43 @@ class ResponseWriter:
             return b""
         item = {"id": f"ig_{len(self._frames.output)}", "type": "image_generation_call"}
         made = {"status": "completed", "result": data, "output_format": event.media_type[len("image/") :]}
-        return self._frames.whole({**item, **made}, {**item, "status": "in_progress"})
+        return self._frames.in_one_piece({**item, **made}, {**item, "status": "in_progress"})
 
     def _finish(self, event: Finish) -> bytes:
         if self._error is not None and self._error.code in _CUT:
             return b""
-        told = {k: v for k, v in told_of(event.provider_metadata).items() if k != "response_id"}
+        own = {k: v for k, v in own_metadata(event.provider_metadata).items() if k != "response_id"}
         if event.finish_reason == "error":
-            info = self._error or ErrorInfo("server-error", "The model failed.", retryable=True)
+            info = self._error or MODEL_FAILED
             error = error_object(info)
             status = {} if info.status is None else {"status_code": info.status}
             data = self._frames.begin()
-            if not told:  # who reads an error reads on no further
+            # Clients stop reading at an error.
+            if not own:
                 data += self._frames.event("error", error={**error, **status})
-            said = {**error, "code": error["code"] or "server_error"}
+            failure = {**error, "code": error["code"] or "server_error"}
             usage = None if event.usage == Usage() else write_usage(event.usage)
-            return data + self._frames.end("failed", **told, error=said, usage=usage)
+            return data + self._frames.end("failed", **own, error=failure, usage=usage)
         status_, why = ending(event.finish_reason, event.raw_finish_reason)
         details = {"incomplete_details": {"reason": why}} if why else {}
-        return self._frames.end(status_, **told, **details, usage=write_usage(event.usage))
+        return self._frames.end(status_, **own, **details, usage=write_usage(event.usage))
 
 
 # Complete responses: the `response` object of the last event.
 
 
 def complete_response(body: bytes) -> dict[str, Any]:
-    """The response as far as it is made, without the stream."""
+    """Returns the latest `response` object of a stream."""
     last: dict[str, Any] = {}
     for event in sse_objects(body):
         last = event.get("response", last)
     return last
 
 
-# What an answer repeats of its request: OpenAI's response object holds the settings it was made with.
+# Fields of the request that a response repeats: OpenAI's response object has the settings of its request.
 #
-# Clients read them: langchain-openai parses an answer only where the response says that a schema was
-# asked for, and openai-node compares the tools.
+# Clients read them: langchain-openai parses a response only if it has the schema of its request, and
+# openai-node compares the tools.
 
 _SETTINGS: Final = (
     "instructions",
@@ -194,17 +197,17 @@ _SETTINGS: Final = (
     "truncation",
     "user",
 )
+# Fields in which the vendor adds its defaults.
 _INSIDE: Final = ("reasoning", "text")
-"""Fields whose parts are filled up with what the vendor sets by itself."""
 
+# In place of the conversation, which no response repeats. JSON mode requires the word.
 _PROMPT: Final = Message.user("Answer as json.")
-"""In place of the conversation, which no answer repeats; JSON mode wants the word."""
 
 
 def repeated_settings(request: Request, quirks: Quirks, *, provider: str) -> dict[str, Any]:
-    """The fields of the response object that say how it was asked for.
+    """Returns the settings of a request, as fields of the response object.
 
-    provider: under which fields of the vendor's own are found in the request
+    provider: key in `provider_options` of the vendor's own fields
     """
     leading = []
     for message in request.messages:
@@ -214,7 +217,8 @@ def repeated_settings(request: Request, quirks: Quirks, *, provider: str) -> dic
     try:
         short = msgspec.structs.replace(request, messages=(*leading, _PROMPT))
         body = encode_request(short, quirks, provider=provider).http.json()
-    except CallerError:  # a request that did not come over this wire
+    except CallerError:
+        # The request did not come over this wire.
         return {}
     out = {name: body[name] for name in _SETTINGS if body.get(name) is not None}
     out |= {name: body[name] for name in _INSIDE if isinstance(body.get(name), dict)}

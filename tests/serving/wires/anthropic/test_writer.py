@@ -29,11 +29,12 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
-from llmstream.serving.wires.anthropic.writer import AnthropicEventEncoder
+from llmstream.serving.wires.anthropic.writer import AnthropicShapes
+from llmstream.serving.wires.event_writer import EventWriter
 
 
 def write(*events):
-    encoder = AnthropicEventEncoder("m", framing="sse", new_id=lambda: "msg_new")
+    encoder = EventWriter(AnthropicShapes("m", new_id=lambda: "msg_new"))
     return b"".join(encoder.feed(event) for event in events) + encoder.close()
 
 

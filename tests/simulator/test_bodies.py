@@ -1,4 +1,4 @@
-"""Responses without a stream: who gets one, what is in it, and what the faults of a script make of it."""
+"""Responses without a stream: what is in it, and what the faults of a script make of it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import aiohttp
 import msgspec
 import pytest
 
-from llmstream.dialects.anthropic import BEDROCK_INVOKE, Anthropic
-from llmstream.dialects.ollama import Ollama
+from llmstream.dialects.anthropic import Anthropic
 from llmstream.errors import BadRequest
-from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 from llmstream.serving.wires import server_side
 from llmstream.simulator import Break, Call, Cut, Pace, Script, Simulator, Stall, Turn
-from llmstream.simulator.complete import as_streamed, complete_asked, complete_body
+from llmstream.simulator.bodies import complete_body
 from llmstream.simulator.timeline import timeline_of
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -57,20 +55,6 @@ async def test_each_dialect_responds_unary(session: aiohttp.ClientSession, path:
         assert response.headers["x-request-id"] == "req_sim_0"
     assert b'"One moment."' in body
     assert simulator.requests[0].request is not None
-
-
-def test_defaults_are_the_vendors() -> None:
-    assert complete_asked(Anthropic(), HttpRequest("/v1/messages", b"{}"))
-    assert not complete_asked(Anthropic(), HttpRequest("/v1/messages", b'{"stream":true}'))
-    assert not complete_asked(Ollama(), HttpRequest("/api/chat", b"{}"))
-    assert complete_asked(Ollama(), HttpRequest("/api/chat", b'{"stream":false}'))
-
-
-def test_cloud_path_asks_for_a_stream() -> None:
-    streamed = HttpRequest("/model/m/invoke-with-response-stream", b"{}")
-    assert not complete_asked(BEDROCK_INVOKE, streamed)
-    assert as_streamed(streamed) is None
-    assert as_streamed(HttpRequest("/model/m/invoke?a=1", b"{}")) == HttpRequest(streamed.url + "?a=1", b"{}")
 
 
 async def test_an_error_in_a_stream_is_a_status(session: aiohttp.ClientSession) -> None:
