@@ -70,11 +70,14 @@ def test_providers_of_a_vendor_share_a_key(stored):
         ["chat", "Why?"],
         ["bench", "-n", "1", "--warmup", "0"],
         ["check", "--only", "text", "--yes"],
+        ["map", "--prompt", "{{it}}", "rows.jsonl"],
         ["models", "openai"],
     ],
 )
-def test_every_command_uses_stored_keys(argv, stored, simulate, capsys):
+def test_every_command_uses_stored_keys(argv, stored, simulate, capsys, tmp_path, monkeypatch):
     """The simulator refuses other keys."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").write_text('{"it": "Why?"}\n')
     server = simulate(Script((Turn(text="Blue."),)), api_keys={SECRET}, models=("m",))
     model = [] if argv[0] == "models" else ["-m", "openai:m"]
     assert main([*argv, *model, "--base-url", f"{server.url}/v1"]) == 0
