@@ -18,7 +18,7 @@ from llmstream.cli.display import display_for
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.providers import key_state
-from llmstream.cli.schemas import schema_of
+from llmstream.cli.schema_option import read_schema
 from llmstream.cli.storage import PromptHistory, Saving, check_free, last_conversation, load_chat, state_file
 from llmstream.cli.terminal import echo, print_message, typed
 from llmstream.cli.tool_sources import ToolSources
@@ -208,7 +208,7 @@ def _setup(arguments: argparse.Namespace, stored_model: str) -> Setup:
         effort = arguments.reasoning
         options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
     if arguments.schema is not None:
-        options["output"] = schema_of(arguments.schema)
+        options["output"] = read_schema(arguments.schema)
     spec = arguments.model or stored_model or default_model()
     if not spec:
         raise InvalidRequest(_no_model())
