@@ -238,12 +238,21 @@ class Session:
 
         if isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
             return ToolError(f"The MCP server {self._name} refused {tool}: {error.message[:_MAX_CHARS]}")
+        if isinstance(error, (ValueError, RuntimeError)) and not self._has_ended():
+            # What the package raises for a result that it cannot validate; the connection continues.
+            return ToolError(
+                f"The MCP server {self._name} returned a result of {tool} that is not valid "
+                f"({_message(error)[:_MAX_CHARS]}). The call may have had effects."
+            )
         cause = self._with_failure("" if error is None else _message(error))
         reason = f" ({cause})" if cause else ""
         return ToolError(
             f"The connection to the MCP server {self._name} was lost while {tool} ran{reason}. "
             "The call may have had effects."
         )
+
+    def _has_ended(self) -> bool:
+        return self._owner is None or self._owner.done()
 
     def _with_failure(self, cause: str) -> str:
         return "; ".join(filter(None, (cause, self._failure())))

@@ -221,7 +221,10 @@ async def _message(line: bytes) -> SessionMessage:
     from mcp.types.jsonrpc import jsonrpc_message_adapter
 
     if len(line) <= _PIECE_BYTES:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+        # This parser is fast, but refuses lone surrogates and more than 200 levels. A call whose result
+        # were skipped would wait until its timeout.
+        with suppress(ValueError):
+            return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     return SessionMessage(jsonrpc_message_adapter.validate_python(await read_json(line), by_name=False))
 
 

@@ -72,6 +72,11 @@ for line in sys.stdin.buffer:
         answer["result"] = {"content": [{"type": "text", "text": "\\u20ac" * size}]}
         if how == "nan":
             answer["result"]["structuredContent"] = {"a": float("nan"), "b": ["x"] * size}
+        if how == "surrogate":
+            answer["result"]["content"][0]["text"] = "cut \\ud83d"
+        if how == "deep":
+            levels = asked["params"]["arguments"]["levels"]
+            answer["result"]["structuredContent"] = {"a": json.loads("[" * levels + "]" * levels)}
     else:
         answer["error"] = {"code": -32601, "message": "no"}
     send(answer)
@@ -148,6 +153,23 @@ async def test_long_line_with_nan_is_read(mark: Path) -> None:
     async with server("nan", mark) as tools:
         status = await call(tools, size=100_000)
         assert len(status.output["b"]) == 100_000
+
+
+async def test_half_an_emoji_is_read(mark: Path) -> None:
+    """As of a text that the server cut; the call does not wait until its timeout."""
+    async with server("surrogate", mark) as tools:
+        assert (await call(tools)).result.content == "cut \N{REPLACEMENT CHARACTER}"
+
+
+async def test_too_deep_result_fails_the_call(mark: Path) -> None:
+    """At once, and without blame for the connection, which continues."""
+    async with server("deep", mark) as tools:
+        failed = await call(tools, levels=500)
+        assert failed.result.is_error
+        assert (
+            "returned a result of t that is not valid (Maximum serialization depth" in failed.result.content
+        )
+        assert not (await call(tools, levels=100)).result.is_error
 
 
 async def test_printed_lines_are_skipped(mark: Path, caplog: pytest.LogCaptureFixture) -> None:
