@@ -59,7 +59,7 @@ async def mcp_tools(
 
     If the server changes its tools, the returned list changes too: an agent or a stream that got the
     list itself, as in `tools=[*mine, theirs]`, offers its current content at each step. A call that
-    changes the tools waits briefly for the new list.
+    changes the tools waits briefly for the new list. A new tool under the name of another one is left out.
 
     The list also gives access to resources and prompts: `await theirs.resources()`,
     `read_resource(uri)`, `prompts()`, `prompt(name, arguments)`; see `ServerTools`. It omits tools that

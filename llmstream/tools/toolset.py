@@ -7,6 +7,7 @@ whatever runs below takes the set as it is.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias
 
@@ -23,12 +24,15 @@ from llmstream.tools.tool import Tool
 
 __all__ = ["AnyTool", "ContextOf", "LiveTools", "ToolSet", "unreadable_input"]
 
+_log = logging.getLogger("llmstream")
+
 
 class LiveTools(list[Tool]):
     """A list of tools that its owner may change, such as the tools of a server.
 
     `tools=[*mine, live]` or `tools=live` offers its content at the time of each request;
-    `tools=[*mine, *live]` copies its current content.
+    `tools=[*mine, *live]` copies its current content. A tool that is added later under the name of
+    another one is left out, so that a server can neither replace a tool nor end a run.
     """
 
 
@@ -48,11 +52,15 @@ class ToolSet:
     specs: the definitions for the model, as `Request.tools` takes them
     eager: names of the tools whose calls may start before the response is over
 
-    raises: InvalidRequest for what is no tool, and where two tools have the same name
+    earlier: the set before its live lists changed: each name stays with the source that had it
+    raises:  InvalidRequest for what is no tool, and where two tools have the same name
     """
 
-    def __init__(self, tools: Iterable[AnyTool] = ()) -> None:
+    def __init__(self, tools: Iterable[AnyTool] = (), *, earlier: ToolSet | None = None) -> None:
         self._sources = _wrapped(tools)
+        self._strict = earlier is None
+        self._owners: dict[str, int] = {} if earlier is None else dict(earlier._owners)
+        self._left_out: set[str] = set() if earlier is None else earlier._left_out
         self._changes = any(isinstance(source, LiveTools) for source in self._sources)
         self._here: dict[str, Tool] = {}
         self._elsewhere: dict[str, ToolSpec | ProviderTool] = {}
@@ -68,7 +76,7 @@ class ToolSet:
 
     def current(self) -> ToolSet:
         """The set with what is in its live lists now; itself where it has none."""
-        return ToolSet(self._sources) if self._changes else self
+        return ToolSet(self._sources, earlier=self) if self._changes else self
 
     def declared(self) -> ToolSet:
         """The same definitions for the model, with nothing that runs here."""
@@ -92,11 +100,12 @@ class ToolSet:
         """The tools now, entered by their names."""
         found: list[Tool | ToolSpec | ProviderTool] = []
         names: set[str] = set()
-        for source in self._sources:
+        for at, source in enumerate(self._sources):
             for each in source if isinstance(source, LiveTools) else (source,):
                 name = each.name or each.type if isinstance(each, ProviderTool) else each.name
-                if name in names:
-                    raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
+                if self._owners.setdefault(name, at) != at or name in names:
+                    self._refuse(name)
+                    continue
                 names.add(name)
                 found.append(each)
                 if isinstance(each, Tool):
@@ -106,6 +115,14 @@ class ToolSet:
                 if isinstance(each, ProviderTool):
                     self._elsewhere[each.type] = each  # some vendors call it by its type
         return tuple(found)
+
+    def _refuse(self, name: str) -> None:
+        """Handles a second tool of a name; logs each name once, as the lists are read at every step."""
+        if self._strict:
+            raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
+        if name not in self._left_out:
+            self._left_out.add(name)
+            _log.warning("a new tool was left out: another one is called %r already", name)
 
     def find(self, name: str) -> Tool | None:
         """The local tool of that name, or None."""
