@@ -362,7 +362,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
         (["-m", "openai:m", "--base-url", "ftp://x", "Hi"], "ftp://x"),
         (["-m", "openai:m", "--reasoning", "deep", "Hi"], "reasoning must be one of"),
         (["-m", "openai:m", "--reasoning", "9" * 5000, "Hi"], "reasoning must be one of"),
-        (["-m", "openai:m", "--continue", "/no/such", "Hi"], "cannot read /no/such: there is no such file"),
+        (["-m", "openai:m", "--continue", "/no/such", "Hi"], "cannot read /no/such: No such file"),
         (["-m", "openai:m", "--continue", __file__, "Hi"], "not a saved chat"),
         (["-m", "openai:m", "--save", "/no/such/folder/x", "Hi"], "there is no folder /no/such/folder"),
         (["-m", "openai:m", "--save", "/", "Hi"], "cannot write /"),
