@@ -150,6 +150,12 @@ PAGES = (
         """,
     ),
     Page(
+        "ui.md",
+        "Chat pages",
+        "Pages with `useChat` of the AI SDK. The recipe is [A chat page](../recipes/use-chat.md).",
+        "ui.vercel.Chats ui.vercel.Writer ui.vercel.read ui.vercel.dump ui.vercel.*",
+    ),
+    Page(
         "low-level.md",
         "Low-level API",
         "The layers below a stream. The guide is [Low-level API](../guides/low-level-api.md).",

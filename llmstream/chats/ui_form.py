@@ -252,7 +252,11 @@ def to_ui(messages: Iterable[Message], approvals: Mapping[str, str] = {}) -> lis
             if isinstance(part, ToolResult):
                 _add_result(part, open_calls)
             else:
-                parts.append(_written(part, open_calls, approvals))
+                parts.append(_written(part, open_calls))
+    for call_id, approval_id in approvals.items():
+        # The newest of that id: an earlier one has its result.
+        if call_id in open_calls and open_calls[call_id]["state"] not in _RESULTS:
+            open_calls[call_id] |= {"state": "approval-requested", "approval": {"id": approval_id}}
     return found
 
 
@@ -275,7 +279,7 @@ def _begun(message: Message, default_id: str) -> dict[str, Any]:
     return {**begun, "metadata": metadata} if metadata else begun
 
 
-def _written(part: Part, open_calls: dict[str, dict[str, Any]], approvals: Mapping[str, str]) -> Any:
+def _written(part: Part, open_calls: dict[str, dict[str, Any]]) -> Any:
     extra = _with("providerMetadata", _shown(getattr(part, "metadata", None)))
     extra |= _carried(getattr(part, "metadata", None))
     match part:
@@ -295,12 +299,12 @@ def _written(part: Part, open_calls: dict[str, dict[str, Any]], approvals: Mappi
             written = {"type": "source-document", "sourceId": part.id, "mediaType": part.media_type}
             return {**written, "title": part.title, **_with("filename", part.filename), **extra}
         case ToolCall():
-            open_calls[part.id] = call = _written_call(part, approvals)
+            open_calls[part.id] = call = _written_call(part)
             return call  # its result is added to it
     raise InvalidRequest(f"a UI message has no form for a part of type {type(part).__name__}")
 
 
-def _written_call(part: ToolCall, approvals: Mapping[str, str]) -> dict[str, Any]:
+def _written_call(part: ToolCall) -> dict[str, Any]:
     carried = _carried(part.metadata)
     dynamic = carried.pop("dynamic", False)
     call: dict[str, Any] = {"type": f"{_TOOL}{part.name}"}
@@ -309,8 +313,6 @@ def _written_call(part: ToolCall, approvals: Mapping[str, str]) -> dict[str, Any
     call |= {"toolCallId": part.id, "state": "input-available", "input": _value(part.arguments or "{}")}
     call |= _with("providerExecuted", part.provider_executed)
     call |= _with("callProviderMetadata", _shown(part.metadata))
-    if part.id in approvals:
-        carried["approval"] = {"id": approvals[part.id]}
     if isinstance(approval := carried.get("approval"), Mapping):
         # A result, if there is one, replaces the state.
         call["state"] = "approval-responded" if "approved" in approval else "approval-requested"

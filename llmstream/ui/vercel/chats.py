@@ -50,11 +50,10 @@ class Chats:
     """Conversations of pages with one agent.
 
         chats = vercel.Chats("sqlite:chats.db", agent)
+        respond(await chats.answer(await request.body(), user=user))
 
-        POST {api}                 respond(await chats.answer(body, user=user))
-        GET  {api}/{id}/stream     respond(await chats.resume(id, user=user))
-        POST {api}/{id}/stop       await chats.stop(id, user=user)
-        GET  {api}/{id}            await chats.load(id, user=user)
+    `answer` is for POST requests of the page, `resume` for its GET requests of `{api}/{id}/stream`; `stop` and
+    `load` are for routes of the application.
 
     A conversation belongs to one user: pages choose its id, so an id alone is no permission. Bodies are for
     `respond` of `llmstream.serve`. A request that cannot be answered is a body too, with a status and a text.

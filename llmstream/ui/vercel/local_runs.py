@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator
+from typing import Final
 
 from llmstream.errors import ErrorInfo, IncompleteStream, LLMStreamError
 from llmstream.events import Event
@@ -11,6 +13,8 @@ from llmstream.grammar import Guard
 from llmstream.ui.vercel.runs import PageRun
 
 __all__ = ["LocalRuns"]
+
+_log: Final = logging.getLogger("llmstream")
 
 _MAX_ENDED = 100
 """Ended runs whose events are stored, for readers that are behind."""
@@ -40,6 +44,8 @@ class _Run:
             error = ErrorInfo("stopped", "The run was stopped.", retryable=False)
         except LLMStreamError as failure:
             error = failure.info
+        except Exception:
+            _log.exception("the source of a run failed")
         finally:
             await self.source.aclose()
             error = error or LLMStreamError("the program that produced the run failed").info
