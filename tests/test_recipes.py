@@ -125,16 +125,17 @@ def test_chat_page_has_four_routes(load: Any, tmp_path: Path, monkeypatch: pytes
 
     with served(module.app) as address:
         said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Delete a."}]}
-        assert '"type":"tool-approval-request"' in fetched("", messages=[said])[1]
-        assert fetched("/c/stream") == (204, "")
-        messages = json.loads(fetched("/c")[1])
-        call = messages[-1]["parts"][-1]
-        call |= {"state": "approval-responded", "approval": {**call["approval"], "approved": True}}
-        answer = fetched("", messages=messages, messageId=messages[-1]["id"])[1]
+        first = fetched("", messages=[said])[1]
+        (approval,) = re.findall('"approvalId":"(.+?)"', first)
+        assert approval in fetched("/c/stream")[1]  # what the page reads again is not loaded, too
+        assert [message["id"] for message in json.loads(fetched("/c")[1])] == ["u1"]
+        answered = {"id": "a1", "role": "assistant", "parts": []}
+        decided = {"messages": [said, answered], "approvals": {approval: {"approved": True}}}
+        answer = fetched("", **decided)[1]
         assert '"type":"tool-output-available"' in answer
         assert "is gone" in answer
         with pytest.raises(HTTPError, match="409"):
-            fetched("", messages=messages)
+            fetched("", **decided)
         assert fetched("/c/stop", stop=True) == (200, "false")
 
 

@@ -39,7 +39,7 @@ from llmstream.chats.content import (
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 
-__all__ = ["from_ui", "to_ui"]
+__all__ = ["from_ui", "output_value", "to_ui"]
 
 # The key of a message's id in our metadata.
 _ID: Final = "id"
@@ -339,10 +339,14 @@ def _add_result(result: ToolResult, open_calls: dict[str, dict[str, Any]]) -> No
     if result.is_error:
         call |= {"state": "output-error", "errorText": result.content}
         return
-    output = (
-        result.result if result.provider_executed and result.result is not None else _value(result.content)
-    )
-    call |= {"state": "output-available", "output": output}
+    call |= {"state": "output-available", "output": output_value(result)}
+
+
+def output_value(result: ToolResult) -> Any:
+    """The value of a result: JSON if its content is JSON, text else; of a failure always text."""
+    if result.provider_executed and result.result is not None:
+        return result.result
+    return result.content if result.is_error else _value(result.content)
 
 
 # Metadata: a vendor's stays as it is; what we carry has a key of its own.

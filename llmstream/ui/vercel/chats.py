@@ -24,13 +24,14 @@ from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
-from llmstream.events import Event
+from llmstream.events import Event, StreamStart
 from llmstream.serve.body import Body
 from llmstream.tools import Approve, Deny
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
 from llmstream.ui.vercel.loading import dump, without_placeholders
 from llmstream.ui.vercel.local_runs import LocalRuns
 from llmstream.ui.vercel.reading import Asked, Limits, read
+from llmstream.ui.vercel.replaying import message_events
 from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
 
@@ -39,6 +40,9 @@ __all__ = ["Chats"]
 _log: Final = logging.getLogger("llmstream")
 
 MakeWriter: TypeAlias = Callable[[Version, str | None], Writer]
+
+# How long after its end a response is replayed: longer than a page takes from loading to asking.
+_RECENT_S: Final = 30.0
 
 # What the page shows as the error.
 _BUSY: Final = "A response is in progress. Wait for its end, or stop it."
@@ -52,8 +56,8 @@ class Chats:
         chats = vercel.Chats("sqlite:chats.db", agent)
         respond(await chats.answer(await request.body(), user=user))
 
-    `answer` is for POST requests of the page, `resume` for its GET requests of `{api}/{id}/stream`; `stop` and
-    `load` are for routes of the application.
+    `answer` is for the page's POST requests, `resume` for its GET requests of `{api}/{id}/stream`; `stop`
+    and `load` are for routes of the application.
 
     A conversation belongs to one user: pages choose its id, so an id alone is no permission. Bodies are for
     `respond` of `llmstream.serve`. A request that cannot be answered is a body too, with a status and a text.
@@ -130,19 +134,25 @@ class Chats:
             messages=turn.messages,
             run=secrets.token_hex(16),
             message_id=turn.message_id,
+            continued=0 if turn.resumed is None else len(turn.messages),
+            waited=() if turn.resumed is None else turn.resumed.pending,
             version=old.version,
         )
         if not await self._store.save(key, begun):
             return Body.plain(409, _BUSY)
         await self._start(key, run, turn, msgspec.structs.replace(begun, version=old.version + 1))
-        return self._body(begun, version)
+        return self._body(begun, version, self._events(str(begun.run)))
 
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
-        """Replays the response in progress, and goes on with it; 204 if there is none."""
+        """Replays the response in progress, and goes on with it; 204 if there is none.
+
+        Also one that has just ended: a page that loaded before the end, and asks after it, has no other way
+        to its answer.
+        """
         found = await self._store.load(_key(user, chat_id))
-        if found is None or not await self._is_open(found):
+        if found is None or found.run is None or not await self._runs.is_recent(found.run, _RECENT_S):
             return Body.plain(204)
-        return self._body(found, version)
+        return self._body(found, version, self._replayed(found))
 
     async def stop(self, chat_id: str, *, user: str) -> bool:
         """Stops the response in progress, and returns when it has ended; False if there is none.
@@ -152,13 +162,20 @@ class Chats:
         found = await self._store.load(_key(user, chat_id))
         return found is not None and found.run is not None and await self._runs.stop(found.run)
 
-    async def load(self, chat_id: str, *, user: str) -> list[dict[str, Any]]:
-        """Returns the conversation as UI messages, for `useChat({messages})`; [] for a new one."""
+    async def load(self, chat_id: str, *, user: str, resume: bool = False) -> list[dict[str, Any]]:
+        """Returns the conversation as UI messages, for `useChat({messages})`; [] for a new one.
+
+        resume: the page asks for `resume` next, as with `useChat({resume: true})`: the message that it reads
+                then is left out. Older releases of npm ai would show it twice
+        """
         found = await self._store.load(_key(user, chat_id))
         if found is None:
             return []
-        shown = [message for message in found.messages if message.role != Role.SYSTEM]
-        return dump(shown, found.suspension)
+        messages, suspension = found.messages, found.suspension
+        if resume and found.run is not None and await self._runs.is_recent(found.run, _RECENT_S):
+            messages = messages[: _index(messages, Role.ASSISTANT, found.message_id)]
+            suspension = None
+        return dump([message for message in messages if message.role != Role.SYSTEM], suspension)
 
     async def delete(self, chat_id: str, *, user: str) -> None:
         """Stops the response in progress and deletes the conversation."""
@@ -197,9 +214,21 @@ class Chats:
         )
         await self._runs.start(str(begun.run), source)
 
-    def _body(self, conversation: Conversation, version: Version | None) -> Body:
-        writer = self._writer(version or self._version, conversation.message_id)
-        return Body(self._events(str(conversation.run)), writer)
+    def _body(
+        self, conversation: Conversation, version: Version | None, events: AsyncGenerator[Event]
+    ) -> Body:
+        return Body(events, self._writer(version or self._version, conversation.message_id))
+
+    async def _replayed(self, conversation: Conversation) -> AsyncGenerator[Event]:
+        """The events of the last run, after those of the message that it continues."""
+        earlier = conversation.messages[: conversation.continued]
+        start = _index(earlier, Role.ASSISTANT, conversation.message_id)
+        async with aclosing(self._events(str(conversation.run))) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, StreamStart) and start is not None:
+                    for added in message_events(earlier[start:], conversation.waited):
+                        yield added
 
     async def _events(self, run: str) -> AsyncGenerator[Event]:
         async with aclosing(self._runs.follow(run)) as events:

@@ -15,6 +15,7 @@ from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.tools import PendingCall
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,6 +38,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     suspension: of the last run, if it waits for decisions or results
     run:        id of the last run; None before the first
     message_id: of the assistant message that the last run writes
+    continued:  number of messages before the last run, if it continues an assistant message; else 0
+    waited:     the calls that waited when it began
     version:    how often it was stored; 0 for one that never was
     """
 
@@ -44,6 +47,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     suspension: Suspension | None = None
     run: str | None = None
     message_id: str | None = None
+    continued: int = 0
+    waited: tuple[PendingCall, ...] = ()
     version: int = 0
 
 
@@ -204,6 +209,8 @@ class _Saved(msgspec.Struct, omit_defaults=True):
     suspension: str = ""
     run: str | None = None
     message_id: str | None = None
+    continued: int = 0
+    waited: tuple[PendingCall, ...] = ()
 
 
 def _encode(conversation: Conversation) -> bytes:
@@ -214,6 +221,8 @@ def _encode(conversation: Conversation) -> bytes:
             "" if waiting is None else waiting.to_json().decode(),
             conversation.run,
             conversation.message_id,
+            conversation.continued,
+            conversation.waited,
         )
     )
 
@@ -228,5 +237,7 @@ def _decode(version: int, data: Any) -> Conversation:
         suspension=Suspension.from_json(saved.suspension) if saved.suspension else None,
         run=saved.run,
         message_id=saved.message_id,
+        continued=saved.continued,
+        waited=saved.waited,
         version=version,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator
 from typing import Final
 
@@ -25,6 +26,7 @@ class _Run:
         self.source = source
         self.events: list[Event] = []
         self.ended = False
+        self.ended_at = 0.0
         self.changed = asyncio.Event()
         self.guard = Guard()
         self.task: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class _Run:
             await self.source.aclose()
             error = error or LLMStreamError("the program that produced the run failed").info
             self.add(self.guard.close(self.source.total_usage, error))
-            self.ended = True
+            self.ended, self.ended_at = True, time.monotonic()
             self.add([])
 
 
@@ -93,6 +95,11 @@ class LocalRuns:
         """Whether events may follow."""
         found = self._runs.get(run)
         return found is not None and not found.ended
+
+    async def is_recent(self, run: str, within_s: float) -> bool:
+        """Whether events may follow, or ended so many seconds ago at most."""
+        found = self._runs.get(run)
+        return found is not None and (not found.ended or time.monotonic() - found.ended_at <= within_s)
 
     async def aclose(self) -> None:
         """Stops all runs."""

@@ -50,7 +50,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def complaints(node: Path) -> Iterator[Callable[..., Answers]]:
-    """`complaints(body, *packages)`: what each package refuses in a body, and the message that it reads."""
+    """`complaints(body, *packages)`: what each package refuses in a body, and the message that it reads.
+
+    With a list in place of the body: whether each takes the messages of a page that loads.
+    """
     process = subprocess.Popen(
         ["node", "chunks.mjs"], cwd=node, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -58,8 +61,9 @@ def complaints(node: Path) -> Iterator[Callable[..., Answers]]:
     assert process.stdout is not None
     to_program, from_program = process.stdin, process.stdout
 
-    def ask(body: bytes, *packages: str) -> Answers:
-        to_program.write(json.dumps({"packages": packages, "body": body.decode()}) + "\n")
+    def ask(given: bytes | list[Any], *packages: str) -> Answers:
+        asked = {"messages": given} if isinstance(given, list) else {"body": given.decode()}
+        to_program.write(json.dumps({"packages": packages, **asked}) + "\n")
         to_program.flush()
         found: Answers = json.loads(from_program.readline())
         return found

@@ -332,7 +332,37 @@ async def test_page_that_left_reads_it_all() -> None:
         assert data.endswith(b'"finishReason":"stop"}\n\ndata: [DONE]\n\n')
         page.messages = await page.chats.load("c", user="ada")
         assert page.texts == ["Go", "Wait.Over."]
-        assert (await page.chats.resume("c", user="ada")).status == 204
+
+
+async def test_continued_message_is_read_again() -> None:
+    """From its own beginning: a page replaces its message by what it reads."""
+    turn = Turn(reasoning="Hm.", text="Well.", calls=(Call("delete", {"path": "a"}),))
+    async with page_of(agent_of(turn, "Done.")) as page:
+        await page.say("Delete a.")
+        page.decide(True)
+        live = [chunk["type"] for chunk in await page.send()]
+        data = b"".join([chunk async for chunk in await page.chats.resume("c", user="ada")])
+        again = [json.loads(line[6:]) for line in data.decode().split("\n\n") if line.startswith("data: {")]
+        kinds = [chunk["type"] for chunk in again]
+        assert kinds[0] == "start"
+        assert again[0]["messageId"] == page.messages[-1]["id"]
+        before = kinds.index("tool-input-available")
+        assert kinds[1:before] == [
+            "start-step",
+            *("reasoning-start", "reasoning-delta", "reasoning-end"),
+            *("text-start", "text-delta", "text-end"),
+        ]
+        assert kinds[before + 1] == "tool-approval-request"
+        assert kinds[before + 2 :] == [live[1], "finish-step", *live[2:]]
+
+
+async def test_page_that_reads_again_loads_less() -> None:
+    async with page_of(agent_of("Hello.", "More.")) as page:
+        await page.say("Hi")
+        await page.say("Go on")
+        left = await page.chats.load("c", user="ada", resume=True)
+        assert left == page.messages[:3]
+        assert await page.chats.load("c", user="ada") == page.messages
 
 
 async def test_two_readers_read_the_same() -> None:

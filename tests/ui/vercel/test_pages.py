@@ -13,6 +13,7 @@ from aiohttp import web
 import llmstream as ls
 from llmstream.chats.message import Role
 from llmstream.request import Request
+from llmstream.serve import Body
 from llmstream.serve.aiohttp import respond
 from llmstream.simulator import Call, Cut, Pace, Refuse, Simulator, Turn
 from llmstream.transport.retry import Retry
@@ -20,6 +21,7 @@ from llmstream.ui import vercel
 
 from .conftest import NEWEST, STRICT, major_of
 
+KEY = b"a secret"
 LONG = "It was a dark and stormy night, and the rain fell in torrents on the roofs. " * 20
 
 
@@ -82,11 +84,21 @@ TURNS: dict[str, Callable[[Request], Turn]] = {
     "approve5": asking(Call("delete", {"path": ""})),
     "reload": lambda request: Turn(text=LONG, pace=Pace(tokens_per_s=600)),
     "halt": lambda request: Turn(text=LONG, pace=Pace(tokens_per_s=100)),
+    "comeback": lambda request: (
+        Turn(text=LONG, pace=Pace(tokens_per_s=600))
+        if request.messages[-1].role == Role.TOOL
+        else Turn(text="Let me see.", calls=(Call("delete", {"path": "notes.txt"}),))
+    ),
     "idle": lambda request: Turn(text="Hello you."),
     "later": asking(Call("delete", {"path": ""})),
+    "signed": asking(Call("delete", {"path": ""})),
+    "forged": asking(Call("delete", {"path": ""})),
     "scout": asking(WEATHER),
 }
-APPROVALS = {"approve", "deny", "edit", "later"}
+RESUMED = {"reload", "idle", "comeback"}
+"""Cases of pages that ask for the response in progress when they have loaded."""
+
+APPROVALS = {"approve", "deny", "edit", "later", "comeback", "signed", "forged"}
 """Cases that npm ai 5 cannot play."""
 
 
@@ -106,10 +118,10 @@ async def served() -> AsyncIterator[str]:
         chats = {name: vercel.Chats("memory:", agent_of(name, simulator.url)) for name in TURNS}
 
         async def answer(request: web.Request) -> web.StreamResponse:
-            package = request.match_info["package"]
-            body = await chats[request.match_info["case"]].answer(
-                await request.read(), user=package, version=major_of(package)
-            )
+            package, case = request.match_info.values()
+            if case in ("signed", "forged"):
+                return await with_client_history(request, agent_of(case, simulator.url))
+            body = await chats[case].answer(await request.read(), user=package, version=major_of(package))
             return await respond(request, body)
 
         async def again(request: web.Request) -> web.StreamResponse:
@@ -124,7 +136,7 @@ async def served() -> AsyncIterator[str]:
 
         async def load(request: web.Request) -> web.StreamResponse:
             package, case, chat_id = request.match_info.values()
-            return web.json_response(await chats[case].load(chat_id, user=package))
+            return web.json_response(await chats[case].load(chat_id, user=package, resume=case in RESUMED))
 
         application = web.Application()
         application.router.add_get("/{package}/{case}/{id}/stream", again)
@@ -142,6 +154,22 @@ async def served() -> AsyncIterator[str]:
             await runner.cleanup()
             for backend in chats.values():
                 await backend.aclose()
+
+
+async def with_client_history(request: web.Request, agent: ls.Agent[Any, Any]) -> web.StreamResponse:
+    """A backend without a store: the page has the conversation."""
+    try:
+        asked = vercel.read(await request.read(), history="client", approval_key=KEY)
+    except ls.InvalidRequest as error:
+        return await respond(request, Body.plain(400, str(error)))
+    message_id = asked.continues or f"msg_{len(asked.messages)}"
+    version = major_of(request.match_info["package"])
+    writer = vercel.Writer(version=version, message_id=message_id, approval_key=KEY)
+    if asked.decisions:
+        run = agent.resume(asked.suspension(agent.name), asked.decisions)
+    else:
+        run = agent.stream(asked.messages)
+    return await respond(request, Body(vercel.PageRun(run), writer))
 
 
 def agent_of(case: str, url: str) -> ls.Agent[Any, Any]:
@@ -167,10 +195,8 @@ def strict(play: Callable[..., Any]) -> Seen:
 
 async def _played(play: Callable[..., Any], packages: tuple[str, ...]) -> Seen:
     async with served() as url:
-        seen: Seen = {}
-        for package in packages:
-            seen |= await play(url, cases_of(package), (package,))
-    return seen
+        played = await asyncio.gather(*[play(url, cases_of(package), (package,)) for package in packages])
+    return {key: page for seen in played for key, page in seen.items()}
 
 
 def shown(page: dict[str, Any]) -> list[Any]:
@@ -259,10 +285,17 @@ EXPECTED: dict[str, list[Any]] = {
     ],
     "reload": ["|", ("text", LONG)],
     "idle": ["|", ("text", "Hello you.")],
+    "comeback": [
+        "|",
+        SEE,
+        ("delete", "output-available", {"path": "notes.txt"}, "notes.txt is gone"),
+        "|",
+        ("text", LONG),
+    ],
 }
 
 
-EXPECTED |= {"approve5": EXPECTED["approve"], "later": EXPECTED["approve"]}
+EXPECTED |= dict.fromkeys(("approve5", "later", "signed"), EXPECTED["approve"])
 
 
 def check_pages(seen: Seen, case: str) -> None:
@@ -323,6 +356,14 @@ def test_invalid_call_does_not_hang(newest: Seen) -> None:
         assert page["status"] == "ready"
         (part,) = [part for part in page["messages"][-1]["parts"] if part["type"] == "tool-weather"]
         assert part["state"] == "output-error"
+
+
+def test_forged_arguments_are_refused(newest: Seen) -> None:
+    for package in NEWEST[1:]:
+        page = newest[package, "forged"]
+        assert page["status"] == "error"
+        assert "altered" in page["errors"][0]
+        assert "is gone" not in str(page)
 
 
 def test_halted_page_has_its_text(newest: Seen) -> None:

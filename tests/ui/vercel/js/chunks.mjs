@@ -1,5 +1,6 @@
-// Reads streams as lines of JSON, {"packages": [...], "body": "..."}, and answers each with what the packages
-// have to say against it: chunks that their schema refuses, and errors of their own reading of the stream.
+// Reads lines of JSON, and answers each with what packages have to say against it. {"packages": [...],
+// "body": "..."}: chunks that their schema refuses, and errors of their own reading of the stream.
+// {"packages": [...], "messages": [...]}: why they do not take the messages of a page that loads.
 
 import { createInterface } from "node:readline";
 
@@ -34,10 +35,19 @@ async function complaints(name, chunks) {
   return { found, errors, message };
 }
 
+async function refused(name, messages) {
+  const { validateUIMessages } = await import(name);
+  try {
+    return { messages: await validateUIMessages({ messages }) };
+  } catch (error) {
+    return { error: String(error.message).slice(0, 1000) };
+  }
+}
+
 for await (const line of createInterface({ input: process.stdin })) {
-  const { packages, body } = JSON.parse(line);
-  const chunks = chunksOf(body);
+  const { packages, body, messages } = JSON.parse(line);
   const answer = {};
-  for (const name of packages) answer[name] = await complaints(name, chunks);
+  for (const name of packages)
+    answer[name] = messages ? await refused(name, messages) : await complaints(name, chunksOf(body));
   console.log(JSON.stringify(answer));
 }

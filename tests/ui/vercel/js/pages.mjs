@@ -49,6 +49,16 @@ const CASES = {
     await page.chat.sendMessage({ text: "notes.txt" });
     await decide(page, { approved: true });
   },
+  // The page has the history, and approvals are signed.
+  async signed(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: true });
+  },
+  async forged(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    tools(page.chat)[0].input.path = "/";
+    await decide(page, { approved: true });
+  },
   async deny(page) {
     await page.chat.sendMessage({ text: "notes.txt" });
     await decide(page, { approved: false, reason: "not today" });
@@ -94,6 +104,17 @@ const CASES = {
     await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
     await page.chat.stop();
     await answered;
+    const other = await again();
+    await other.chat.resumeStream();
+    return other;
+  },
+  // The same, in a response that continues a message.
+  async comeback(page, again) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const [{ approval }] = tools(page.chat);
+    await page.chat.addToolApprovalResponse({ id: approval.id, approved: true });
+    await until(() => page.chat.messages.at(-1).parts.at(-1).text?.length > 10, "some text");
+    await page.chat.stop();
     const other = await again();
     await other.chat.resumeStream();
     return other;

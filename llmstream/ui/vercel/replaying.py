@@ -1,0 +1,91 @@
+"""A message that a run continues, as events: what a page that reads the run again needs first.
+
+A page replaces its message by what it reads. Without the parts before the run it would lose them, and fail at
+a result whose call it does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+from llmstream.chats.content import File, Reasoning, Source, Text
+from llmstream.chats.content import ToolCall as CallPart
+from llmstream.chats.content import ToolResult as ResultPart
+from llmstream.chats.message import Message, Role
+from llmstream.chats.ui_form import output_value
+from llmstream.events import (
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StepStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolApprovalRequest,
+    ToolCall,
+    ToolResult,
+)
+from llmstream.events import File as FileEvent
+from llmstream.events import Source as SourceEvent
+from llmstream.tools import PendingCall
+
+__all__ = ["message_events"]
+
+
+def message_events(messages: Iterable[Message], waiting: Iterable[PendingCall]) -> Iterator[Event]:
+    """Yields the events of one turn's messages.
+
+    waiting: calls that waited when the run began; those of sub-agents are in no message
+    """
+    ids, shown = count(), set[str]()
+    for message in messages:
+        if message.role == Role.ASSISTANT:
+            yield StepStart(0)
+        for part in message.parts:
+            if isinstance(part, CallPart):
+                shown.add(part.id)
+            yield from _events(part, f"earlier-{next(ids)}")
+    for call in waiting:
+        if call.call_id not in shown:
+            yield ToolCall(call.name, call.arguments, call.call_id)
+        if call.approval_id:
+            yield ToolApprovalRequest(call.call_id, call.approval_id)
+
+
+def _events(part: object, block_id: str) -> Iterator[Event]:
+    match part:
+        case Text():
+            yield TextStart(block_id, part.metadata)
+            yield TextDelta(part.text, block_id)
+            yield TextEnd(block_id)
+        case Reasoning():
+            yield ReasoningStart(block_id, part.metadata)
+            yield ReasoningDelta(part.text, block_id)
+            yield ReasoningEnd(block_id)
+        case CallPart():
+            ran = part.provider_executed
+            yield ToolCall(part.name, part.arguments or "{}", part.id, ran, provider_metadata=part.metadata)
+        case ResultPart():
+            yield ToolResult(
+                output_value(part),
+                part.tool_call_id,
+                part.name,
+                part.is_error,
+                provider_executed=part.provider_executed,
+                provider_metadata=part.metadata,
+            )
+        case File():
+            yield FileEvent(part.media_type, part.url or part.data, part.metadata)
+        case Source("url"):
+            yield SourceEvent("url", part.id, part.url, part.title or None, provider_metadata=part.metadata)
+        case Source():
+            yield SourceEvent(
+                "document",
+                part.id,
+                title=part.title,
+                media_type=part.media_type,
+                filename=part.filename,
+                provider_metadata=part.metadata,
+            )
