@@ -107,10 +107,12 @@ class Chats:
     ) -> Body:
         """Starts the run that a page asks for: a new message, an edited one, another response, or decisions.
 
+        A new message stops the response in progress, whose text stays.
+
         body:    of the request
         user:    whose conversation it is, as the application has authenticated it
         version: of npm ai in this page
-        deps, options: of the run, as for `Agent.stream`
+        deps, options: of the run, as for `Agent.stream`; one that continues keeps its instructions
         """
         try:
             asked = read(body, limits=self._limits, allow_url=self._allow_url)
@@ -119,7 +121,10 @@ class Chats:
         key = _key(user, asked.id)
         old = await self._store.load(key) or Conversation()
         if await self._is_open(old):
-            return Body.plain(409, _BUSY)
+            if not asked.messages and asked.trigger == "submit-message":
+                return Body.plain(409, _BUSY)
+            await self._runs.stop(str(old.run))
+            old = await self._store.load(key) or Conversation()
         turn = _turn(old, asked)
         if turn is None:
             return Body.plain(409, _STALE)

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.content import Audio, Document, File, Image, ToolResult
+from llmstream.chats.content import Audio, Document, File, Image, ToolResult, UIPart
 from llmstream.chats.message import Message, Role
 from llmstream.chats.ui_form import from_ui
 from llmstream.errors import InvalidRequest
@@ -138,6 +138,8 @@ def read(
     else:
         shown = [message for message in messages[-1:] if message.get("role") == "user"]
     read_messages = from_ui(shown)
+    if read_messages and all(isinstance(part, UIPart) for part in read_messages[-1].parts):
+        raise InvalidRequest("the message is empty")
     _check_urls(read_messages, allow_url)
     decisions = _decisions(calls, given.get("approvals"))
     pending: tuple[PendingCall, ...] = ()
@@ -214,7 +216,7 @@ def _calls(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 def _results(message: dict[str, Any]) -> Iterator[ToolResult]:
     """The results in a message of the page, of calls that no vendor ran."""
-    for read_message in from_ui([message]):
+    for read_message in from_ui([_ASSISTANT | {"parts": list(_calls([message]))}]):
         for result in read_message.tool_results:
             if not result.provider_executed:
                 yield result

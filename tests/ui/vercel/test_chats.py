@@ -373,12 +373,20 @@ async def test_two_readers_read_the_same() -> None:
         assert first == second
 
 
-async def test_second_message_is_refused() -> None:
+async def test_new_message_stops_the_first() -> None:
+    """A page's `stop()` only leaves, so the visitor who stops and writes on must not be refused."""
+    async with page_in_a_run() as (page, _gate, body):
+        page.messages.append({"id": "u2", "role": "user", "parts": [{"type": "text", "text": "Rather this"}]})
+        await page.send()
+        assert page.texts == ["Go", "Wait.", "Rather this", "Over."]
+        assert (b"".join([chunk async for chunk in body])).endswith(b'{"type":"abort"}\n\ndata: [DONE]\n\n')
+
+
+async def test_decisions_wait_for_the_run() -> None:
     async with page_in_a_run() as (page, gate, _body):
-        page.messages.append({"id": "u2", "role": "user", "parts": [{"type": "text", "text": "Too soon"}]})
-        status, text = await page.refusal()
-        assert status == 409
-        assert text.startswith(b"A response is in progress")
+        page.messages = []
+        status, text = await page.refusal(approvals={"x": {"approved": True}})
+        assert (status, text[:24]) == (409, b"A response is in progres")
         gate.end.set()
 
 

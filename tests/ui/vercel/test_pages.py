@@ -89,6 +89,11 @@ TURNS: dict[str, Callable[[Request], Turn]] = {
         if request.messages[-1].role == Role.TOOL
         else Turn(text="Let me see.", calls=(Call("delete", {"path": "notes.txt"}),))
     ),
+    "interrupt": lambda request: (
+        Turn(text="Hello you.")
+        if request.messages[-1].text == "Briefly"
+        else Turn(text=LONG, pace=Pace(tokens_per_s=100))
+    ),
     "idle": lambda request: Turn(text="Hello you."),
     "later": asking(Call("delete", {"path": ""})),
     "signed": asking(Call("delete", {"path": ""})),
@@ -285,6 +290,7 @@ EXPECTED: dict[str, list[Any]] = {
     ],
     "reload": ["|", ("text", LONG)],
     "idle": ["|", ("text", "Hello you.")],
+    "interrupt": ["|", ("text", "Hello you.")],
     "comeback": [
         "|",
         SEE,
@@ -306,7 +312,7 @@ def check_pages(seen: Seen, case: str) -> None:
         assert shown(page) == EXPECTED[case], package
         assert page["errors"] == []
         assert page["messages"][-1]["metadata"]["usage"]["outputTokens"] > 0
-        turns = 4 if case == "two" else 2
+        turns = 4 if case in ("two", "interrupt") else 2
         assert len(page["messages"]) == turns, package
 
 

@@ -132,6 +132,8 @@ def test_unknown_parts_do_not_fail() -> None:
         (request("Hi"), "no parts"),
         (request({"role": "user", "parts": ["Hi"]}), "no dict with a type"),
         (request({"role": "user"}), "no parts"),
+        (request({**HELLO, "parts": []}), "message is empty"),
+        (request({**HELLO, "parts": [{"type": "data-x", "data": 1}]}), "message is empty"),
         (request(*[HELLO] * 4), "4 messages"),
         (request({**HELLO, "parts": HELLO["parts"] * 5}), "5 parts"),
         (request({**HELLO, "parts": [{"type": "text", "text": "x" * 5000}]}), "bytes"),

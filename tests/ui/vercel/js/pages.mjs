@@ -140,6 +140,14 @@ const CASES = {
     await decide(other, { approved: true });
     return other;
   },
+  // The visitor stops the response and writes on.
+  async interrupt(page) {
+    const answered = page.chat.sendMessage({ text: "Tell me" });
+    await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
+    await page.chat.stop();
+    await answered;
+    await page.chat.sendMessage({ text: "Briefly" });
+  },
   async regenerate(page) {
     await page.chat.sendMessage({ text: "Oslo" });
     await page.chat.regenerate();
