@@ -90,8 +90,8 @@ class PageRun:
                             yield added
                         await self._over()
                         event = _with_cost(event, self.run.cost_estimate)
-                    elif isinstance(event, ToolCall):
-                        self._inputs[event.tool_call_id] = event.input
+                    elif isinstance(event, ToolCall | ToolApprovalRequest):
+                        self._note(event)
                     elif isinstance(event, ToolResult) and event.tool_call_id in self._given:
                         # The model gets the page's output as text; the page has it as a value.
                         event = msgspec.structs.replace(event, result=_value(event.result))
@@ -101,6 +101,15 @@ class PageRun:
         finally:
             # The run has been left, and its history is complete. A second cancellation must not lose it.
             await asyncio.shield(asyncio.ensure_future(self._over()))
+
+    def _note(self, event: ToolCall | ToolApprovalRequest) -> None:
+        """Remembers the arguments with which the page shows a call."""
+        if isinstance(event, ToolCall):
+            self._inputs[event.tool_call_id] = event.input
+            return
+        changed = (event.provider_metadata or {}).get("llmstream", {})
+        if "input" in changed:
+            self._inputs[event.tool_call_id] = changed["input"]
 
     async def _over(self) -> None:
         before_finish, self._before_finish = self._before_finish, None

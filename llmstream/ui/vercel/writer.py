@@ -325,7 +325,12 @@ class Writer:
         return self._result(msgspec.structs.replace(event, result=message.value, provider_metadata=None))
 
     def _approval(self, event: ToolApprovalRequest) -> bytes:
-        approval_id = event.approval_id
+        approval_id, shown = event.approval_id, b""
+        changed = (event.provider_metadata or {}).get("llmstream", {})
+        if "input" in changed:
+            # A hook or a repair changed the call: the page asks about what runs.
+            call_id, name = event.tool_call_id, changed.get("tool_name", "")
+            shown = self._corrected({"call_id": call_id, "name": name, "arguments": changed["input"]})
         if self._approval_key is not None:
             call = self._calls.get(event.tool_call_id)
             if call is None:
@@ -335,8 +340,8 @@ class Writer:
             approval_id = signed_approval(self._approval_key, approval_id, pending)
         ids = {"approvalId": approval_id, "toolCallId": event.tool_call_id}
         if self._version == 5:
-            return self.data("llmstream-approval", ids, id=approval_id)
-        return _chunk("tool-approval-request", **ids)
+            return shown + self.data("llmstream-approval", ids, id=approval_id)
+        return shown + _chunk("tool-approval-request", **ids)
 
     # Everything else.
 

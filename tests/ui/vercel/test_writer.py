@@ -18,6 +18,8 @@ from llmstream.events import (
     TextDelta,
     TextEnd,
     TextStart,
+    ToolApprovalRequest,
+    ToolCall,
     ToolInputDelta,
     ToolInputEnd,
     ToolInputStart,
@@ -173,3 +175,16 @@ async def test_cost_is_in_the_metadata() -> None:
     (metadata,) = [chunk for chunk in written(events) if chunk["type"] == "message-metadata"]
     assert metadata["messageMetadata"]["cost"] == 0.25
     assert metadata["messageMetadata"]["usage"]["outputTokens"] > 0
+
+
+def test_changed_call_is_shown_before_its_approval() -> None:
+    """A hook or a repair changed it, which the event says in its metadata."""
+    changed = {"llmstream": {"tool_name": "delete", "input": '{"path":"/safe/a"}'}}
+    events = [
+        StreamStart(),
+        ToolCall("delete", '{"path":"a"}', "1"),
+        ToolApprovalRequest("1", "ap1", changed),
+    ]
+    chunks = written([*events, Finish("tool-calls")])
+    assert [chunk.get("input") for chunk in chunks[2:4]] == [{"path": "a"}, {"path": "/safe/a"}]
+    assert chunks[4] == {"type": "tool-approval-request", "approvalId": "ap1", "toolCallId": "1"}
