@@ -137,6 +137,7 @@ def test_chat_page_has_four_routes(load: Any, tmp_path: Path, monkeypatch: pytes
         with pytest.raises(HTTPError, match="409"):
             fetched("", **decided)
         assert fetched("/c/stop", stop=True) == (200, "false")
+        assert fetched("/another/stream") == (204, "")
 
 
 def test_flask_route_streams(load: Any) -> None:
