@@ -147,7 +147,7 @@ def _is_data(kind: object) -> bool:
 def _call(part: Mapping[str, Any], where: str) -> tuple[ToolCall | None, ToolResult | None]:
     dynamic = part["type"] == _DYNAMIC
     name = part.get("toolName") if dynamic else part["type"][len(_TOOL) :]
-    call_id, state = part.get("toolCallId"), part.get("state")
+    call_id, state = part.get("toolCallId"), str(part.get("state"))
     if not (isinstance(name, str) and name and isinstance(call_id, str) and call_id):
         raise InvalidRequest(f'{where}: a call has a name and a "toolCallId"')
     if state == "input-streaming":

@@ -177,6 +177,12 @@ def test_waiting_call_has_its_approval() -> None:
     assert written["parts"][1]["approval"] == {"id": "ap1"}
 
 
+def test_unknown_state_is_a_call_alone() -> None:
+    part = {"type": "tool-look", "toolCallId": "c1", "state": [], "input": {}}
+    (message,) = from_ui([{"id": "1", "role": "assistant", "parts": [part]}])
+    assert message.tool_calls == [ToolCall("c1", "look", "{}")]
+
+
 def test_turns_with_two_ids_are_two() -> None:
     """Also where no user message stands between them."""
     turns = [ls.Message.assistant(name).with_meta("id", name) for name in ("a", "b")]
@@ -201,6 +207,10 @@ def test_own_metadata_is_not_for_the_page() -> None:
         ({"role": "user", "parts": ["Hi"]}, "part 0 is no dict"),
         ({"role": "user", "parts": [{"text": "smell"}]}, "no dict with a type"),
         ({"role": "assistant", "parts": [{"type": "tool-look"}]}, "toolCallId"),
+        (
+            {"role": "assistant", "parts": [{"type": "tool-look", "toolCallId": [], "state": []}]},
+            "toolCallId",
+        ),
     ],
 )
 def test_another_form_is_refused(given, reason) -> None:

@@ -55,26 +55,35 @@ parts = st.fixed_dictionaries(
     },
 )
 messages = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "system", "robot"]) | anything},
+    {"role": st.sampled_from(["user", "assistant"]), "parts": st.lists(parts, max_size=4)},
+    optional={"id": words, "metadata": anything, "extra": anything},
+)
+requests = st.fixed_dictionaries(
+    {"id": st.just("c"), "messages": st.lists(messages, max_size=3)},
     optional={
-        "id": words | anything,
-        "parts": st.lists(parts | anything, max_size=4),
-        "metadata": anything,
+        "trigger": st.sampled_from(["submit-message", "regenerate-message"]),
+        "messageId": words,
+        "approvals": anything | st.dictionaries(words, st.fixed_dictionaries({"approved": anything})),
         "extra": anything,
     },
 )
-requests = st.fixed_dictionaries(
-    {"messages": st.lists(messages | anything, max_size=3)},
-    optional={
-        "id": st.just("c") | anything,
-        "trigger": st.sampled_from(["submit-message", "regenerate-message"]) | anything,
-        "messageId": words | anything,
-        "approvals": anything | st.dictionaries(words, st.fixed_dictionaries({"approved": anything})),
-    },
-)
 
 
-@given(given_request=requests | anything, history=st.sampled_from(["server", "client"]))
+@st.composite
+def broken(draw: st.DrawFn) -> Any:
+    """A request with one value in it that is something else."""
+    request = draw(requests)
+    place: Any = request
+    while isinstance(place, dict | list) and place:
+        key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+        if draw(st.booleans()) or not isinstance(place[key], dict | list):
+            place[key] = draw(anything)
+            break
+        place = place[key]
+    return request
+
+
+@given(given_request=requests | broken() | anything, history=st.sampled_from(["server", "client"]))
 @settings(max_examples=100)
 def test_any_request_is_read_or_refused(given_request: Any, history: Any) -> None:
     body = json.dumps(given_request).encode()
