@@ -52,6 +52,8 @@ class Outbox:
         self.lost: Callable[[LogError], None] = lambda error: None
         self.stop: Callable[[str], None] = lambda reason: None
         self._lease_s, self._keep_s = lease_s, keep_s
+        # Each answer tells whether a stop was requested, or the readers are gone.
+        self._renew_s = min(lease_s, lease_s if status.left_s is None else status.left_s) / _RENEWALS
         self._tail = status.tail  # the last number that the store has
         self._waiting: deque[bytes] = deque()
         self._size = 0
@@ -72,7 +74,7 @@ class Outbox:
 
     def renewal_due(self, now: float, within_s: float | None = None) -> bool:
         """Whether the store was last asked so long ago that the lease should be renewed."""
-        pause_s = self._lease_s / _RENEWALS if within_s is None else within_s
+        pause_s = self._renew_s if within_s is None else within_s
         return not self.over.is_set() and now >= self._confirmed + pause_s
 
     def append(self) -> Append:

@@ -45,6 +45,7 @@ class Readers:
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._wanted: dict[tuple[str, int], asyncio.Future[Page | None]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     def wake(self, runs: Iterable[str] | None) -> None:
         """Makes the readers of these runs look; None: all."""
@@ -93,10 +94,11 @@ class Readers:
 
     async def aclose(self) -> None:
         """Stops reading; readers that wait get LogUnavailable."""
+        self._closed = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
-        self._refuse(self._wanted.values(), LogUnavailable("the event log was closed", retryable=False))
+        self._refuse(self._wanted.values(), _closed())
         self._wanted = {}
         self.wake(None)
 
@@ -139,7 +141,8 @@ class Readers:
 
     async def _rest(self, bell: asyncio.Event, status: RunStatus) -> None:
         """Waits until there may be news; closes the run if its producer has died."""
-        if status.is_lost and not self._ours(status.run):
+        ours = self._ours(status.run)
+        if status.is_lost and not ours:
             try:
                 await close_lost(self._store, status)
             except LogUnavailable as error:  # the next read finds out, with more patience
@@ -147,12 +150,10 @@ class Readers:
                     raise
             return
         rest_s = _LOOK_S
-        if status.state == "open":
+        if status.state == "open" and not ours:
             rest_s = min(rest_s, max(0.0, status.lost_at - status.now) + 0.001)
         if status.left_s is not None:
             rest_s = min(rest_s, status.left_s / 3)
-        if self._ours(status.run):
-            rest_s = _LOOK_S
         await _ring(bell, rest_s)
 
     async def _mark_seen(self, status: RunStatus, seen_s: float) -> float:
@@ -165,6 +166,8 @@ class Readers:
 
     async def _together(self, run: str, after: int) -> Page | None:
         """Reads with whoever else wants to read now."""
+        if self._closed:
+            raise _closed()
         key = (run, after)
         found = self._wanted.get(key)
         if found is None:
@@ -183,7 +186,7 @@ class Readers:
             except Exception as error:
                 self._refuse(wanted, error)
             except BaseException:
-                self._refuse(wanted, LogUnavailable("the event log was closed", retryable=False))
+                self._refuse(wanted, _closed())
                 raise
             else:
                 for future, (_, after), part in zip(wanted, keys, parts, strict=True):
@@ -218,6 +221,10 @@ def _check(page: Page, position: int) -> None:
             f"the store has lost events of run {status.run!r}: it ended at {status.tail}, and {position} was "
             "read. Read from the beginning, with after=-1."
         )
+
+
+def _closed() -> LogUnavailable:
+    return LogUnavailable("the event log was closed", retryable=False)
 
 
 async def _ring(bell: asyncio.Event, seconds: float) -> None:

@@ -123,10 +123,11 @@ class SQLiteStore(Store):
 
     async def aclose(self) -> None:
         """As in `Store`."""
-        for worker in (self._reading, self._writing):
+        workers = (self._reading, self._writing)
+        self._reading = self._writing = None
+        for worker in workers:
             if worker is not None:
                 await worker.aclose()
-        self._reading = self._writing = None
         self._bells.close()
 
     async def acquire(self, claim: Claim) -> Acquired:
