@@ -19,7 +19,6 @@ from llmstream.log.folding import Fold
 from llmstream.log.frames import Page
 from llmstream.log.producer import Live
 from llmstream.log.reader import Readers
-from llmstream.log.recovery import close_lost
 from llmstream.log.store import Claim, RunStatus, Store
 
 __all__ = ["Logs", "open_logs"]
@@ -152,7 +151,8 @@ class Logs:
         granted, status = await self._store.acquire(claim)
         if not granted:
             raise _in_use(status, replace=replace)
-        box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s)
+        now = asyncio.get_running_loop().time()
+        box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s, now=now)
         live = Live(
             source,
             box,
@@ -241,8 +241,8 @@ class Logs:
         _check_id(run)
         opened = await self._open()
         (part,) = await self._store.read([(run, _NO_FRAMES)], 1)
-        if part.status is not None and part.status.is_lost and run not in opened.committer:
-            await close_lost(self._store, part.status)
+        if part.status is not None and part.status.is_lost:
+            await opened.readers.close_lost(part.status)
             (part,) = await self._store.read([(run, _NO_FRAMES)], 1)
         return part.status
 
@@ -255,10 +255,9 @@ class Logs:
 
     async def sweep(self) -> None:
         """Deletes what has expired, and closes runs whose producers died. Done once a minute anyway."""
-        opened = await self._open()
+        await self._open()
         for run in (await self._store.sweep()).lost:
-            if run not in opened.committer:
-                await self.status(run)
+            await self.status(run)
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Stops the runs of this process, writes their ends, and closes the store. Idempotent.

@@ -45,6 +45,7 @@ class Readers:
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._wanted: dict[tuple[str, int], asyncio.Future[Page | None]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._closing: dict[str, asyncio.Task[bool]] = {}
         self._closed = False
 
     def wake(self, runs: Iterable[str] | None) -> None:
@@ -92,12 +93,25 @@ class Readers:
                     raise
             await asyncio.sleep(_AGAIN_S)
 
+    async def close_lost(self, status: RunStatus) -> None:
+        """Closes a run whose producer died; all readers of this process wait for one attempt."""
+        run = status.run
+        if self._ours(run):
+            return
+        if run not in self._closing:
+            task = asyncio.ensure_future(close_lost(self._store, status))
+            self._closing[run] = task
+            task.add_done_callback(lambda _: self._closing.pop(run))
+        await asyncio.shield(self._closing[run])
+
     async def aclose(self) -> None:
         """Stops reading; readers that wait get LogUnavailable."""
         self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        tasks = [*self._closing.values(), *([] if self._task is None else [self._task])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         self._refuse(self._wanted.values(), _closed())
         self._wanted = {}
         self.wake(None)
@@ -144,7 +158,7 @@ class Readers:
         ours = self._ours(status.run)
         if status.is_lost and not ours:
             try:
-                await close_lost(self._store, status)
+                await self.close_lost(status)
             except LogUnavailable as error:  # the next read finds out, with more patience
                 if not error.retryable:
                     raise

@@ -36,19 +36,22 @@ async def close_lost(store: Store, status: RunStatus) -> bool:
     fold, seen = await fold_run(store, status.run)
     if seen is None or not seen.is_lost or (seen.epoch, seen.changed) != (status.epoch, status.changed):
         return False
-    lines = [] if fold.finished else encode_frames(fold.close(_lost(seen).info))
+    # A producer may have died between its last event and the end.
+    state, lines = fold.state, list[bytes]()
+    if not fold.finished:
+        state, lines = "failed", encode_frames(fold.close(_lost(seen).info))
     append = Append(
         run=seen.run,
         epoch=seen.epoch,
         first=seen.tail + 1,
         count=len(lines),
         data=b"\n".join(lines),
-        state=fold.state if fold.finished else "failed",
+        state=state,
         lease_s=0.0,
         lost=True,
     )
     (found,) = await store.append([append])
-    closed = found is not None and found.epoch == seen.epoch + 1 and found.state != "open"
+    closed = found is not None and found.ended == found.now
     if closed:
         _log.warning("event log: closed run %r, whose producer %s died", seen.run, seen.owner)
     return closed

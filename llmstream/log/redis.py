@@ -24,6 +24,9 @@ __all__ = ["RedisStore"]
 _TIMEOUT_S: Final = 5.0
 """How long one answer of the server is waited for; half of the default lease."""
 
+_CONNECTIONS: Final = 8
+"""One listens, one commits, one reads; the others start and stop runs."""
+
 _SWEPT: Final = 200
 """Open runs that one sweep looks at, chosen at random: every process sweeps."""
 
@@ -155,19 +158,22 @@ class RedisStore(Store):
     async def open(self) -> None:
         """As in `Store`."""
         try:
-            from redis.asyncio import Redis
+            from redis.asyncio import BlockingConnectionPool, Redis
             from redis.asyncio.retry import Retry
             from redis.backoff import NoBackoff
         except ImportError as error:
             raise Unsupported(
                 "an event log in Redis needs the extra `redis`: pip install 'llmstream-sdk[redis]'"
             ) from error
-        self._client = Redis.from_url(
+        pool = BlockingConnectionPool.from_url(
             self._url,
+            max_connections=_CONNECTIONS,
+            timeout=None,  # each user of a connection has one of its own
             socket_timeout=self._timeout_s,
             socket_connect_timeout=self._timeout_s,
             retry=Retry(NoBackoff(), 0),  # producers and readers try again themselves
         )
+        self._client = Redis.from_pool(pool)
         try:
             async with self._reached():
                 await self._load()
