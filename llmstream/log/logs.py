@@ -19,7 +19,9 @@ from llmstream.log.folding import Fold
 from llmstream.log.frames import Page
 from llmstream.log.producer import Live
 from llmstream.log.reader import Readers
+from llmstream.log.recovery import fold_run
 from llmstream.log.store import Claim, RunStatus, Store
+from llmstream.log.takeover import Progress, Takeover, taken_over
 
 __all__ = ["Logs", "open_logs"]
 
@@ -30,6 +32,9 @@ _SWEEP_S: Final = 60.0
 
 _CLOSING_S: Final = 5.0
 """How long closing waits for the last commit, and for the cleanup of runs that it stops."""
+
+_PAST_S: Final = 0.01
+"""So much later than its end a lease has passed by every clock."""
 
 _MOST_CHARS: Final = 512
 """The longest id of a run; it is part of keys and addresses."""
@@ -123,6 +128,8 @@ class Logs:
         source: AsyncIterable[Event],
         *,
         replace: bool = False,
+        take_over: Takeover | None = None,
+        takeover_s: float = 0.0,
         stop_when_left_s: float | None = None,
     ) -> Live:
         """Begins to read a stream or a run into the log, in a task of its own, whoever reads or leaves.
@@ -134,35 +141,54 @@ class Logs:
         source:           `agent.stream(...)`, `ls.stream(...)`, or any async iterator of events
         replace:          takes the id of a run that has ended, and deletes its events. Numbers continue, so
                           that positions in the old run are not valid in the new one
+        take_over:        continues the log of a run whose producer died, if there is one: with "continue",
+                          `source` gives the rest; with "repeat", the run from its beginning. A step that
+                          broke off is declared void by a `retry` event. Waits for the old lease to pass
+        takeover_s:       how long readers leave the run for a takeover if its producer dies, before they
+                          close it
         stop_when_left_s: stops the run once it had no reader for so long; default: never
         raises:           RunExists if the id is in use
         """
         _check_id(run)
+        if replace and take_over is not None:
+            raise InvalidRequest("a run is either replaced or taken over. Pass one of replace and take_over.")
         opened = await self._open()
         claim = Claim(
             run=run,
             owner=self._owner,
-            mode="replace" if replace else "new",
+            mode="replace" if replace else "new" if take_over is None else "take-over",
             lease_s=self._lease_s,
-            takeover_s=0.0,
+            takeover_s=takeover_s,
             keep_s=self._keep_s,
             left_s=stop_when_left_s,
         )
-        granted, status = await self._store.acquire(claim)
-        if not granted:
-            raise _in_use(status, replace=replace)
+        status, fold = await self._acquire(claim), Fold()
+        if take_over is not None and status.tail >= 0:
+            progress = Progress()
+            fold, _ = await fold_run(self._store, run, progress.see)
+            source = taken_over(source, progress, take_over, status.epoch)
         now = asyncio.get_running_loop().time()
         box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s, now=now)
         live = Live(
             source,
             box,
-            fold=Fold(),
+            fold=fold,
             committer=opened.committer,
             lives=opened.lives,
             max_bytes=self._max_bytes,
         )
         opened.readers.wake([run])
         return live
+
+    async def _acquire(self, claim: Claim) -> RunStatus:
+        granted, status = await self._store.acquire(claim)
+        if not granted and claim.mode == "take-over" and status.state == "open":
+            # Its producer may have died just now, as when a worker was restarted.
+            await asyncio.sleep(status.lease_until - status.now + _PAST_S)
+            granted, status = await self._store.acquire(claim)
+        if not granted:
+            raise _in_use(status)
+        return status
 
     async def follow(
         self,
@@ -363,7 +389,7 @@ def _check_position(run: str, after: int) -> None:
         )
 
 
-def _in_use(status: RunStatus, *, replace: bool) -> RunExists:
+def _in_use(status: RunStatus) -> RunExists:
     if status.state == "open":
         text = f"run {status.run!r} is being produced by {status.owner}. Follow it, or stop it first."
     else:

@@ -21,7 +21,7 @@ from llmstream.log.folding import Fold
 from llmstream.log.frames import encode_frames
 from llmstream.log.store import RunState
 
-__all__ = ["Live"]
+__all__ = ["Closable", "Live"]
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -30,10 +30,11 @@ _CLEANUP_S: Final = 1.0
 
 
 @runtime_checkable
-class _Closable(Protocol):
+class Closable(Protocol):
     """A stream, a run or a generator, which is left by `aclose`."""
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Leaves it."""
 
 
 @runtime_checkable
@@ -101,6 +102,8 @@ class Live:
         box, fold, source = self._box, self._fold, self._source
         size = 0
         try:
+            if fold.finished:  # a run that was taken over lacked only its end
+                return
             async for event in source:
                 lines = encode_frames(fold.feed(event))
                 size += sum(map(len, lines))
@@ -116,7 +119,7 @@ class Live:
                     if not box.room.is_set():
                         await box.room.wait()
         finally:
-            if isinstance(source, _Closable):
+            if isinstance(source, Closable):
                 await source.aclose()
 
     def _done(self, task: asyncio.Task[None]) -> None:

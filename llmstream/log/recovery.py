@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from llmstream.errors import DecodeError, ProducerLost
+from llmstream.events import Event
 from llmstream.log.folding import Fold
 from llmstream.log.frames import Page, encode_frames, page_of
 from llmstream.log.store import Append, RunStatus, Store
@@ -57,21 +59,26 @@ async def close_lost(store: Store, status: RunStatus) -> bool:
     return closed
 
 
-async def fold_run(store: Store, run: str) -> tuple[Fold, RunStatus | None]:
-    """Reads a run up to its tail; returns what its events add up to, and its status at that point."""
+async def fold_run(
+    store: Store, run: str, see: Callable[[Event], object] = lambda event: None
+) -> tuple[Fold, RunStatus | None]:
+    """Reads a run up to its tail; returns what its events add up to, and its status at that point.
+
+    see: called with each event
+    """
     fold, position = Fold(), -1
     while True:
         (part,) = await store.read([(run, position)], _PAGE_BYTES)
         page = page_of(part, position)
         if page is None:
             return fold, None
-        _feed(fold, page)
+        _feed(fold, page, see)
         if page.up_to_date:
             return fold, page.status
         position = page.frames[-1].seq
 
 
-def _feed(fold: Fold, page: Page) -> None:
+def _feed(fold: Fold, page: Page, see: Callable[[Event], object]) -> None:
     try:
         events = page.events
     except DecodeError as error:  # of a newer version of the package; the rest must be closed nevertheless
@@ -79,6 +86,7 @@ def _feed(fold: Fold, page: Page) -> None:
         return
     for _, event in events:
         fold.feed(event)
+        see(event)
 
 
 def _lost(status: RunStatus) -> ProducerLost:
