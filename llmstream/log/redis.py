@@ -38,7 +38,17 @@ local function clock()
 end
 local function time(s) return string.format('%.6f', s) end
 local function whole(n) return string.format('%d', n) end
-local function answer(granted, at) return {granted, time(at), redis.call('HGETALL', KEYS[1])} end
+-- The record as JSON, and not as a list: redis-py takes 3 us for each item of an answer.
+local function record(at)
+  local flat, found = redis.call('HGETALL', KEYS[1]), {}
+  if #flat == 0 then return '' end
+  for i = 1, #flat, 2 do
+    found[flat[i]] = flat[i + 1] == '' and cjson.null or flat[i + 1]
+  end
+  found['now'] = time(at)
+  return cjson.encode(found)
+end
+local function answer(granted, at) return {granted, record(at)} end
 -- An open run that nobody renews, closes or sweeps goes after a week.
 local unattended = 604800
 local function expire(key, s) redis.call('PEXPIRE', key, whole(math.max(1, math.ceil(s * 1000)))) end
@@ -116,7 +126,7 @@ while size < most do
   end
   if #some < 32 then break end
 end
-return {redis.call('EXISTS', KEYS[2]), time(clock()), redis.call('HGETALL', KEYS[1]), found}
+return {redis.call('EXISTS', KEYS[2]), record(clock()), found}
 """
 )
 
@@ -330,25 +340,16 @@ def _shown(url: str) -> str:
     return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
 
 
+_records: Final = msgspec.json.Decoder(RunStatus, strict=False)  # numbers are strings in a hash
+
+
 def _status(answer: Any) -> RunStatus | None:
-    """The record in a script's answer: whether it was granted, the time, and the fields of the hash."""
-    _, now, flat = answer[:3]
-    if not flat:
-        return None
-    if isinstance(flat, dict):  # RESP3
-        flat = [item for pair in flat.items() for item in pair]
-    fields: dict[str, Any] = {
-        name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)
-    }
-    for name in ("ended", "left_s"):
-        fields[name] = fields[name] or None
-    fields["stopping"] = fields["stopping"] == "1"
-    fields["now"] = now.decode()
-    return msgspec.convert(fields, RunStatus, strict=False)
+    """The record in a script's answer, which is what was granted, and the record."""
+    return _records.decode(answer[1]) if answer[1] else None
 
 
 def _slice(answer: Any) -> RunSlice:
-    exists, _, _, entries = answer
+    exists, _, entries = answer
     status = _status(answer)
     if status is not None and status.ended is not None and not exists:
         status = msgspec.structs.replace(status, first=status.tail + 1)  # its frames have expired
