@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import socket
@@ -12,7 +13,7 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from llmstream.errors import ErrorInfo, InvalidRequest, LogError, LogUnavailable, RunExists, error_from_info
+from llmstream.errors import ErrorInfo, InvalidRequest, LogUnavailable, RunExists, error_from_info
 from llmstream.events import ErrorEvent, Event, RetryNotice
 from llmstream.log.committer import Committer, Outbox
 from llmstream.log.folding import Fold
@@ -29,6 +30,9 @@ _log: Final = logging.getLogger("llmstream")
 
 _SWEEP_S: Final = 60.0
 """How often a process deletes what has expired, and closes runs that nobody reads."""
+
+_TOGETHER: Final = 50
+"""So many lost runs are closed at once; each is watched for a tenth of its lease first."""
 
 _CLOSING_S: Final = 5.0
 """How long closing waits for the last commit, and for the cleanup of runs that it stops."""
@@ -167,6 +171,8 @@ class Logs:
             progress = Progress()
             fold, _ = await fold_run(self._store, run, progress.see)
             source = taken_over(source, progress, take_over, status.epoch)
+        if self._closed:
+            raise LogUnavailable("the event log was closed while the run was started", retryable=False)
         now = asyncio.get_running_loop().time()
         box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s, now=now)
         live = Live(
@@ -175,7 +181,7 @@ class Logs:
             fold=fold,
             committer=opened.committer,
             lives=opened.lives,
-            max_bytes=self._max_bytes,
+            max_bytes=self._max_bytes - status.bytes,
         )
         opened.readers.wake([run])
         return live
@@ -225,16 +231,26 @@ class Logs:
             raise error_from_info(failure)
 
     async def pages(
-        self, run: str, after: int = -1, *, max_replay: int | None = None, wait_s: float = 0.0
+        self,
+        run: str,
+        after: int = -1,
+        *,
+        max_replay: int | None = None,
+        wait_s: float = 0.0,
+        silence_s: float | None = None,
     ) -> AsyncGenerator[Page]:
         """Yields what `follow` does, as pages of frames that are not decoded, with the status of the run.
 
         For servers that pass the events on. The last page has `ended`, and may have no frames. The error of a
         run is not raised.
+
+        silence_s: yields a page without frames after so long without any: time for a heartbeat
         """
         _check_position(run, after)
         opened = await self._open()
-        pages = opened.readers.pages(run, after, max_replay=max_replay, wait_s=wait_s)
+        pages = opened.readers.pages(
+            run, after, max_replay=max_replay, wait_s=wait_s, silence_s=silence_s or math.inf
+        )
         async with aclosing(pages):
             async for page in pages:
                 yield page
@@ -282,8 +298,9 @@ class Logs:
     async def sweep(self) -> None:
         """Deletes what has expired, and closes runs whose producers died. Done once a minute anyway."""
         await self._open()
-        for run in (await self._store.sweep()).lost:
-            await self.status(run)
+        lost = list((await self._store.sweep()).lost)
+        for first in range(0, len(lost), _TOGETHER):
+            await asyncio.gather(*[self.status(run) for run in lost[first : first + _TOGETHER]])
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Stops the runs of this process, writes their ends, and closes the store. Idempotent.
@@ -291,20 +308,31 @@ class Logs:
         drain_s: how long the runs may take to end by themselves first
         """
         opening, self._opening, self._closed = self._opening, None, True
-        if opening is not None:
+        if opening is None:
+            return
+        try:
             opened = await opening
-            await opened.aclose(drain_s)
-            await self._store.aclose()
+        except Exception:  # whoever opened it has got it
+            return
+        await opened.aclose(drain_s)
+        await self._store.aclose()
 
     async def _open(self) -> _Opened:
         if self._closed:
             raise LogUnavailable("the event log is closed", retryable=False)
         if self._opening is None:
             self._opening = asyncio.ensure_future(self._opened())
+        opening = self._opening
+        if opening.get_loop() is not asyncio.get_running_loop():
+            raise InvalidRequest(
+                "these event logs were opened in another event loop. Call open_logs() in each, such as in "
+                "each asyncio.run()."
+            )
         try:
-            return await asyncio.shield(self._opening)
-        except LogError:
-            self._opening = None
+            return await asyncio.shield(opening)
+        except Exception:
+            if self._opening is opening:
+                self._opening = None  # so that the next attempt may succeed
             raise
 
     async def _opened(self) -> _Opened:

@@ -68,6 +68,7 @@ class Live:
         self._source, self._box, self._committer, self._fold = source, box, committer, fold
         self._lives, self._max_bytes = lives, max_bytes
         self._reason: str | None = None  # why it is stopped
+        self._lost: LogError | None = None
         self._cleanup: asyncio.TimerHandle | None = None
         box.lost, box.stop = self._lose, self.stop
         committer.add(box)
@@ -87,16 +88,17 @@ class Live:
         """
         await self._box.over.wait()
         await asyncio.wait({self.task})
-        if isinstance(self.error, LogError):
-            raise self.error
+        if self._lost is not None:
+            raise self._lost
         return self.state
 
     def stop(self, reason: str = "requested") -> None:
         """Stops the run: leaves its source and closes the log. `Logs.stop` does so from any process."""
         if self._reason is None and not self.task.done():
             self._reason = reason
-            self.task.cancel()
-            self._cleanup = asyncio.get_running_loop().call_later(_CLEANUP_S, self._close)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self.task.cancel)  # not before it began, or it would not close its source
+            self._cleanup = loop.call_later(_CLEANUP_S, self._close)
 
     async def _read(self) -> None:
         box, fold, source = self._box, self._fold, self._source
@@ -150,7 +152,7 @@ class Live:
         return self._source.total_usage if isinstance(self._source, _Counting) else None
 
     def _lose(self, error: LogError) -> None:
-        self.error = error
+        self.error = self._lost = error
         _log.warning("event log: %s", error)
         self.stop("lost")
 

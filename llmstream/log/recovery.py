@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from llmstream.errors import DecodeError, ProducerLost
-from llmstream.events import Event
+from llmstream.events import Event, decode
 from llmstream.log.folding import Fold
 from llmstream.log.frames import Page, encode_frames, page_of
 from llmstream.log.store import Append, RunStatus, Store
@@ -79,12 +79,12 @@ async def fold_run(
 
 
 def _feed(fold: Fold, page: Page, see: Callable[[Event], object]) -> None:
-    try:
-        events = page.events
-    except DecodeError as error:  # of a newer version of the package; the rest must be closed nevertheless
-        _log.warning("event log: run %r has an event that cannot be read: %s", page.status.run, error)
-        return
-    for _, event in events:
+    for frame in page.frames:
+        try:
+            event = decode(frame.data)
+        except DecodeError as error:  # of a newer version of the package; the rest has an end nevertheless
+            _log.warning("event log: event %d of run %r: %s", frame.seq, page.status.run, error)
+            continue
         fold.feed(event)
         see(event)
 

@@ -61,7 +61,7 @@ local run, owner, mode = ARGV[1], ARGV[2], ARGV[3]
 local lease, takeover, keep = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local at = clock()
 local old = redis.call('HMGET', KEYS[1], 'state', 'lease_until', 'tail', 'epoch', 'first', 'started', 'bytes')
-local tail, epoch, first, started, bytes = -1, 1, 0, time(at), '0'
+local tail, epoch, first, started, bytes = -1, math.floor(at * 1000), 0, time(at), '0'
 if old[1] then
   local held = old[1] == 'open' and at <= tonumber(old[2])
   if held or mode == 'new' or (mode == 'take-over' and old[1] ~= 'open') then return answer(0, at) end
@@ -272,8 +272,10 @@ class RedisStore(Store):
                     await channel.subscribe(f"{self._prefix}:changed")
                     heard(None)
                     while True:
-                        message = await channel.get_message(timeout=None)
-                        if message is not None:
+                        message = await channel.get_message(timeout=self._timeout_s)
+                        if message is None:
+                            await channel.ping()  # fails if the connection is dead
+                        elif message["type"] == "message":
                             sender, *runs = names.decode(message["data"])
                             for run in runs if sender != self._sender else ():
                                 heard(run)

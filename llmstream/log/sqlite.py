@@ -307,8 +307,11 @@ def _of(worker: _Worker | None) -> _Worker:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # Made here, because SQLite would let everybody read what people asked.
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    # Made here, because SQLite would let everybody read what people asked. Never opened when it is there:
+    # closing it would drop the locks of all connections of this process (fcntl(2)), another process would
+    # take itself for the last one and delete the WAL, and readers here would see an old state for ever.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     connection.execute("pragma temp_store = memory")
     return connection

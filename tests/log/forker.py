@@ -20,7 +20,8 @@ from tests.log.sources import answer
 async def produce(job: dict) -> str:
     async with ls.open_logs(job["address"], lease_s=job["lease_s"]) as logs:
         try:
-            live = await logs.start(job["run"], paced(job))
+            options = {"take_over": job.get("take_over"), "takeover_s": job.get("takeover_s", 0.0)}
+            live = await logs.start(job["run"], paced(job), **options)
             return await live.wait()
         except ls.errors.LogError as error:
             return error.code

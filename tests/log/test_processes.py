@@ -107,7 +107,7 @@ async def check_killed(producers: Producers, others: tuple[Logs, Logs], kill_at:
         assert (errors, status.state) == (["producer-lost"], "failed")
         assert written == answer(WORDS)[: len(written)]
         assert len(written) <= max(1, kill_at)  # closing writes the start if there is none
-    assert (status.epoch, status.tail) == (2, len(first) - 1)
+    assert status.tail == len(first) - 1
 
 
 async def seen_until(logs: Logs, run: str, count: int) -> list[ls.Event]:
@@ -128,6 +128,55 @@ async def test_killed_producer_is_closed_for(producers, others) -> None:
 async def test_killed_at_every_event(producers, others) -> None:
     for kill_at in range(EVENTS + 1):
         await check_killed(producers, others, kill_at)
+
+
+async def check_taken_over(producers: Producers, others: tuple[Logs, Logs], kills: list[int]) -> None:
+    """A run whose producers are killed one after the other is one valid stream for every reader."""
+    run = f"taken over at {kills}"
+    readers = [asyncio.ensure_future(followed(logs, run)) for logs in (*others, others[0])]
+    for kill_at in [*kills, None]:
+        pid = await producers.start(run, kill_at=kill_at, take_over="repeat", takeover_s=60)
+        if kill_at is not None:
+            while not is_zombie(pid):
+                await asyncio.sleep(0.01)
+    assert await producers.ends[run] == "closed"
+    first, *rest = await asyncio.gather(*readers)
+    assert all(found == first for found in rest)
+    void = [position for position, event in enumerate(first) if isinstance(event, ls.events.RetryNotice)]
+    texts = [event.delta for event in first[void[-1] if void else 0 :] if isinstance(event, ls.TextDelta)]
+    assert texts == [event.delta for event in answer(WORDS) if isinstance(event, ls.TextDelta)]
+    assert first[-1] == answer(WORDS)[-1]
+
+
+def is_zombie(pid: int) -> bool:
+    """Killed, and not collected: the forker collects none."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "Z"
+    return True
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at /proc")
+async def test_a_killed_run_is_taken_over(producers, others) -> None:
+    await check_taken_over(producers, others, [7])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks at /proc")
+async def test_taken_over_at_every_event(producers, others) -> None:
+    """With one to three kills."""
+    chance = random.Random(1)
+    for kill_at in range(EVENTS):
+        again = [chance.randrange(EVENTS) for _ in range(kill_at % 3)]
+        await check_taken_over(producers, others, [kill_at, *again])
+
+
+async def test_processes_come_and_go(producers, others) -> None:
+    """Readers go on seeing what new processes write after others have closed the store."""
+    for number in range(4):
+        await producers.start(f"run-{number}", pause_s=0.0)
+        assert await producers.ends[f"run-{number}"] == "closed"
+        async with asyncio.timeout(20):
+            assert await followed(others[number % 2], f"run-{number}") == answer(WORDS)
 
 
 async def test_a_sleeping_producer_is_fenced(producers, others) -> None:
