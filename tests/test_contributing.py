@@ -45,6 +45,6 @@ async def test_the_example_of_a_provider_works(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_the_example_of_a_dialect_works(monkeypatch: pytest.MonkeyPatch) -> None:
     module_of("llmstream.dialects.parrot", CLIENT_SIDE, monkeypatch)
-    module_of("llmstream.serving.wires.parrot", SERVER_SIDE, monkeypatch)
+    module_of("llmstream.server_side.wires.parrot", SERVER_SIDE, monkeypatch)
     monkeypatch.setitem(DIALECTS, "parrot", ("llmstream.dialects.parrot", "Parrot"))  # type: ignore[arg-type]
     await run_tests(module_of("test_parrot", DIALECT_TEST, monkeypatch), 3)

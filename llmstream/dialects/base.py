@@ -1,7 +1,7 @@
 """Dialect: the shape of an API on the wire, without I/O.
 
 A dialect turns a `Request` into an HTTP request, and the bytes of the response into events. The server
-side, which reads requests and writes events as bytes, is in `serving/`.
+side, which reads requests and writes events as bytes, is in `server_side/`.
 """
 
 from __future__ import annotations

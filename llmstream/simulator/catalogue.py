@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
-from llmstream.serving.wires import ServerSide
+from llmstream.server_side.wires import ServerSide
 from llmstream.simulator.timeline import tokens_of
 
 __all__ = ["count_tokens", "is_public", "lookup"]

@@ -17,9 +17,9 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import BadRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
-from llmstream.serving.routing import Router, as_streamed, default_dialects, is_complete_requested
-from llmstream.serving.wires import ServerSide, server_side
-from llmstream.serving.wires.openai_responses.reader import BackgroundRequest
+from llmstream.server_side.routing import Router, as_streamed, default_dialects, is_complete_requested
+from llmstream.server_side.wires import ServerSide, server_side
+from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest
 from llmstream.simulator.admission import (
     check_bind,
     check_key,

@@ -31,7 +31,7 @@ from llmstream.events import (
     ToolCall,
 )
 from llmstream.request import Request
-from llmstream.serving.wires import EventEncoder, server_side
+from llmstream.server_side.wires import EventEncoder, server_side
 
 __all__ = [
     "Gist",

@@ -9,7 +9,7 @@ import pytest
 from llmstream.dialects.aws import answer_error, exception_of
 from llmstream.errors import BadRequest, ErrorInfo, RateLimited, ServerError, error_from_info
 from llmstream.framing.aws_event_stream import EventStreamDecoder, Message
-from llmstream.serving.wires.aws_errors import encode_error, exception_frame, exception_type
+from llmstream.server_side.wires.aws_errors import encode_error, exception_frame, exception_type
 
 
 def exception(kind, body=b"", **headers):

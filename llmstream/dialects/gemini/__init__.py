@@ -2,7 +2,7 @@
 
 `wire.py` has the shapes; `decoder.py` reads the chunks, `parts.py` what is in them, `calls.py` and
 `partial_args.py` the calls; `request.py` and `messages.py` write requests. The server side is
-`serving/wires/gemini`. `VERTEX` is Vertex AI, where calls have no ids.
+`server_side/wires/gemini`. `VERTEX` is Vertex AI, where calls have no ids.
 """
 
 from __future__ import annotations

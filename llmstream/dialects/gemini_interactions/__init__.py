@@ -1,7 +1,7 @@
 """The `gemini-interactions` dialect: Google's Interactions API, which streams steps.
 
 `wire.py` has the events; `decoder.py` reads the interaction and `steps.py` its steps; `request.py`
-and `messages.py` write requests. The server side is `serving/wires/gemini_interactions`.
+and `messages.py` write requests. The server side is `server_side/wires/gemini_interactions`.
 """
 
 from __future__ import annotations

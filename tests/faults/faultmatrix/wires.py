@@ -28,7 +28,7 @@ from llmstream.events import (
 )
 from llmstream.framing.aws_event_stream import EventStreamDecoder, encode_message
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 USAGE = Usage(3, 2, 5)
 OVERLOADED = ErrorInfo("overloaded", "Overloaded", True, status=529, reason="overloaded_error")
