@@ -14,7 +14,7 @@ import msgspec
 
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import is_json
-from llmstream.dialects.logprobs import Logprobs
+from llmstream.dialects.wire_values import Logprobs
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     Finish,

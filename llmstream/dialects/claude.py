@@ -8,8 +8,8 @@ import msgspec
 
 from llmstream.errors import InvalidRequest
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.model_rules import nearest_effort
 from llmstream.model_rules.claude import ClaudeRules
-from llmstream.model_rules.table import nearest_effort
 from llmstream.request import ReasoningOptions
 
 __all__ = ["NO_BARE_JSON", "encode_thinking", "fitting_cap"]

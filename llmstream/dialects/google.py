@@ -19,8 +19,8 @@ from llmstream.dialects.model_facts import ModelFacts
 from llmstream.dialects.requests import NONE_REFUSED, options_of
 from llmstream.errors import ProviderError
 from llmstream.events import Metadata, OtherWarning, Source, UnsupportedSetting, Usage, Warning
+from llmstream.model_rules import nearest_effort
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
-from llmstream.model_rules.table import nearest_effort
 from llmstream.request import ReasoningOptions, Request
 
 __all__ = [

@@ -13,8 +13,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-from llmstream.dialects.base import Dialect
-from llmstream.dialects.names import dialect_class
+from llmstream.dialects.base import Dialect, dialect_class
 from llmstream.providers.base import Provider
 
 __all__ = ["SimProvider", "simulated"]

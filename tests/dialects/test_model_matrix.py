@@ -12,7 +12,7 @@ from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.dialects.gemini import Gemini
 from llmstream.dialects.mistral import Mistral
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.model_rules.table import ORDER
+from llmstream.model_rules import ORDER
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 from llmstream.server_side.wires import server_side
 

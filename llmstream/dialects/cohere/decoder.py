@@ -23,8 +23,8 @@ from llmstream.dialects.cohere.wire import (
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value, is_json, without_lone_surrogates
-from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import as_id, json_text, mint_call_id
+from llmstream.dialects.wire_values import UsageCounts
 from llmstream.events import (
     ErrorEvent,
     Metadata,

@@ -9,7 +9,6 @@ import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.decoder import PayloadDecoder, held_size
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.gemini.calls import FunctionCalls
@@ -29,6 +28,7 @@ from llmstream.dialects.gemini.wire import (
     sources_of,
 )
 from llmstream.dialects.google import Responses, Sources
+from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.wire_values import iso_time
 from llmstream.errors import LimitExceeded, LLMStreamError, ServerError

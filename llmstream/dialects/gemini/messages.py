@@ -28,9 +28,8 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.call_ids import is_minted
 from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
-from llmstream.dialects.history_parts import own_parts, result_text, role_of, system_text
+from llmstream.dialects.history_parts import is_minted, own_parts, result_text, role_of, system_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import media_of
 from llmstream.dialects.requests import RequestWarnings

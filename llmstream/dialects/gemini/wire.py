@@ -15,8 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from llmstream.dialects.google import Sources, document_uri
-from llmstream.dialects.token_counts import UsageCounts, added, token_count
-from llmstream.dialects.wire_values import objects_in
+from llmstream.dialects.wire_values import UsageCounts, added, objects_in, token_count
 from llmstream.errors import InvalidRequest, LimitExceeded, LLMStreamError
 from llmstream.events import FinishReason, Source, Usage
 from llmstream.framing.sse import SSEDecoder

@@ -24,9 +24,8 @@ from llmstream.dialects.mistral.wire import (
     finish_reason,
     read_usage,
 )
-from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import ToolCallTracker, mint_call_id
-from llmstream.dialects.wire_values import unix_time
+from llmstream.dialects.wire_values import UsageCounts, unix_time
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
     Custom,

@@ -26,9 +26,13 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.call_ids import ShortCallIds
 from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import result_or_failure_text, role_of, without_custom_parts
+from llmstream.dialects.history_parts import (
+    ShortCallIds,
+    result_or_failure_text,
+    role_of,
+    without_custom_parts,
+)
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
 from llmstream.dialects.openai_chat.reasoning import joined

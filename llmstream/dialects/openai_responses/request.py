@@ -18,8 +18,8 @@ from llmstream.dialects.requests import (
 )
 from llmstream.dialects.schemas import openai_strict_schema
 from llmstream.errors import InvalidRequest
+from llmstream.model_rules import nearest_effort
 from llmstream.model_rules.gpt import GPT
-from llmstream.model_rules.table import nearest_effort
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["CONTINUING", "MERGED", "NAMED_TOOLS", "encode_request", "system_role"]

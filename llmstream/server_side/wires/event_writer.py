@@ -1,13 +1,16 @@
-"""Writes the events of one response as the bytes of its body: one driver for every wire.
+"""Writes the events of one response: as the bytes of a streamed body, or assembled as a complete response.
 
 `EventWriter` has what the wires share: when the response begins and ends, which blocks are open, which
 calls have streamed, and what becomes of errors. The `Shapes` of a wire return the bytes for each event.
+
+For a complete response, each dialect writes a stream and assembles its own frames, as the vendors' SDKs do,
+so that both kinds of response have the same content.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -36,6 +39,7 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
+from llmstream.framing.sse import SSEDecoder
 
 __all__ = [
     "DONE",
@@ -44,12 +48,15 @@ __all__ = [
     "Delta",
     "End",
     "EventWriter",
+    "GrowingTexts",
     "Part",
     "Shapes",
     "Start",
+    "json_input",
     "raw_reason",
     "sse_data",
     "sse_event",
+    "sse_objects",
 ]
 
 Start: TypeAlias = TextStart | ReasoningStart | ToolInputStart
@@ -150,7 +157,7 @@ class Shapes(Generic[B]):
 
 
 class EventWriter(Generic[B]):
-    """Writes one response in the shapes of a wire; see `server_side.wires.base.EventEncoder`."""
+    """Writes one response in the shapes of a wire; see `server_side.wires.EventEncoder`."""
 
     def __init__(self, shapes: Shapes[B]) -> None:
         self._shapes = shapes
@@ -274,3 +281,49 @@ def sse_data(value: object) -> bytes:
 def sse_event(kind: str, value: object) -> bytes:
     """Encodes a value as a server-sent event with a name."""
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode(value))
+
+
+_decode: Final = msgspec.json.Decoder().decode
+
+
+def sse_objects(body: bytes) -> Iterator[dict[str, Any]]:
+    """Yields the JSON objects of a stream of server-sent events, without `[DONE]`."""
+    for payload in SSEDecoder(max_bytes=max(1, len(body))).feed_data(body):
+        if payload.startswith(b"{"):
+            yield _decode(payload)
+
+
+def json_input(text: str) -> Any:
+    """Decodes the input of a call.
+
+    Text that is not a JSON object is wrapped, as Anthropic advises for input that does not parse.
+    """
+    try:
+        value = _decode(text or "{}")
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        value = None
+    return value if isinstance(value, dict) else {"INVALID_JSON": text}
+
+
+class GrowingTexts:
+    """Appends fragments to strings in dicts. They are joined once, so that appending is linear."""
+
+    def __init__(self) -> None:
+        self._grown: dict[tuple[int, str], tuple[dict[str, Any], list[str]]] = {}
+
+    def add(self, owner: dict[str, Any], name: str, fragment: str) -> None:
+        """Appends to `owner[name]`, which has the joined text only after `join`."""
+        # The entry holds a reference to the owner, so its id stays unique.
+        entry = self._grown.get((id(owner), name))
+        if entry is None:
+            before = owner.get(name)
+            owner[name] = ""
+            self._grown[id(owner), name] = owner, [before if isinstance(before, str) else "", fragment]
+        else:
+            entry[1].append(fragment)
+
+    def join(self) -> None:
+        """Writes the joined texts into their dicts."""
+        for (_, name), (owner, fragments) in self._grown.items():
+            owner[name] = "".join(fragments)
+        self._grown.clear()

@@ -9,8 +9,7 @@ from typing import Any
 
 import llmstream as ls
 from llmstream.cli.dialects import INVENTORS, wire_of
-from llmstream.dialects.base import Dialect
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS, Dialect
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     ErrorEvent,

@@ -31,7 +31,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
-from llmstream.server_side.wires.complete_responses import GrowingTexts, json_input
+from llmstream.server_side.wires.event_writer import GrowingTexts, json_input
 
 REQUEST = Request(model="m")
 END = Finish("stop", Usage(1, 2, 3))

@@ -11,7 +11,12 @@ from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.server_side.wires import server_side
-from llmstream.server_side.wires.openai_errors import encode_error, error_in_stream, error_object, refused
+from llmstream.server_side.wires.errors import (
+    encode_openai_error,
+    error_in_stream,
+    openai_error_object,
+    openai_refusal,
+)
 
 KINDS = [
     errors.BadRequest,
@@ -28,22 +33,22 @@ KINDS = [
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_error_response_reads_as_it_was(kind):
-    answer = encode_error(kind("What happened").info)
+    answer = encode_openai_error(kind("What happened").info)
     again = vendor_error(answer.status, answer.headers, answer.body, provider="openai")
     assert (type(again), again.message) == (kind, "What happened")
     assert again.retryable is kind.default_retryable
 
 
 def test_unknown_errors_are_server_errors():
-    assert encode_error(errors.ConnectionLost("gone").info).status == 500
+    assert encode_openai_error(errors.ConnectionLost("gone").info).status == 500
 
 
 def test_headers_give_wait_and_request_id():
     info = errors.RateLimited("Slow down", retry_after_s=1.5, request_id="req_1", reason="tokens").info
-    answer = encode_error(info)
+    answer = encode_openai_error(info)
     assert (answer.headers["retry-after"], answer.headers["x-request-id"]) == ("1.5", "req_1")
-    assert json.loads(answer.body) == {"error": error_object(info)}
-    assert error_object(info) == {
+    assert json.loads(answer.body) == {"error": openai_error_object(info)}
+    assert openai_error_object(info) == {
         "message": "Slow down",
         "type": "rate_limit_error",
         "param": None,
@@ -52,7 +57,7 @@ def test_headers_give_wait_and_request_id():
 
 
 def test_refusal_is_a_bad_request():
-    error = refused("Unknown parameter: 'x'.", "unknown_parameter")
+    error = openai_refusal("Unknown parameter: 'x'.", "unknown_parameter")
     assert (error.status, error.reason, error.message) == (
         400,
         "unknown_parameter",
@@ -62,7 +67,12 @@ def test_refusal_is_a_bad_request():
 
 def test_rejected_field_and_details_written():
     info = errors.ContentFiltered("no", reason="bio_policy", param="input", details={"type": "block"}).info
-    assert error_object(info) == {"message": "no", "type": "block", "param": "input", "code": "bio_policy"}
+    assert openai_error_object(info) == {
+        "message": "no",
+        "type": "block",
+        "param": "input",
+        "code": "bio_policy",
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -70,4 +80,7 @@ def test_both_wires_have_one_error_form(kind):
     info = kind("What happened").info
     chat, responses = server_side(OpenAIChat()), server_side(OpenAIResponses())
     assert chat.encode_error(info) == responses.encode_error(info)
-    assert error_in_stream(info) == {**error_object(info), "status_code": encode_error(info).status}
+    assert error_in_stream(info) == {
+        **openai_error_object(info),
+        "status_code": encode_openai_error(info).status,
+    }

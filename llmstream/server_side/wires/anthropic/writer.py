@@ -28,18 +28,19 @@ from llmstream.events import (
     ToolResult,
 )
 from llmstream.exchange import HttpResponse
-from llmstream.server_side.wires.aws_errors import exception_frame
-from llmstream.server_side.wires.complete_responses import GrowingTexts, json_input, sse_objects
-from llmstream.server_side.wires.errors import error_response
+from llmstream.server_side.wires.errors import error_response, exception_frame
 from llmstream.server_side.wires.event_writer import (
     Block,
     Delta,
     End,
+    GrowingTexts,
     Part,
     Shapes,
     Start,
+    json_input,
     raw_reason,
     sse_event,
+    sse_objects,
 )
 
 __all__ = ["AnthropicShapes", "complete_response", "encode_error", "exception_type"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.dialects.bedrock_converse.request import model_of
-from llmstream.server_side.wires.aws_errors import encode_error
-from llmstream.server_side.wires.base import ServerSide
+from llmstream.server_side.wires import ServerSide
 from llmstream.server_side.wires.bedrock_converse.reader import decode_request
 from llmstream.server_side.wires.bedrock_converse.writer import ConverseShapes, complete_response
+from llmstream.server_side.wires.errors import encode_aws_error
 from llmstream.server_side.wires.event_writer import EventWriter
 
 __all__ = ["server_side"]
@@ -21,5 +21,5 @@ def server_side(dialect: BedrockConverse) -> ServerSide:
         decode_request=decode_request,
         event_encoder=lambda request: EventWriter(ConverseShapes()),
         complete_response=complete_response,
-        encode_error=encode_error,
+        encode_error=encode_aws_error,
     )

@@ -35,9 +35,18 @@ from llmstream.events import (
     ToolResult,
     Usage,
 )
-from llmstream.server_side.wires.aws_errors import exception_frame, exception_type
-from llmstream.server_side.wires.complete_responses import GrowingTexts, json_input
-from llmstream.server_side.wires.event_writer import Block, Delta, End, Part, Shapes, Start, raw_reason
+from llmstream.server_side.wires.errors import exception_frame, exception_type
+from llmstream.server_side.wires.event_writer import (
+    Block,
+    Delta,
+    End,
+    GrowingTexts,
+    Part,
+    Shapes,
+    Start,
+    json_input,
+    raw_reason,
+)
 
 __all__ = ["ConverseShapes", "complete_response"]
 

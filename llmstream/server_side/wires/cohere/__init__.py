@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmstream.dialects.cohere import Cohere
 from llmstream.dialects.cohere.request import PATH
-from llmstream.server_side.wires.base import ServerSide, posts_to
+from llmstream.server_side.wires import ServerSide, posts_to
 from llmstream.server_side.wires.cohere.reader import decode_request
 from llmstream.server_side.wires.cohere.writer import CohereShapes, complete_response, encode_error
 from llmstream.server_side.wires.event_writer import EventWriter

@@ -13,7 +13,7 @@ from llmstream.dialects.cohere.wire import (
     told_citation,
     write_usage,
 )
-from llmstream.dialects.logprobs import LOGPROBS
+from llmstream.dialects.wire_values import LOGPROBS
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.events import (
     Custom,
@@ -28,7 +28,6 @@ from llmstream.events import (
     ToolInputStart,
 )
 from llmstream.exchange import HttpResponse
-from llmstream.server_side.wires.complete_responses import GrowingTexts, sse_objects
 from llmstream.server_side.wires.errors import error_response
 from llmstream.server_side.wires.event_writer import (
     DONE,
@@ -36,11 +35,13 @@ from llmstream.server_side.wires.event_writer import (
     Block,
     Delta,
     End,
+    GrowingTexts,
     Part,
     Shapes,
     Start,
     raw_reason,
     sse_event,
+    sse_objects,
 )
 
 __all__ = ["CohereShapes", "complete_response", "encode_error", "refused", "unknown_field"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from llmstream.dialects.gemini import Gemini
 from llmstream.dialects.gemini.wire import model_of
-from llmstream.server_side.wires.base import ServerSide
+from llmstream.server_side.wires import ServerSide
+from llmstream.server_side.wires.errors import encode_google_error
 from llmstream.server_side.wires.event_writer import EventWriter
 from llmstream.server_side.wires.gemini.reader import decode_request
 from llmstream.server_side.wires.gemini.writer import GeminiShapes, complete_response
-from llmstream.server_side.wires.google_errors import encode_error
 
 __all__ = ["server_side"]
 
@@ -23,5 +23,5 @@ def server_side(dialect: Gemini) -> ServerSide:
         ),
         event_encoder=lambda request: EventWriter(GeminiShapes(request.model, vertex=dialect.vertex)),
         complete_response=complete_response,
-        encode_error=encode_error,
+        encode_error=encode_google_error,
     )

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel
 from llmstream.model_rules.gemini import GeminiRules
-from llmstream.server_side.wires.google_errors import refusal
+from llmstream.server_side.wires.errors import google_refusal as refusal
 
 __all__ = ["check_config", "check_contents", "check_tools"]
 

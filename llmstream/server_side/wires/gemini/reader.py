@@ -11,11 +11,11 @@ import msgspec
 
 from llmstream.chats.content import Custom, File, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel, read_response
 from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, snake
 from llmstream.dialects.gemini.request import FIELDS, encode_request, json_schema
 from llmstream.dialects.gemini.wire import model_of
+from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.media import base64_bytes, part_of_media
 from llmstream.dialects.requests import merged
 from llmstream.exchange import HttpRequest
@@ -29,8 +29,8 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.server_side.wires.errors import google_refusal as refusal
 from llmstream.server_side.wires.gemini.checks import check_config, check_contents, check_tools
-from llmstream.server_side.wires.google_errors import refusal
 from llmstream.server_side.wires.request_reader import checked_settings, read_function
 
 __all__ = ["decode_request"]

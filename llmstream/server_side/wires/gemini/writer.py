@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.call_ids import is_minted
 from llmstream.dialects.gemini.messages import camel
 from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.gemini.wire import (
@@ -19,6 +18,7 @@ from llmstream.dialects.gemini.wire import (
     raw_reason,
     write_usage,
 )
+from llmstream.dialects.history_parts import is_minted
 from llmstream.dialects.json_text import object_text
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
@@ -34,9 +34,17 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
-from llmstream.server_side.wires.complete_responses import GrowingTexts, sse_objects
-from llmstream.server_side.wires.event_writer import Block, Delta, End, Part, Shapes, Start
-from llmstream.server_side.wires.google_errors import error_object
+from llmstream.server_side.wires.errors import google_error_object
+from llmstream.server_side.wires.event_writer import (
+    Block,
+    Delta,
+    End,
+    GrowingTexts,
+    Part,
+    Shapes,
+    Start,
+    sse_objects,
+)
 
 __all__ = ["GeminiShapes", "complete_response"]
 
@@ -165,7 +173,7 @@ class GeminiShapes(Shapes[TextBlock]):
 
     def error(self, error: ErrorInfo) -> bytes:
         """Writes the error object, as in an error response."""
-        return _data(error_object(error))
+        return _data(google_error_object(error))
 
     def _client_call(self, event: ToolCall) -> dict[str, Any]:
         args = object_text(event.input, key="input")

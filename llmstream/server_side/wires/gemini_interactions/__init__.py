@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.dialects.gemini_interactions.request import PATH
-from llmstream.server_side.wires.base import ServerSide
+from llmstream.server_side.wires import ServerSide
+from llmstream.server_side.wires.errors import encode_google_error
 from llmstream.server_side.wires.event_writer import EventWriter
 from llmstream.server_side.wires.gemini_interactions.reader import decode_request
 from llmstream.server_side.wires.gemini_interactions.writer import InteractionsShapes, complete_response
-from llmstream.server_side.wires.google_errors import encode_error
 
 __all__ = ["server_side"]
 
@@ -21,5 +21,5 @@ def server_side(dialect: GeminiInteractions) -> ServerSide:
         decode_request=lambda http: decode_request(http, new_call_id=dialect.new_call_id),
         event_encoder=lambda request: EventWriter(InteractionsShapes(request.model)),
         complete_response=complete_response,
-        encode_error=encode_error,
+        encode_error=encode_google_error,
     )

@@ -21,9 +21,9 @@ from llmstream.chats.content import (
     ToolResult,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini_interactions.request import FIELDS, encode_request
 from llmstream.dialects.gemini_interactions.wire import KEY, OpenStep, step_kind
+from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.media import base64_bytes, sampled_type
 from llmstream.dialects.requests import merged
 from llmstream.exchange import HttpRequest
@@ -36,7 +36,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.server_side.wires.google_errors import refusal
+from llmstream.server_side.wires.errors import google_refusal as refusal
 from llmstream.server_side.wires.request_reader import checked_settings, read_function
 
 __all__ = ["decode_request"]

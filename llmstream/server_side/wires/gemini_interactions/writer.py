@@ -35,9 +35,19 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
 )
-from llmstream.server_side.wires.complete_responses import GrowingTexts, json_input, sse_objects
-from llmstream.server_side.wires.event_writer import Block, Delta, End, Part, Shapes, Start, sse_event
-from llmstream.server_side.wires.google_errors import google_status
+from llmstream.server_side.wires.errors import google_status
+from llmstream.server_side.wires.event_writer import (
+    Block,
+    Delta,
+    End,
+    GrowingTexts,
+    Part,
+    Shapes,
+    Start,
+    json_input,
+    sse_event,
+    sse_objects,
+)
 
 __all__ = ["InteractionsShapes", "complete_response"]
 

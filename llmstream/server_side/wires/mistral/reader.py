@@ -18,8 +18,7 @@ from llmstream.chats.content import (
     ToolResult,
 )
 from llmstream.chats.message import Message
-from llmstream.dialects.mistral.messages import decode_media
-from llmstream.dialects.mistral.request import FIELDS
+from llmstream.dialects.mistral.request import FIELDS, decode_media
 from llmstream.dialects.mistral.wire import KEY, OWN_KEY
 from llmstream.dialects.requests import Field
 from llmstream.errors import BadRequest

@@ -6,9 +6,9 @@ import re
 from typing import Any, Final
 
 from llmstream.dialects.errors import UNKNOWN_PATH
-from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.mistral.wire import FINISH_REASONS, KEY, write_usage
+from llmstream.dialects.wire_values import logprobs_of
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.events import (
     Custom,
@@ -24,18 +24,19 @@ from llmstream.events import (
     ToolInputStart,
 )
 from llmstream.exchange import HttpResponse
-from llmstream.server_side.wires.complete_responses import GrowingTexts, sse_objects
 from llmstream.server_side.wires.errors import error_response, status_of
 from llmstream.server_side.wires.event_writer import (
     DONE,
     Block,
     Delta,
     End,
+    GrowingTexts,
     Part,
     Shapes,
     Start,
     raw_reason,
     sse_data,
+    sse_objects,
 )
 
 __all__ = ["MistralShapes", "complete_response", "encode_error", "misordered", "refused", "unfit"]

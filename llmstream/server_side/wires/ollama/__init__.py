@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.ollama.request import PATH
-from llmstream.server_side.wires.base import ServerSide, posts_to
+from llmstream.server_side.wires import ServerSide, posts_to
 from llmstream.server_side.wires.event_writer import EventWriter
 from llmstream.server_side.wires.ollama.reader import decode_request
 from llmstream.server_side.wires.ollama.writer import OllamaShapes, complete_response, encode_error

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.logprobs import LOGPROBS, logprobs_of
 from llmstream.dialects.ollama.wire import FINISH_REASONS, USAGE_FIELDS, object_text
+from llmstream.dialects.wire_values import LOGPROBS, logprobs_of
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     File,
@@ -23,9 +23,8 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpResponse
 from llmstream.request import Request
-from llmstream.server_side.wires.complete_responses import GrowingTexts
 from llmstream.server_side.wires.errors import error_response
-from llmstream.server_side.wires.event_writer import Block, Delta, Part, Shapes, Start
+from llmstream.server_side.wires.event_writer import Block, Delta, GrowingTexts, Part, Shapes, Start
 
 __all__ = ["OllamaShapes", "complete_response", "encode_error"]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.request import Request
-from llmstream.server_side.wires.base import ServerSide, posts_to
+from llmstream.server_side.wires import ServerSide, posts_to
+from llmstream.server_side.wires.errors import encode_openai_error
 from llmstream.server_side.wires.event_writer import EventWriter
 from llmstream.server_side.wires.openai_chat.reader import read_request
 from llmstream.server_side.wires.openai_chat.writer import ChatShapes, complete_response
-from llmstream.server_side.wires.openai_errors import encode_error
 
 __all__ = ["server_side"]
 
@@ -26,7 +26,7 @@ def server_side(dialect: OpenAIChat, *, provider: str = "openai") -> ServerSide:
             ChatShapes(dialect.quirks, model=request.model, include_usage=_wants_usage(request))
         ),
         complete_response=complete_response,
-        encode_error=encode_error,
+        encode_error=encode_openai_error,
     )
 
 

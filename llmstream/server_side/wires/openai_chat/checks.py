@@ -7,7 +7,8 @@ from typing import Any, Final
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.errors import NotFound
 from llmstream.model_rules.gpt import GPT, GPTRules
-from llmstream.server_side.wires.openai_errors import check_effort, refused
+from llmstream.server_side.wires.errors import check_effort
+from llmstream.server_side.wires.errors import openai_refusal as refused
 
 __all__ = ["check_model"]
 

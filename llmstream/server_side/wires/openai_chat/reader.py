@@ -34,8 +34,9 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.server_side.wires.errors import openai_refusal as refused
+from llmstream.server_side.wires.errors import out_of_range, wrong_type
 from llmstream.server_side.wires.openai_chat.checks import check_model
-from llmstream.server_side.wires.openai_errors import out_of_range, refused, wrong_type
 from llmstream.server_side.wires.request_reader import (
     json_object,
     leave_stream,

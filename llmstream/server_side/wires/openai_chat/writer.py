@@ -6,11 +6,11 @@ import base64
 import dataclasses
 from typing import Any, Final
 
-from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_chat.attachments import extras_chunk
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.wire import raw_reason, write_usage
 from llmstream.dialects.tool_calls import plain_input
+from llmstream.dialects.wire_values import logprobs_of
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
@@ -26,9 +26,19 @@ from llmstream.events import (
     ToolInputStart,
     Usage,
 )
-from llmstream.server_side.wires.complete_responses import GrowingTexts, sse_objects
-from llmstream.server_side.wires.event_writer import DONE, Block, Delta, End, Part, Shapes, Start, sse_data
-from llmstream.server_side.wires.openai_errors import error_in_stream
+from llmstream.server_side.wires.errors import error_in_stream
+from llmstream.server_side.wires.event_writer import (
+    DONE,
+    Block,
+    Delta,
+    End,
+    GrowingTexts,
+    Part,
+    Shapes,
+    Start,
+    sse_data,
+    sse_objects,
+)
 
 __all__ = ["ChatShapes", "complete_response"]
 

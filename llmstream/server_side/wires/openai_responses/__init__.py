@@ -5,8 +5,8 @@ from __future__ import annotations
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.dialects.openai_responses.background import is_stored
 from llmstream.request import Request
-from llmstream.server_side.wires.base import ServerSide, posts_to
-from llmstream.server_side.wires.openai_errors import encode_error
+from llmstream.server_side.wires import ServerSide, posts_to
+from llmstream.server_side.wires.errors import encode_openai_error
 from llmstream.server_side.wires.openai_responses.reader import read_request
 from llmstream.server_side.wires.openai_responses.writer import (
     ResponseWriter,
@@ -28,7 +28,7 @@ def server_side(dialect: OpenAIResponses, *, provider: str = "openai") -> Server
         decode_request=lambda http: read_request(http, dialect.quirks, key=provider),
         event_encoder=lambda request: _writer(request, dialect),
         complete_response=complete_response,
-        encode_error=encode_error,
+        encode_error=encode_openai_error,
     )
 
 

@@ -31,7 +31,7 @@ from llmstream.dialects.openai_responses.items import (
     tool_name_of,
 )
 from llmstream.dialects.openai_responses.wire import KEY, extras_of
-from llmstream.server_side.wires.openai_errors import refused
+from llmstream.server_side.wires.errors import openai_refusal as refused
 
 __all__ = ["read_assistant_message", "read_part", "read_response_item"]
 

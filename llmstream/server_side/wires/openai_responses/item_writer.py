@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.logprobs import logprobs_of
 from llmstream.dialects.openai_responses.items import has_result
 from llmstream.dialects.openai_responses.wire import KEY, LISTED, annotation_of
 from llmstream.dialects.tool_calls import CUSTOM_CALL, plain_input
+from llmstream.dialects.wire_values import logprobs_of
 from llmstream.events import (
     Event,
     Metadata,

@@ -42,7 +42,8 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.server_side.wires.openai_errors import check_effort, out_of_range, refused, wrong_type
+from llmstream.server_side.wires.errors import check_effort, out_of_range, wrong_type
+from llmstream.server_side.wires.errors import openai_refusal as refused
 from llmstream.server_side.wires.openai_responses.content_reader import (
     read_assistant_message,
     read_part,

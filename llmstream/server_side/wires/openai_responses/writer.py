@@ -37,9 +37,8 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
-from llmstream.server_side.wires.complete_responses import sse_objects
-from llmstream.server_side.wires.event_writer import MODEL_FAILED
-from llmstream.server_side.wires.openai_errors import error_object
+from llmstream.server_side.wires.errors import openai_error_object
+from llmstream.server_side.wires.event_writer import MODEL_FAILED, sse_objects
 from llmstream.server_side.wires.openai_responses.frames import Frames
 from llmstream.server_side.wires.openai_responses.item_writer import CallEncoder, ProseEncoder, own_metadata
 
@@ -51,7 +50,7 @@ _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})
 
 
 class ResponseWriter:
-    """Writes the events of one response as server-sent events; see `server_side.wires.base.EventEncoder`.
+    """Writes the events of one response as server-sent events; see `server_side.wires.EventEncoder`.
 
     background, repeated: see `Frames`
 
@@ -149,7 +148,7 @@ class ResponseWriter:
         own = {k: v for k, v in own_metadata(event.provider_metadata).items() if k != "response_id"}
         if event.finish_reason == "error":
             info = self._error or MODEL_FAILED
-            error = error_object(info)
+            error = openai_error_object(info)
             status = {} if info.status is None else {"status_code": info.status}
             data = self._frames.begin()
             # Clients stop reading at an error.
