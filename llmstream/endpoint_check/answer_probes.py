@@ -14,8 +14,7 @@ from llmstream.chats.message import Message
 from llmstream.endpoint_check.endpoint import Endpoint
 from llmstream.endpoint_check.exchange import Exchange
 from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
-from llmstream.endpoint_check.quirk import Quirk, quirks_of, unsupported
-from llmstream.endpoint_check.report import Finding
+from llmstream.endpoint_check.report import Finding, Quirk, quirks_of, unsupported
 from llmstream.endpoint_check.stream_probes import COUNTING
 from llmstream.errors import LLMStreamError
 from llmstream.events import UnsupportedSetting

@@ -13,8 +13,7 @@ import msgspec
 
 from llmstream.endpoint_check.endpoint import Endpoint
 from llmstream.endpoint_check.exchange import Exchange
-from llmstream.endpoint_check.quirk import Quirk
-from llmstream.endpoint_check.report import Finding, Status
+from llmstream.endpoint_check.report import Finding, Quirk, Status
 from llmstream.errors import (
     AuthenticationError,
     BadRequest,

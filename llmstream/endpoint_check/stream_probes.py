@@ -20,8 +20,7 @@ from llmstream.endpoint_check.probe import (
     message_of,
     silent,
 )
-from llmstream.endpoint_check.quirk import Quirk, quirk_for_refusal, quirks_of
-from llmstream.endpoint_check.report import Finding
+from llmstream.endpoint_check.report import Finding, Quirk, quirk_for_refusal, quirks_of
 from llmstream.errors import BadRequest, LLMStreamError
 from llmstream.events import TextDelta
 

@@ -12,8 +12,7 @@ from llmstream.endpoint_check.answer_probes import left_out
 from llmstream.endpoint_check.endpoint import Endpoint
 from llmstream.endpoint_check.exchange import Exchange
 from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
-from llmstream.endpoint_check.quirk import choice_without, quirks_of
-from llmstream.endpoint_check.report import Finding
+from llmstream.endpoint_check.report import Finding, choice_without, quirks_of
 from llmstream.events import ToolInputDelta
 from llmstream.request import ToolSpec
 

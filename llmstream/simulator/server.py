@@ -1,11 +1,15 @@
-"""The simulator: an HTTP server on loopback that responds in several dialects."""
+"""The simulator: an HTTP server on loopback that responds in several dialects.
+
+The `sim` providers have simulators in this process: one for each event loop, dialect and script.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import datetime
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
@@ -14,7 +18,7 @@ from aiohttp import HttpVersion11, web
 
 from llmstream.dialects.base import Dialect
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.errors import BadRequest, LLMStreamError, ServerError, error_from_info
+from llmstream.errors import BadRequest, InvalidRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
 from llmstream.server_side.routing import Router, as_streamed, default_dialects, is_complete_requested
@@ -44,12 +48,27 @@ from llmstream.simulator.bodies import (
 from llmstream.simulator.catalogue import count_tokens, is_public, lookup
 from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.demo import Demo
+from llmstream.simulator.obedient import Obedient
 from llmstream.simulator.recording import Received, Recording, RequestLog
-from llmstream.simulator.script import Cut, Pace, Refuse, ScriptFunction, ScriptLike, Stall, Turn, as_script
+from llmstream.simulator.script import (
+    Cut,
+    Pace,
+    Refuse,
+    Script,
+    ScriptFunction,
+    ScriptLike,
+    Stall,
+    Turn,
+    as_script,
+)
 from llmstream.simulator.socket_server import SocketServer, wants_socket
 from llmstream.simulator.timeline import Player, TimedEvent, timeline_of
+from llmstream.transport.sessions import LoopBound
 
-__all__ = ["Simulator"]
+__all__ = [
+    "Simulator",
+    "script_address",
+]
 
 _log: Final = logging.getLogger("llmstream.simulator")
 
@@ -430,3 +449,35 @@ class Simulator:
 
 def _web_response(response: HttpResponse) -> web.Response:
     return web.Response(status=response.status, body=response.body, headers=response.headers)
+
+
+_BUILT_IN: Final[dict[str, Callable[[], ScriptLike]]] = {"demo": Demo, "probe": Obedient}
+
+
+@dataclass(frozen=True)
+class _ServerKey:
+    """Key of one server: a script and a provider's dialect."""
+
+    script: str
+    provider: str
+    dialect: Dialect = field(compare=False)
+
+
+async def _running(key: _ServerKey) -> AsyncGenerator[Simulator]:
+    built_in = _BUILT_IN.get(key.script)
+    if built_in is None and not key.script.endswith(".json"):
+        raise InvalidRequest(
+            f"the simulator has no model {key.script!r}. Use {key.provider}:demo, {key.provider}:probe, "
+            f"or {key.provider}:PATH.json for a script."
+        )
+    script = Script.load(key.script) if built_in is None else built_in()
+    async with Simulator(script, dialects=[key.dialect], models=(key.script,)) as simulator:
+        yield simulator
+
+
+_servers: Final = LoopBound(_running)
+
+
+async def script_address(script: str, provider: str, dialect: Dialect) -> str:
+    """Returns the base URL of a script's server in the running loop; starts it if needed."""
+    return (await _servers.get(_ServerKey(script, provider, dialect))).url

@@ -70,7 +70,7 @@ def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tu
     """
     from urllib.parse import unquote, urlsplit  # both are loaded with the first failure
 
-    from llmstream.transport.proxies import proxy_secrets
+    from llmstream.transport.egress import proxy_secrets
 
     found = {key or "", *proxy_secrets(), unquote(urlsplit(url).password or "")}
     for name, value in headers.items():

@@ -30,8 +30,8 @@ from llmstream.errors import (
     TransportError,
 )
 from llmstream.exchange import shown_address, without_user
+from llmstream.transport.egress import check_may_leave
 from llmstream.transport.failures import typed_failure
-from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import ENCODINGS
 from llmstream.transport.public_addresses import DownloadLimits, refused_address, refused_url
 from llmstream.transport.sessions import trust

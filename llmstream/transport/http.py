@@ -24,9 +24,8 @@ from llmstream.errors import (
 from llmstream.exchange import HttpRequest, shown_address
 from llmstream.transport.aiohttp_patches import Exchange, exchange
 from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import login_wanted, typed_failure
-from llmstream.transport.forbidding import check_may_leave
-from llmstream.transport.proxies import proxy_for
 from llmstream.transport.sessions import current_session
 
 __all__ = ["ENCODINGS", "Body", "Response", "check_answer", "check_headers", "parsed_url", "send"]

@@ -13,10 +13,9 @@ from aiohttp.http import WS_CLOSING_MESSAGE
 from llmstream.errors import ConnectionLost, LimitExceeded, LLMStreamError, ProtocolError, TransportError
 from llmstream.exchange import HttpRequest, Talk
 from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import typed_failure
-from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import Response, check_answer, check_headers, parsed_url
-from llmstream.transport.proxies import proxy_for
 from llmstream.transport.sessions import LoopBound, current_session
 
 __all__ = ["Line", "Refusal", "SocketPool", "connect", "current_pool", "handshake_headers"]

@@ -1,6 +1,7 @@
-"""The proxy of a request: from the environment, read as curl, Go and requests read it.
+"""Egress: the proxy of a request, and a switch for tests that forbids requests to other machines.
 
-A proxy's address may contain a password, so errors name the variable and show no part of the address.
+The proxy comes from the environment, read as curl, Go and requests read it. Its address may contain a
+password, so errors name the variable and show no part of the address.
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ import os
 import re
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from llmstream.errors import ProxyError
+from llmstream.errors import InvalidRequest, ProxyError
 
-__all__ = ["proxy_for", "proxy_secrets"]
+__all__ = [
+    "check_may_leave",
+    "proxy_for",
+    "proxy_secrets",
+    "requests_forbidden",
+]
 
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS: Final = {"http": 80, "https": 443}
@@ -145,3 +152,41 @@ def _source(kind: str) -> str:
     if not found:
         return "the proxy of the system's settings"
     return f"the environment variable {name if name in found else found[0]}"
+
+
+# How many ask for it; of the process, since tests have threads and loops of their own.
+_forbidding = 0
+
+
+@contextmanager
+def requests_forbidden() -> Iterator[None]:
+    """Makes requests to other machines an InvalidRequest within the block; loopback stays allowed."""
+    global _forbidding
+    _forbidding += 1
+    try:
+        yield
+    finally:
+        _forbidding -= 1
+
+
+def check_may_leave(host: str) -> None:
+    """Checks that requests to a host are allowed.
+
+    raises: InvalidRequest
+    """
+    if _forbidding and not _is_loopback(host):
+        raise InvalidRequest(
+            f"a test forbids real requests, and this one would go to {host}. "
+            "Use a ScriptedModel, or a Simulator and its url as base_url.",
+            reason="forbidden",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
