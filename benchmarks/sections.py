@@ -17,6 +17,7 @@ from benchmarks.installed import footprint
 from benchmarks.latency import between_ms
 from benchmarks.long_runs import RUNS, step_ms
 from benchmarks.loops import loops, us_per_event
+from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
 
 Figure = dict[str, object]
@@ -96,6 +97,21 @@ def long_runs(args: argparse.Namespace, base: str) -> Iterator[Figure]:
         yield {"run": name, "ms_per_step": found, "ratio": {"late": found["step 300"] / found["step 30"]}}
 
 
+def maps(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Microseconds of CPU a row of `ls.map`; then peak memory as the rows grow, where it has to stay flat."""
+    rows = 1_000 if args.quick else 10_000
+    found = map_figures(base, rows, ("ask", "map", "again"))
+    us = {name: value["us_per_row"] for name, value in found.items()}
+    yield {"rows": rows, "us_per_row": us, "peak_mb": peaks(found), "ratio": ratios(us)}
+    if not args.quick:
+        yield {"rows": 20 * rows, "peak_mb": peaks(map_figures(base, 20 * rows, ("map", "again")))}
+
+
+def peaks(found: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Of each reader the peak of resident memory."""
+    return {name: value["peak_mb"] for name, value in found.items()}
+
+
 def imports(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds of the import."""
     found = import_ms(3 if args.quick else 15)
@@ -125,6 +141,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "blocking": blocking,
     "curves": curves,
     "long_runs": long_runs,
+    "map": maps,
     "imports": imports,
     "installed": installed,
     "loops": event_loops,

@@ -100,6 +100,7 @@ if TYPE_CHECKING:
         ToolResult,
         Usage,
     )
+    from llmstream.mapping import MapProgress, MapResult, MapRun, map
     from llmstream.providers.base import Provider
     from llmstream.request import (
         NamedTool,
@@ -222,6 +223,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     ),
     "llmstream.structured": ("Output",),
     "llmstream.agent": ("Agent", "AgentRun", "Approve", "Deny", "Hooks", "Journal", "StepPlan", "Suspension"),
+    "llmstream.mapping": ("MapProgress", "MapResult", "MapRun", "map"),
     "llmstream.providers.base": ("Provider",),
 }
 _SUBMODULES = (
@@ -322,6 +324,9 @@ __all__ = [
     "Journal",
     "LLMStreamError",
     "LimitExceeded",
+    "MapProgress",
+    "MapResult",
+    "MapRun",
     "Message",
     "MissingKey",
     "Model",
@@ -392,6 +397,7 @@ __all__ = [
     "events",
     "framing",
     "grammar",
+    "map",
     "mcp",
     "middleware",
     "partial_json",

@@ -46,6 +46,12 @@ class UniqueIds:
         self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
         return True
 
+    def copy(self) -> UniqueIds:
+        """The same ids, counted for the same holder."""
+        made = UniqueIds(self._separator, self._hold)
+        made._taken, made._numbers = set(self._taken), dict(self._numbers)
+        return made
+
     def names(self) -> frozenset[str]:
         """Returns the ids in use."""
         return frozenset(self._taken)

@@ -90,6 +90,12 @@ PAGES = (
         """,
     ),
     Page(
+        "map.md",
+        "Many prompts",
+        "One prompt for each of many rows. The guide is [Many prompts: map](../guides/map.md).",
+        "map MapRun MapResult MapProgress",
+    ),
+    Page(
         "chats.md",
         "Conversations",
         "Messages and what they consist of. The guide is [Conversations](../guides/conversations.md).",

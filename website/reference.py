@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import re
+import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -231,7 +231,7 @@ class Reference:
 
         lines = text.splitlines()
         if text and all(line.startswith("    ") or not line for line in lines):
-            return fenced(inspect.cleandoc(text))
+            return fenced(textwrap.dedent(text))
         if any(line.startswith(("- ", "* ", "    ")) for line in lines):
             return text  # a list, as it is
         return re.sub(r"(?<!\[)`([\w.]+(?:\(\))?)`", link, " ".join(lines))

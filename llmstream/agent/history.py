@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from llmstream.chats.content import Reasoning, Source, Text, ToolCall, ToolResult
+from llmstream.chats.copying import unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.tools.outcome import cancelled_results
 
@@ -20,27 +21,43 @@ class SettledPart:
 
     A run looks for open calls at each step; without this it would scan all earlier steps again. Roles
     and parts of the known messages are compared with the current ones, in C and by identity: after a
-    message was replaced or changed, the complete history is scanned again.
+    message was replaced or changed, the history is scanned from there on.
     """
 
     def __init__(self) -> None:
         self._known: list[Any] = []
+        self._complete: list[int] = []  # lengths at which no call before waits for a later result
 
     def length(self, messages: Sequence[Message]) -> int:
         """How many messages at the beginning need no scan."""
-        known = self._known
-        return len(known) if list(map(_shape, messages[: len(known)])) == known else 0
+        same = unchanged(self._known, map(_shape, messages))
+        return next((length for length in reversed(self._complete) if length <= same), 0)
 
     def settle(self, messages: list[Message], results: Mapping[str, ToolResult]) -> None:
         """Adds missing results, in place; see `settled`."""
         start = self.length(messages)
         messages[start:] = settled(messages[start:], results)
         self._known[start:] = map(_shape, messages[start:])
+        while self._complete and self._complete[-1] > start:
+            self._complete.pop()
+        self._complete += _complete_lengths(messages, start)
 
     def open_calls(self, messages: list[Message]) -> list[ToolCall]:
         """The calls without a result, in order."""
         found = open_calls(messages[self.length(messages) :])
         return [call for _, calls in found for call in calls]
+
+
+def _complete_lengths(messages: Sequence[Message], start: int) -> list[int]:
+    """The lengths after `start` of a settled history at which each call before has its result before."""
+    found: list[int] = []
+    waiting: set[str] = set()
+    for length, message in enumerate(messages[start:], start + 1):
+        waiting.update(call.id for call in message.tool_calls if not call.provider_executed)
+        waiting.difference_update(r.tool_call_id for r in message.tool_results if not r.provider_executed)
+        if not waiting:
+            found.append(length)
+    return found
 
 
 def settled(messages: Iterable[Message], results: Mapping[str, ToolResult] | None = None) -> list[Message]:

@@ -7,10 +7,10 @@ place; copies are made where callers give messages or get them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
-from itertools import chain, compress, repeat
-from operator import attrgetter, is_, is_not, methodcaller
+from itertools import chain, compress, count, islice, repeat
+from operator import attrgetter, is_, is_not, methodcaller, ne
 from types import NoneType
 from typing import Any, Final, TypeVar, overload
 
@@ -18,7 +18,7 @@ from llmstream.chats.content import Part
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 
-__all__ = ["LateCopies", "RepeatedCopies", "copy_message", "copy_messages"]
+__all__ = ["LateCopies", "RepeatedCopies", "copy_message", "copy_messages", "unchanged"]
 
 T = TypeVar("T")
 
@@ -74,6 +74,12 @@ class LateCopies(Sequence[Message]):
         return repr(self[:])
 
 
+def unchanged(known: Sequence[T], now: Iterable[T], differ: Callable[[T, T], bool] = ne) -> int:
+    """How many values at the beginning are equal: compared in C, and mostly by identity."""
+    current = list(islice(now, len(known)))
+    return next(compress(count(), map(differ, known, current)), len(current))
+
+
 class RepeatedCopies:
     """Copies of a conversation that grows, made again and again for readers who may change them.
 
@@ -93,11 +99,9 @@ class RepeatedCopies:
         if set(map(type, found)) - {Message}:
             return copy_messages(found)
         known = self._known
-        before = list(map(_content, found[: len(known)]))
-        if before != known or list(map(_content, self._copies)) != known:
-            known.clear()
-            self._copies = []
-        added = found[len(known) :]
+        same = min(unchanged(known, map(_content, found)), unchanged(known, map(_content, self._copies)))
+        del known[same:], self._copies[same:]
+        added = found[same:]
         self._copies += copy_messages(added)
         known.extend(map(_content, added))
         return list(self._copies)

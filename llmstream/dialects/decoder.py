@@ -11,6 +11,7 @@ import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.json_text import SurrogateJoiner, encodable_value
+from llmstream.dialects.payload_size import MAX_DECODED_BYTES, SMALL_BYTES, decoded_size
 from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded, LLMStreamError, ProtocolError
 from llmstream.events import ErrorEvent, Event, Raw, Usage
 
@@ -23,12 +24,6 @@ _log: Final = logging.getLogger("llmstream")
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _EXCERPT_CHARS = 200
 _MOST_DEFECTS = 100
-
-# Events up to this size are not checked: whatever they hold is within all caps.
-_LARGE_BYTES: Final = 1024 * 1024
-
-# OpenAI sends up to 400,000 in one event: twenty alternatives to each of ten thousand tokens.
-_MOST_VALUES: Final = 500_000
 
 # Far above real use: pings while a model thinks are some kilobytes an hour.
 _SILENT_BYTES: Final = 1024 * 1024
@@ -135,7 +130,7 @@ class PayloadDecoder(Generic[T]):
             self.fail(error)
             return self._take()
         if any(map(bytes.strip, payloads)):
-            if self._silent_bytes + len(chunk) > _LARGE_BYTES and self._are_too_full(payloads):
+            if self._silent_bytes + len(chunk) > SMALL_BYTES and self._are_too_large(payloads):
                 return self._take()
             self._silent_bytes = 0
         else:
@@ -180,20 +175,15 @@ class PayloadDecoder(Generic[T]):
         """Releases memory counted by `hold`."""
         self._held_bytes -= size
 
-    def _are_too_full(self, payloads: list[bytes]) -> bool:
-        """Ends the stream if a large event holds more objects and lists than the cap.
-
-        Two bytes of the wire become an object of about eighty.
-        """
-        most = max(payload.count(b"{") + payload.count(b"[") for payload in payloads)
-        if most > _MOST_VALUES:
-            self.fail(
-                LimitExceeded(
-                    f"an event holds {most} objects and lists; the limit is {_MOST_VALUES}",
-                    provider=self.provider,
-                )
+    def _are_too_large(self, payloads: list[bytes]) -> bool:
+        """Ends the stream if an event would take too much memory once it is decoded."""
+        size = max((decoded_size(one) for one in payloads if len(one) > SMALL_BYTES), default=0)
+        if size > MAX_DECODED_BYTES:
+            message = (
+                f"an event would take {size >> 20} MiB of memory; the limit is {MAX_DECODED_BYTES >> 20} MiB"
             )
-        return most > _MOST_VALUES
+            self.fail(LimitExceeded(message, provider=self.provider))
+        return size > MAX_DECODED_BYTES
 
     def _count_silence(self, size: int) -> None:
         # Comments and empty events are no progress, and compress to almost nothing.

@@ -73,6 +73,7 @@ def _named_payloads(text: bytes, eol: bytes) -> list[bytes] | None:
 _T = TypeVar("_T")
 
 _BOM = b"\xef\xbb\xbf"
+_COLON = 0x3A  # starts a comment
 # The longest decimal that int() reads under every allowed interpreter setting (sys.set_int_max_str_digits).
 _MAX_RETRY_DIGITS = 640
 # Up to this size a chunk is first tried as a single block; larger ones mostly hold many.
@@ -269,11 +270,13 @@ class SSEDecoder:
         tail = b"" if text.endswith((b"\n", b"\r")) or not lines else lines.pop()
         for line in lines:
             if not line:
-                self._end_block(blocks)
+                # Floods of blank lines and comments, which compress well, cost no call for each line.
+                if self._in_block:
+                    self._end_block(blocks)
             elif len(line) > self.max_bytes:
                 self._fail("a line")
                 return blocks
-            else:
+            elif line[0] != _COLON:
                 self._read_field(line)
                 if self.error is not None:
                     return blocks
@@ -320,8 +323,6 @@ class SSEDecoder:
             self._fail("an event")
 
     def _end_block(self, blocks: list[_Block]) -> None:
-        if not self._in_block:
-            return
         if self._block_id is not None:
             self.last_event_id = self._block_id
         if self._data is not None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.exchange import shown_address
 from llmstream.mcp.limits import bounded, bounded_client
 from llmstream.mcp.server_tools import ServerTools, outcome_of, valid_names
 from llmstream.mcp.session import Elicit, Session, eliciting, ended
+from llmstream.mcp.stdio import StdioServer
 from llmstream.request import ToolSpec
 from llmstream.tools import Tool, ToolContext, ToolOutcome
 from llmstream.tools.outcome import MAX_RESULT_BYTES, MAX_RESULT_CHARS
@@ -46,6 +48,7 @@ async def mcp_tools(
     connect_timeout_s: float | None = 30.0,
     needs_approval: NeedsApproval = False,
     elicit: Elicit | None = None,
+    log: TextIO | None = None,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> AsyncGenerator[ServerTools]:
@@ -57,7 +60,7 @@ async def mcp_tools(
 
     If the server changes its tools, the returned list changes too: an agent or a stream that got the
     list itself, as in `tools=[*mine, theirs]`, offers its current content at each step. A call that
-    changes the tools waits briefly for the new list.
+    changes the tools waits briefly for the new list. A new tool under the name of another one is left out.
 
     The list also gives access to resources and prompts: `await theirs.resources()`,
     `read_resource(uri)`, `prompts()`, `prompt(name, arguments)`; see `ServerTools`. It omits tools that
@@ -72,6 +75,7 @@ async def mcp_tools(
     connect_timeout_s: limit until the tools are listed
     elicit:    answers questions of the server to the user while a tool runs, given an `Elicitation`;
                without it, such questions are declined
+    log:       a file for what a started process writes to its standard error; by default ours
     needs_approval, max_result_chars, max_result_bytes: as for `Tool`, for all tools
 
     raises: Unsupported if the mcp package is not installed; InvalidRequest unless exactly one of
@@ -95,8 +99,8 @@ async def mcp_tools(
             for name, tool in zip(names, listed, strict=True)
         ]
 
-    connection = _connection(stdio, url, headers, changed, elicit)
-    session = Session(_name(stdio, url), connection, changed, update)
+    connection, failure = _connection(stdio, url, headers, changed, elicit, log)
+    session = Session(_name(stdio, url), connection, changed, update, failure)
     tools = ServerTools(session, timeout_s)
     try:
         update(await session.open(connect_timeout_s))
@@ -154,7 +158,9 @@ def _connection(
     headers: Mapping[str, str] | None,
     changed: asyncio.Event,
     elicit: Elicit | None,
-) -> Any:
+    log: TextIO | None,
+) -> tuple[AbstractAsyncContextManager[Client], Callable[[], str]]:
+    """Returns the connection, and a function that returns what the server did wrong."""
     if (stdio is None) == (url is None):
         raise InvalidRequest("mcp_tools needs exactly one of stdio= and url=.")
     if stdio is not None and (isinstance(stdio, str) or not 1 <= len(stdio) <= 3):
@@ -178,11 +184,24 @@ def _connection(
         # channel back to the client (mcp 2.3: "no back-channel" under the newer, seen 2026-11).
         options |= {"elicitation_callback": eliciting(elicit), "mode": "legacy"}
     if stdio is None:
-        return _over_http(url or "", dict(headers or {}), options)
+        return _over_http(url or "", dict(headers or {}), options), lambda: ""
+    return _over_stdio(stdio, options, log)
+
+
+def _over_stdio(
+    stdio: Command, options: dict[str, Any], log: TextIO | None
+) -> tuple[AbstractAsyncContextManager[Client], Callable[[], str]]:
+    from mcp import Client, StdioServerParameters, stdio_client
+    from mcp.client.stdio import get_default_environment
+
     arguments = list(stdio[1]) if len(stdio) > 1 else []
-    env = dict(stdio[2] or {}) if len(stdio) > 2 else None
-    process = mcp.StdioServerParameters(command=stdio[0], args=arguments, env=env)
-    return mcp.Client(bounded(mcp.stdio_client(process)), **options)
+    env = dict(stdio[2] or {}) if len(stdio) > 2 else {}
+    if sys.platform == "win32":
+        # The package ends a tree of processes there, for which asyncio has no means; its lines have no cap.
+        process = StdioServerParameters(command=stdio[0], args=arguments, env=env)
+        return Client(bounded(stdio_client(process, log or sys.stderr)), **options), lambda: ""
+    server = StdioServer(stdio[0], arguments, get_default_environment() | env, log=log)
+    return Client(bounded(server.streams()), **options), lambda: server.failure
 
 
 @asynccontextmanager

@@ -12,20 +12,19 @@ if TYPE_CHECKING:
     import httpx2
     from mcp.client._transport import ReadStream, TransportStreams
 
-__all__ = ["MAX_ITEMS", "bounded", "bounded_client", "within_cap"]
+__all__ = ["MAX_ITEMS", "MAX_MESSAGE_BYTES", "bounded", "bounded_client", "within_cap"]
 
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+"""Longest body over HTTP, and line over stdio: several times the limit for files in a result, in base64."""
 
 # The HTTP client of MCP sessions, which limits the size of responses.
 #
 # The mcp package buffers a response that is not an event stream, without a limit. For event streams it
 # limits the length of lines and buffers nothing else.
 
-MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""Several times the limit for files in a result, in base64."""
-
 
 def bounded_client(
-    headers: dict[str, str], timeout: httpx2.Timeout, max_bytes: int = MAX_BODY_BYTES
+    headers: dict[str, str], timeout: httpx2.Timeout, max_bytes: int = MAX_MESSAGE_BYTES
 ) -> httpx2.AsyncClient:
     """Creates a client that refuses compressed responses and those longer than max_bytes.
 

@@ -86,6 +86,7 @@ class Session:
     client:   context manager of the connection
     changed:  set when the server reports a change of its tools
     on_tools: called with the new tools after a change
+    failure:  returns what the server did wrong, for errors; "" for nothing
     """
 
     def __init__(
@@ -94,12 +95,14 @@ class Session:
         client: AbstractAsyncContextManager[Client],
         changed: asyncio.Event,
         on_tools: Callable[[list[Tool]], None],
+        failure: Callable[[], str] = lambda: "",
     ) -> None:
         self._name = name
         self._entering = client
         self._closing = False
         self._changed = changed
         self._on_tools = on_tools
+        self._failure = failure
         self._listing: asyncio.Task[None] | None = None
         self._opened: asyncio.Future[Client] | None = None
         self._tools: list[Tool] = []
@@ -120,7 +123,11 @@ class Session:
         if not opened.done():
             late = not owner.done()
             await ended(owner, at_once=True)
-            reason = f"no answer in {timeout_s:g} s" if late else _message(_failure(owner))
+            reasons = (
+                f"no answer in {timeout_s:g} s" if late else _message(_failure(owner)),
+                self._failure(),
+            )
+            reason = "; ".join(filter(None, reasons))
             raise ConnectionFailed(f"cannot connect to the MCP server {self._name}: {reason}")
         return self._tools
 
@@ -231,11 +238,24 @@ class Session:
 
         if isinstance(error, MCPError) and error.code != CONNECTION_CLOSED:
             return ToolError(f"The MCP server {self._name} refused {tool}: {error.message[:_MAX_CHARS]}")
-        reason = "" if error is None else f" ({_message(error)})"
+        if isinstance(error, (ValueError, RuntimeError)) and not self._has_ended():
+            # What the package raises for a result that it cannot validate; the connection continues.
+            return ToolError(
+                f"The MCP server {self._name} returned a result of {tool} that is not valid "
+                f"({_message(error)[:_MAX_CHARS]}). The call may have had effects."
+            )
+        cause = self._with_failure("" if error is None else _message(error))
+        reason = f" ({cause})" if cause else ""
         return ToolError(
             f"The connection to the MCP server {self._name} was lost while {tool} ran{reason}. "
             "The call may have had effects."
         )
+
+    def _has_ended(self) -> bool:
+        return self._owner is None or self._owner.done()
+
+    def _with_failure(self, cause: str) -> str:
+        return "; ".join(filter(None, (cause, self._failure())))
 
 
 def _is_closed(call: asyncio.Future[Any]) -> bool:

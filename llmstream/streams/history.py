@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
+from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.copying import unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Dialect
 from llmstream.events import OtherWarning
@@ -72,24 +73,48 @@ def repaired(messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarn
 class Repairs:
     """Repairs a conversation at each of its turns, without examining earlier messages again.
 
-    Earlier messages are compared with the current ones, in C and mostly by identity: after one was
-    replaced or changed, or a result came for a call that had none, the repair starts again.
+    Earlier messages are compared with the current ones, in C and mostly by identity. After one was
+    replaced or changed, or a result came for a call that had none, the repair starts again: before the
+    messages that were added last, if nothing before them has changed, as when an effect shortens the
+    results of each step.
     """
 
     def __init__(self) -> None:
         self._known: list[Any] = []
+        self._given: list[Message] = []
         self._mender = _Mender()
+        self._before_last = (0, _Mender())
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
         """As `repaired`."""
         known = self._known
-        added = messages[len(known) :]
-        if list(map(_content, messages[: len(known)])) != known or self._mender.missed_a_result_in(added):
-            self._mender, added = _Mender(), messages
-            known.clear()
-        self._mender.read(added)
-        known.extend(map(_content, added))
+        same = unchanged(known, map(_content, messages))
+        if same < len(known):
+            # A message that was changed and then taken out may still be in what was read.
+            same = unchanged(self._given[:same], messages, is_not)
+            start, mender = self._before_last
+            self._mender = mender if same >= start else _Mender()
+            self._forget(start if same >= start else 0)
+            # Read apart, so that the next change of this kind starts here.
+            while same > len(known) and messages[same - 1].tool_calls:
+                same -= 1  # its results were in what has changed
+            self._read(messages, same)
+        self._read(messages, len(messages))
         return self._mender.messages[:], self._mender.warnings[:]
+
+    def _read(self, messages: Sequence[Message], end: int) -> None:
+        start = len(self._known)
+        if self._mender.missed_a_result_in(messages[start:end]):
+            self._mender, start = _Mender(), 0
+            self._forget(0)
+        if start < end:
+            self._before_last = (start, self._mender.copy())
+            self._mender.read(messages[start:end])
+            self._known.extend(map(_content, messages[start:end]))
+            self._given.extend(messages[start:end])
+
+    def _forget(self, start: int) -> None:
+        del self._known[start:], self._given[start:]
 
 
 class Growing(tuple[Message, ...]):
@@ -128,6 +153,13 @@ class _Mender:
         self._results: dict[str, deque[tuple[int, ToolResult]]] = {}
         self._strays: set[str] = set()
         self._noted: set[str] = set()  # ids of results that were left out
+
+    def copy(self) -> _Mender:
+        """Its state between two parts."""
+        made = _Mender()
+        made.messages, made.warnings, made._ids = self.messages[:], self.warnings[:], self._ids.copy()
+        made._named, made._unanswered, made._noted = set(self._named), set(self._unanswered), set(self._noted)
+        return made
 
     def missed_a_result_in(self, messages: Iterable[Message]) -> bool:
         """Whether the messages have a result for a call that was read without one."""

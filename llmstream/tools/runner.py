@@ -229,8 +229,10 @@ class CallRunner:
                 status = ToolCallStatus.of(self.calls[call_id], ToolOutcome.failed(CANCELLED))
                 self.statuses[call_id] = status
                 self.lost.append(status)
-            elif self.failure is None:
-                self.failure = task.exception()
+            else:
+                # Looked at even if another failed before, so that asyncio does not complain.
+                error = task.exception()
+                self.failure = self.failure or error
         self.changed.set()
 
     async def _one(self, call: ToolCall) -> None:

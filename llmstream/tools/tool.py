@@ -239,7 +239,8 @@ class LiveTools(list[Tool]):
     """A list of tools that its owner may change, such as the tools of a server.
 
     `tools=[*mine, live]` or `tools=live` offers its content at the time of each request;
-    `tools=[*mine, *live]` copies its current content.
+    `tools=[*mine, *live]` copies its current content. A tool that is added later under the name of
+    another one is left out, so that a server can neither replace a tool nor end a run.
     """
 
 

@@ -7,6 +7,7 @@ set as it is.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,6 +24,8 @@ from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool
 
 __all__ = ["ToolSet", "unreadable_input"]
 
+_log = logging.getLogger("llmstream")
+
 
 class ToolSet:
     """Tools with unique names, in the order given.
@@ -33,11 +36,15 @@ class ToolSet:
     specs: the definitions for the model, as in `Request.tools`
     eager: names of the tools whose calls may start before the response is over
 
-    raises: InvalidRequest for anything but a tool, and if two tools have the same name
+    earlier: the set before its live lists changed: each name stays with the source that had it
+    raises:  InvalidRequest for anything but a tool, and if two tools have the same name
     """
 
-    def __init__(self, tools: Iterable[AnyTool] = ()) -> None:
+    def __init__(self, tools: Iterable[AnyTool] = (), *, earlier: ToolSet | None = None) -> None:
         self._sources = _wrapped(tools)
+        self._strict = earlier is None
+        self._owners: dict[str, int] = {} if earlier is None else dict(earlier._owners)
+        self._left_out: set[str] = set() if earlier is None else earlier._left_out
         self._changes = any(isinstance(source, LiveTools) for source in self._sources)
         self._local: dict[str, Tool] = {}
         self._declarations: dict[str, ToolSpec | ProviderTool] = {}
@@ -53,7 +60,7 @@ class ToolSet:
 
     def current(self) -> ToolSet:
         """The set with the current content of its live lists; itself if it has none."""
-        return ToolSet(self._sources) if self._changes else self
+        return ToolSet(self._sources, earlier=self) if self._changes else self
 
     def declared(self) -> ToolSet:
         """The same definitions for the model, without local tools."""
@@ -77,11 +84,12 @@ class ToolSet:
         """The current tools; also registers them by name."""
         found: list[Tool | ToolSpec | ProviderTool] = []
         names: set[str] = set()
-        for source in self._sources:
+        for at, source in enumerate(self._sources):
             for each in source if isinstance(source, LiveTools) else (source,):
                 name = each.name or each.type if isinstance(each, ProviderTool) else each.name
-                if name in names:
-                    raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
+                if self._owners.setdefault(name, at) != at or name in names:
+                    self._refuse(name)
+                    continue
                 names.add(name)
                 found.append(each)
                 if isinstance(each, Tool):
@@ -91,6 +99,14 @@ class ToolSet:
                 if isinstance(each, ProviderTool):
                     self._declarations[each.type] = each  # some vendors call it by its type
         return tuple(found)
+
+    def _refuse(self, name: str) -> None:
+        """Handles a second tool of a name; logs each name once, as the lists are read at every step."""
+        if self._strict:
+            raise InvalidRequest(f"two tools are called {name!r}. Pass name= to one of them.")
+        if name not in self._left_out:
+            self._left_out.add(name)
+            _log.warning("a new tool was left out: another one is called %r already", name)
 
     def find(self, name: str) -> Tool | None:
         """The local tool of that name, or None."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from typing import Any
 
 import pytest
@@ -196,3 +198,19 @@ async def test_a_call_that_fits_is_not_repaired() -> None:  # case 49
 
     said, _ = await result_of(ls.Agent(one_call(n=1), tools=[act], repair=repair))
     assert said == "acted 1"
+
+
+async def test_two_failing_hooks_raise_once() -> None:
+    """The second error is not left for asyncio to report as never retrieved."""
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+
+    def fail(state: RunState, call: ToolCall) -> None:
+        raise RuntimeError("hook")
+
+    model = ScriptedModel(Turn(calls=(Call("act", {"n": 1}), Call("act", {"n": 2}))), "Done.")
+    with pytest.raises(RuntimeError, match="hook"):
+        await ls.Agent(model, tools=[act], hooks=Hooks(before_tool=fail)).run("Go")
+    gc.collect()
+    await asyncio.sleep(0)
+    assert complaints == []

@@ -6,9 +6,10 @@ import random
 
 import pytest
 from stepcount.floods import FLOODS, Flood
-from stepcount.steps import assert_linear
+from stepcount.steps import Counting, assert_linear
 
 from llmstream.dialects.guarded_decoder import GuardedDecoder
+from llmstream.framing.sse import SSEDecoder
 from llmstream.grammar import check
 from llmstream.providers.registry import find_provider
 
@@ -68,3 +69,12 @@ def test_floods_through_each_other(provider, seed):
 def test_a_check_of_the_events_is_linear_too(name):
     flood = next(flood for flood in FLOODS if flood.name == name)
     assert_linear(lambda n: (lambda events: lambda: check(events))(decoding(flood)(n)()), 2 * N)
+
+
+@pytest.mark.parametrize("line", [b": x\n", b"\n"], ids=["comments", "blank lines"])
+def test_lines_without_event_are_cheap(line):
+    """They compress well: a few KB of gzip are millions of them, and no call may be made for each."""
+    counting = Counting()
+    with counting:
+        SSEDecoder().feed_data(line * 1000)
+    assert counting.lines <= 4 * 1000 + 100

@@ -7,9 +7,6 @@ from stepcount.steps import Counting
 
 from llmstream.agent import Agent, Hooks, StepPlan
 from llmstream.agent.context import cut_tool_results, sliding_window, summarise, token_budget
-from llmstream.agent.history import SettledPart
-from llmstream.chats import Message
-from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.events import (
     Finish,
     StepStart,
@@ -108,6 +105,9 @@ def summary() -> ScriptedModel:
         lambda tmp: scripted(context_effects=token_budget(10**6)),
         lambda tmp: scripted(context_effects=[cut_tool_results(100), token_budget(500)]),
         lambda tmp: scripted(marked=True, context_effects=cut_tool_results(1000, replace=True)),
+        lambda tmp: scripted(marked=True, context_effects=cut_tool_results(100, replace=True)),
+        lambda tmp: scripted(context_effects=[cut_tool_results(100, replace=True), token_budget(10**6)]),
+        lambda tmp: scripted(context_effects=sliding_window(2, replace=True)),
         lambda tmp: scripted(context_effects=summarise(summary(), when_tokens_over=500)),
         lambda tmp: scripted(context_effects=summarise(summary(), when_tokens_over=10**6)),
         lambda tmp: scripted(instructions=lambda state: "Look."),
@@ -128,6 +128,9 @@ def summary() -> ScriptedModel:
         "large budget",
         "results and budget",
         "nothing to replace yet",
+        "replaced at each step",
+        "replaced, and budget",
+        "replaced by a window",
         "summary",
         "no summary yet",
         "instructions",
@@ -137,41 +140,3 @@ def summary() -> ScriptedModel:
 async def test_late_step_costs_as_much_as_early(agent, tmp_path):
     early, late = await steps_at(agent(tmp_path), EARLY, LATE)
     assert late <= 1.5 * early
-
-
-def conversation() -> list[Message]:
-    call = ToolCall("a", "f", "{}")
-    return [Message.user("Go"), Message.assistant(call), Message.tool([ToolResult("a", "x", name="f")])]
-
-
-def settled_conversation() -> tuple[SettledPart, list[Message]]:
-    known, messages = SettledPart(), conversation()
-    known.settle(messages, {})
-    assert known.length(messages) == 3
-    return known, messages
-
-
-def test_new_calls_found_after_known_ones():
-    known, messages = settled_conversation()
-    call = ToolCall("a", "f", "{}")
-    messages.append(Message.assistant(call))
-    assert known.open_calls(messages) == [call]
-    known.settle(messages, {"a": ToolResult("a", "y", name="f")})
-    assert messages[-1].tool_results[0].content == "y"
-    assert known.length(messages) == len(messages) == 5
-
-
-@pytest.mark.parametrize("exchange", [True, False])
-def test_changed_message_is_checked_again(exchange):
-    known, messages = settled_conversation()
-    if exchange:
-        messages[2] = Message.user("Never mind")
-    else:
-        messages[2].parts = ()
-    assert [call.id for call in known.open_calls(messages)] == ["a"]
-
-
-def test_shortened_conversation_is_rechecked():
-    known, messages = settled_conversation()
-    del messages[2]
-    assert [call.id for call in known.open_calls(messages)] == ["a"]

@@ -84,3 +84,30 @@ async def test_requests_know_repairs_of_their_run():
     assert all(isinstance(messages, Growing) for messages in found)
     assert len({id(messages.repairs) for messages in found}) == 1
     assert Request(model="m", messages=found[0]) == Request(model="m", messages=tuple(found[0]))
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_changes_of_the_last_messages(seed):
+    """As an effect makes them that replaces the history."""
+    rng = random.Random(seed)
+    repairs, messages = Repairs(), []
+    for _ in range(12):
+        messages += [any_message(rng) for _ in range(rng.randrange(4))]
+        turned, warnings = repairs.repair(messages)
+        whole, whole_warnings = repaired(messages)
+        assert turned == whole
+        assert words(warnings) == words(whole_warnings)
+        for at in range(1, min(4, len(messages) + 1)):
+            if rng.random() < 0.5:
+                messages[-at] = any_message(rng)
+
+
+def test_changed_message_that_is_taken_out():
+    """An equal one is in its place."""
+    shared = [Message.assistant("x"), Message.user("a"), Message.user("b")]
+    repairs = Repairs()
+    repairs.repair(shared)
+    first = shared[0]
+    now = [Message.assistant("x"), Message.user("b")]
+    first.parts = ()
+    assert repairs.repair(now)[0] == now

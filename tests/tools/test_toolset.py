@@ -64,6 +64,22 @@ def test_live_list_is_read_again_on_request() -> None:
     assert ToolSet(LiveTools())  # it may fill
 
 
+@pytest.mark.parametrize("live_first", [True, False])
+def test_late_namesake_is_left_out(live_first: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """A server may come to list a name of ours: ours stays, and the run goes on."""
+    live, other = LiveTools([tool(name="theirs")(search)]), LiveTools([tool(name="others")(search)])
+    ours = tool(name="pay", needs_approval=True)(search)
+    tools = ToolSet([live, other, ours] if live_first else [ours, other, live])
+    namesakes = [tool(name="pay")(search), tool(name="others")(search), tool(name="new")(search)]
+    live += namesakes
+    for _ in range(2):
+        now = tools.current()
+        assert now.find("pay") is ours
+        assert now.find("others") is other[0]
+        assert sorted(spec.name for spec in now.specs) == ["new", "others", "pay", "theirs"]
+    assert [record.args for record in caplog.records] == [("pay",), ("others",)]
+
+
 def test_declared_tool_calls_run_elsewhere() -> None:
     tools = ToolSet([search, ToolSpec("ask"), ProviderTool("bash_20250124", "bash")])
     calls = [ToolCall(str(n), name) for n, name in enumerate(["ask", "bash", "bash_20250124", "search"])]

@@ -60,6 +60,22 @@ async def asking() -> None:
     assert_type(await PLAIN.ask("Hi", output=SCHEMA), Any)
 
 
+async def maps() -> None:
+    rows: list[dict[str, int]] = []
+    assert_type(ls.map("sim:demo", ["a"]), ls.MapRun[str, ls.Message])
+    assert_type(ls.map(TYPED, rows), ls.MapRun[dict[str, int], City])
+    assert_type(ls.map(PLAIN, rows, output=SCHEMA), ls.MapRun[dict[str, int], Any])
+    run = ls.map("sim:demo", ["a"], prompt="{{text}}", output=City, keep="a.jsonl", temperature=0.5)
+    async with run as opened:
+        assert_type(opened, ls.MapRun[str, City])
+        async for done in opened:
+            assert_type(done, ls.MapResult[str, City])
+            assert_type(done.item, str)
+            assert_type(done.value, City)
+            assert_type(done.error, ls.LLMStreamError | None)
+    assert_type(run.progress, ls.MapProgress)
+
+
 async def agents() -> None:
     agent = ls.Agent("sim:demo", max_steps=3, temperature=0.5)
     assert_type(agent, ls.Agent[Any, ls.Message])

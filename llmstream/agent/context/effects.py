@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from llmstream.chats.copying import RepeatedCopies
+from llmstream.chats.copying import RepeatedCopies, unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import Repairs
@@ -181,14 +181,13 @@ class Scan(Generic[V]):
 
     An effect receives the complete conversation at each step of a run; without this it would scan all
     of it again. Earlier messages are compared with the current ones, in C and mostly by identity:
-    after a message was replaced or changed, the scan starts again.
+    after a message was replaced or changed, the scan continues from there.
 
     start: the value before the first message
     next:  computes the value of a message from the value before it
     """
 
     def __init__(self, start: V, next: Callable[[V, Message], V]) -> None:
-        self._start = start
         self._next = next
         self._known: list[Any] = []
         self._values = [start]
@@ -196,10 +195,9 @@ class Scan(Generic[V]):
     def of(self, messages: Sequence[Message]) -> list[V]:
         """The value before each message and the value at the end: one more than there are messages."""
         known = self._known
-        if list(map(_content, messages[: len(known)])) != known:
-            known.clear()
-            self._values = [self._start]
+        same = unchanged(known, map(_content, messages))
         values = self._values
+        del known[same:], values[same + 1 :]
         for message in messages[len(known) :]:
             values.append(self._next(values[-1], message))
             known.append(_content(message))

@@ -1,0 +1,256 @@
+"""`llmstream map`: asks a model once for each row of a file.
+
+`rows.py` reads the input, `estimate.py` counts it, `progress.py` shows the progress; the run itself is
+`llmstream/mapping`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from llmstream.cli.config import MODEL_HELP, default_model
+from llmstream.cli.errors import SUCCESS
+from llmstream.cli.key_store import api_key_for
+from llmstream.cli.map.estimate import Survey, answer_tokens, estimate_lines, surveyed
+from llmstream.cli.map.job import Job, execute
+from llmstream.cli.map.progress import amount
+from llmstream.cli.map.rows import FORMATS, Source
+from llmstream.cli.model_names import checked_model
+from llmstream.cli.schema_option import read_schema
+from llmstream.cli.terminal import print_message, typed
+from llmstream.errors import InvalidRequest
+from llmstream.mapping.template import Template
+from llmstream.streams.model import Model
+
+__all__ = ["configure", "run"]
+
+_CONCURRENCY: Final = 100
+# Dollars above which a terminal is asked before the first request.
+_ASKED_ABOVE: Final = 1.0
+
+_EPILOG: Final = """\
+INPUT has a row a line: JSON lines (.jsonl), CSV (.csv, .tsv), or lines of text; - is standard
+input. {{column}} in the prompt stands for a column of the row, {{text}} for a line of text; single
+braces are plain text. Without --prompt, the column "prompt" or "messages" is the prompt.
+
+Each output line has the row's columns, the column "answer", and below "llmstream" tokens, cost and
+error. The output is the checkpoint: run the same command again, and it goes on where it stopped,
+after Ctrl-C, a crash or a full disk. A row that fails is a line with its error; --retry-failed
+asks again for those. Rate limits fail no row: fewer requests are sent at once, and they wait.
+At the end the lines are put in the order of the rows.
+
+exit status: 0 all rows answered, 2 usage error, 3 some rows failed, 75 paused (--max-cost, a used-up
+quota, a full disk), 130 interrupted (Ctrl-C)
+
+examples:
+  llmstream map cities.txt -m sim:demo --prompt "Where is {{text}}?"    no key, no network
+  llmstream map a.csv -m openai:gpt-5-mini -o b.csv --prompt "Rate: {{review}}" --schema "score int"
+  llmstream map prompts.jsonl -m anthropic:claude-haiku-4-5 -o answers.jsonl --dry-run
+  llmstream map prompts.jsonl -m anthropic:claude-haiku-4-5 -o answers.jsonl --max-cost 20
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("input", metavar="INPUT", help="file of rows; - is standard input")
+    add("-m", "--model", metavar="PROVIDER:MODEL", help=MODEL_HELP)
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="JSON lines, or CSV if it ends in .csv (default: standard output)",
+    )
+    add("--prompt", metavar="TEMPLATE", help="prompt of each row, with {{column}}")
+    add("--prompt-file", metavar="FILE", help="file with that template")
+    add("--format", choices=FORMATS, help="format of INPUT (default: by its name)")
+    add("--limit", type=_count, metavar="N", help="only the first N rows, to try it")
+    _add_request_options(parser)
+    _add_run_options(parser)
+
+
+def _add_request_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--system", metavar="TEXT", help="system prompt")
+    add("--schema", metavar="SCHEMA", help="structured answers: a JSON schema's file, or 'name, age int'")
+    add("--max-tokens", metavar="N", type=_count, help="maximum length of an answer, in tokens")
+    add("--temperature", metavar="T", type=float, help="sampling temperature")
+    add("--reasoning", metavar="EFFORT", help="none, minimal, low, medium, high, or a budget in tokens")
+    add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
+    add(
+        "--fallback",
+        metavar="PROVIDER:MODEL",
+        action="append",
+        default=[],
+        help="model to ask where the first fails; repeatable",
+    )
+    add("--retries", metavar="N", type=_whole, default=2, help="retries of a failed request (default: 2)")
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "-c",
+        "--concurrency",
+        metavar="N",
+        type=_count,
+        default=_CONCURRENCY,
+        help=f"most requests at once (default: {_CONCURRENCY}); it begins with 8 and follows the limits",
+    )
+    add("--rpm", metavar="N", type=_count, help="most requests per minute")
+    add("--tpm", metavar="N", type=_count, help="most tokens per minute")
+    add("--max-cost", metavar="DOLLARS", type=float, help="start no more requests at this cost")
+    add("--dry-run", action="store_true", help="print rows, tokens and cost, and send nothing")
+    add("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    add("--retry-failed", action="store_true", help="ask again for the rows of the output that failed")
+    add("--as-done", dest="ordered", action="store_false", help="leave the lines in the order of the answers")
+    add("--no-dedupe", dest="dedupe", action="store_false", help="send the same prompt again for each row")
+    add("--quiet", action="store_true", help="no progress and no summary")
+    add("--json", action="store_true", help="summary as JSON on standard output (with -o)")
+    add("--no-color", dest="color", action="store_false", help="disable colours (also: NO_COLOR=1)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Asks for each row; returns the exit status."""
+    source = Source(arguments.input, arguments.format, arguments.limit)
+    schema = read_schema(arguments.schema) if arguments.schema is not None else None
+    job = Job(
+        source=source,
+        spec=_model(arguments),
+        template=_template(arguments),
+        schema=schema,
+        options=_options(arguments, schema),
+        arguments=arguments,
+    )
+    _check_output(arguments)
+    survey = None
+    if not source.is_stdin:
+        survey = surveyed(source.rows(), job.prompt_of)
+        _check_survey(survey, arguments.input)
+    elif arguments.dry_run:
+        raise InvalidRequest("--dry-run reads the input to its end; name a file instead of standard input.")
+    _check_template(job.template)
+    if survey is not None and not _agreed(job, survey):
+        return SUCCESS
+    Model(job.spec).provider.key(
+        api_key_for(job.spec)
+    )  # a missing key is reported before the output is touched
+    return execute(job, survey)
+
+
+def _agreed(job: Job, survey: Survey) -> bool:
+    """Prints the estimate; asks above a dollar on a terminal; returns whether to go on."""
+    arguments = job.arguments
+    stored = job.stored_rows()
+    answer = answer_tokens(arguments.max_tokens)
+    share = max(0, survey.rows - stored) / max(1, survey.rows)
+    cost = survey.cost(job.price(), job.spec, share=share, overhead=job.overhead, answer=answer)
+    lines = estimate_lines(survey, job.spec, stored=stored, overhead=job.overhead, answer=answer, cost=cost)
+    if arguments.dry_run:
+        print("\n".join(lines), flush=True)
+        return False
+    asked = not arguments.yes and sys.stdin.isatty() and sys.stderr.isatty()
+    if cost is None or cost <= _ASKED_ABOVE or not asked:
+        if share and not arguments.quiet:
+            print_message("; ".join(lines[:-1]))  # without the first prompt
+        return True
+    print("\n".join(lines), file=sys.stderr)
+    print(f"This costs about {amount(cost)}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    try:
+        typed_line = sys.stdin.readline()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # ends the line of the question
+        raise
+    if typed_line.strip().lower() in ("y", "yes"):
+        return True
+    print_message("nothing was sent")
+    return False
+
+
+def _model(arguments: argparse.Namespace) -> str:
+    spec = arguments.model or default_model()
+    if not spec:
+        raise InvalidRequest(
+            "no model given. Pass -m provider:model, or choose one with `llmstream models default`. "
+            "-m sim:demo needs no key."
+        )
+    for other in arguments.fallback:
+        checked_model(other)
+    return checked_model(spec)
+
+
+def _template(arguments: argparse.Namespace) -> str | None:
+    if arguments.prompt is not None and arguments.prompt_file is not None:
+        raise InvalidRequest("--prompt and --prompt-file are the same option. Pass one of them.")
+    if arguments.prompt_file is None:
+        return None if arguments.prompt is None else typed(arguments.prompt)
+    try:
+        return Path(arguments.prompt_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"cannot read {arguments.prompt_file}: {error}. Check the path.") from None
+
+
+def _options(arguments: argparse.Namespace, schema: dict[str, Any] | None) -> dict[str, Any]:
+    effort = arguments.reasoning
+    given = {
+        "instructions": None if arguments.system is None else typed(arguments.system),
+        "output": schema,
+        "max_output_tokens": arguments.max_tokens,
+        "temperature": arguments.temperature,
+        "reasoning": int(effort) if effort and effort.isdecimal() and len(effort) < 10 else effort,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _check_output(arguments: argparse.Namespace) -> None:
+    """raises: InvalidRequest for options that contradict each other"""
+    output, source = arguments.output, arguments.input
+    if output in (None, "-"):
+        if arguments.retry_failed:
+            raise InvalidRequest("--retry-failed needs -o FILE, the output with the rows that failed.")
+        if arguments.json:
+            raise InvalidRequest("--json needs -o FILE, because the answers go to standard output.")
+    elif (
+        source != "-"
+        and os.path.exists(output)
+        and os.path.exists(source)
+        and os.path.samefile(output, source)
+    ):
+        raise InvalidRequest(f"{output} is the input. Name another output.")
+
+
+def _check_template(template: str | None) -> None:
+    """raises: InvalidRequest if each row would ask the same"""
+    if template is not None and not Template(template).columns:
+        raise InvalidRequest(
+            "the prompt has no {{column}}, so each row would ask the same. Write {{text}} for a line of text."
+        )
+
+
+def _check_survey(survey: Survey, name: str) -> None:
+    """raises: InvalidRequest if there is nothing to ask"""
+    if not survey.rows:
+        raise InvalidRequest(f"{name} has no rows.")
+    if survey.bad == survey.rows:
+        raise InvalidRequest(f"{name}: no row can be asked. {survey.problem}")
+
+
+def _count(text: str) -> int:
+    return _number(text, least=1)
+
+
+def _whole(text: str) -> int:
+    return _number(text, least=0)
+
+
+def _number(text: str, *, least: int) -> int:
+    """A number such as 100, 10,000 or 10_000."""
+    plain = text.replace(",", "").replace("_", "")
+    if not plain.isdecimal() or len(plain) > 15 or int(plain) < least:
+        raise argparse.ArgumentTypeError(f"expected a number from {least} on, not {text[:20]!r}")
+    return int(plain)

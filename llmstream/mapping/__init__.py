@@ -1,0 +1,15 @@
+"""One prompt for each of many items: results as they are done, and a file to go on from.
+
+    async with ls.map("openai:gpt-5-mini", reviews, prompt="Classify: {{review}}", keep="out.jsonl") as run:
+        async for done in run:
+            print(done.item, done.value)
+
+Read `run.py` for how a run goes on, `asking.py` for what is asked again and what ends a run, `keep.py`
+for the file, and `llmstream/transport/adaptive.py` for how many requests are under way.
+"""
+
+from llmstream.mapping.options import map
+from llmstream.mapping.result import MapProgress, MapResult
+from llmstream.mapping.run import MapRun
+
+__all__ = ["MapProgress", "MapResult", "MapRun", "map"]
