@@ -36,8 +36,7 @@ from llmstream.agent.loop import Loop
 from llmstream.agent.observing import ObserveRun
 from llmstream.agent.resumption import Results, Resumption
 from llmstream.agent.run import AgentRun, answer_of, check_finished
-from llmstream.agent.state import Price, RunState
-from llmstream.agent.stop import MAX_INVALID_CALLS, StopCondition, as_conditions
+from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
 from llmstream.agent.sub_agents import sub_agent_tool
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.chat import Chat
@@ -95,7 +94,7 @@ class Agent(Generic[Deps, T]):
                   arguments that do not fit or a name that no tool has; a valid call resets the count.
                   3 by default; None for no limit
     empty_retries: how many empty answers a run may retry
-    stop_when:    sync or async conditions, called after each step and its tools; see `llmstream.agent.stop`
+    stop_when:    sync or async conditions, called after each step and its tools; see `llmstream.agent.state`
     prepare_step: may change model, tools, messages and so on for one step; see `StepPlan`
     context_effects: select the messages of a long conversation that are sent, after `prepare_step`; see
                   `llmstream.agent.context`. The history stays complete, unless an effect replaces it
@@ -341,7 +340,7 @@ class Agent(Generic[Deps, T]):
         tool or its own stop condition raises no error.
 
         raises: LLMStreamError if a step failed; LimitExceeded if `max_steps`, `max_invalid_calls` or a
-                limit of `llmstream.agent.stop` was reached before the model had finished;
+                limit of `llmstream.agent.state` was reached before the model had finished;
                 ContentFiltered; InvalidOutput if the answer is empty or does not fit the type;
                 RunSuspended, with the `.suspension`
         """

@@ -12,13 +12,11 @@ import msgspec
 
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.history import is_empty, settled
-from llmstream.agent.hooks import Stop, call_hook
-from llmstream.agent.model_response import HookResponse, ModelResponse
-from llmstream.agent.planning import StepPlanner
+from llmstream.agent.hooks import HookResponse, StepPlanner, Stop, call_hook
+from llmstream.agent.model_response import ModelResponse
 from llmstream.agent.resumption import Resumption
-from llmstream.agent.state import RunState
+from llmstream.agent.state import Budget, Misses, RunState
 from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep
-from llmstream.agent.stop import Budget, Misses
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, LLMStreamError

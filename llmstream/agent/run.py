@@ -373,7 +373,7 @@ class AgentRun(AsyncOnly, Generic[T]):
     def limit_reached(self) -> str | None:
         """The limit that ended the run before the model had finished, or None.
 
-        "max_steps", "invalid_calls", or the name of a condition of `llmstream.agent.stop`: "tokens_over",
+        "max_steps", "invalid_calls", or the name of a condition of `llmstream.agent.state`: "tokens_over",
         "cost_over", "elapsed_over", "tool_calls_over", "no_progress", "step_count". `Agent.run` raises
         LimitExceeded with this as its reason.
         """

@@ -24,12 +24,11 @@ from llmstream.agent.calls import (
 )
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.history import SettledPart
-from llmstream.agent.hooks import Again, StepPlan, Stop
+from llmstream.agent.hooks import Again, HookResponse, StepPlan, Stop, prepared, reviewed
 from llmstream.agent.journal import RunJournal
-from llmstream.agent.model_response import HookResponse, ModelResponse, PlanMemory, no_content_error
+from llmstream.agent.model_response import ModelResponse, PlanMemory, no_content_error
 from llmstream.agent.nested import Ids
 from llmstream.agent.observing import RunWatch
-from llmstream.agent.planning import prepared, reviewed
 from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.suspension import Suspension

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -15,7 +14,7 @@ from llmstream.dialects.payload_size import MAX_DECODED_BYTES, SMALL_BYTES, deco
 from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded, LLMStreamError, ProtocolError
 from llmstream.events import ErrorEvent, Event, Raw, Usage
 
-__all__ = ["Framing", "PayloadDecoder", "held_size"]
+__all__ = ["Framing", "PayloadDecoder"]
 
 
 T = TypeVar("T")
@@ -296,21 +295,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return str(error) or type(error).__name__
-
-
-# Memory of the values that a decoder holds.
-
-
-def held_size(value: object) -> int:
-    """Estimates the memory of a JSON value and its contents, in bytes; linear in its size."""
-    size = 0
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        size += sys.getsizeof(one)
-        if isinstance(one, dict):
-            waiting.extend(one)
-            waiting.extend(one.values())
-        elif isinstance(one, (list, tuple)):
-            waiting.extend(one)
-    return size

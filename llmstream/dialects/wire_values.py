@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Final
 
-from llmstream.dialects.decoder import held_size
+from llmstream.dialects.payload_size import held_size
 from llmstream.events import Metadata
 from llmstream.usage import Usage
 

@@ -11,8 +11,7 @@ import msgspec
 
 from llmstream.chats.content import Image, Reasoning
 from llmstream.chats.message import Message
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
 from llmstream.endpoint_check.report import Finding, Quirk, quirks_of, unsupported
 from llmstream.endpoint_check.stream_probes import COUNTING

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import Probe, excerpt, failure, found
 from llmstream.endpoint_check.report import Finding
 from llmstream.errors import (

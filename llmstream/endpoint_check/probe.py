@@ -11,8 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.report import Finding, Quirk, Status
 from llmstream.errors import (
     AuthenticationError,

@@ -8,8 +8,7 @@ import statistics
 import unicodedata
 from typing import Final
 
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import (
     Probe,
     asked,

@@ -9,8 +9,7 @@ from typing import Final
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.endpoint_check.answer_probes import left_out
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
 from llmstream.endpoint_check.report import Finding, choice_without, quirks_of
 from llmstream.events import ToolInputDelta

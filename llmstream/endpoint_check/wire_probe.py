@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.openai_chat import wire
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import Probe, excerpt, found
 from llmstream.endpoint_check.report import Finding, Quirk, quirks_of
 from llmstream.endpoint_check.stream_probes import baseline

@@ -25,7 +25,8 @@ from llmstream.dialects.bedrock_converse.wire import (
     source_of_citation,
 )
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.payload_size import held_size
 from llmstream.errors import LimitExceeded, LLMStreamError
 from llmstream.events import File, FinishReason, Metadata, ReasoningDelta, TextDelta
 from llmstream.grammar import TRUNCATING

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.gemini_interactions.steps import Steps
 from llmstream.dialects.gemini_interactions.wire import (
     ALIASES,
@@ -23,6 +23,7 @@ from llmstream.dialects.gemini_interactions.wire import (
 from llmstream.dialects.google import Responses, failure
 from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.json_text import encodable_value, is_json
+from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import UsageCounts, iso_time, objects_in
 from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, Usage

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import read_data_uri
@@ -24,6 +24,7 @@ from llmstream.dialects.mistral.wire import (
     finish_reason,
     read_usage,
 )
+from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.tool_calls import ToolCallTracker, mint_call_id
 from llmstream.dialects.wire_values import UsageCounts, unix_time
 from llmstream.errors import DecodeError, LimitExceeded

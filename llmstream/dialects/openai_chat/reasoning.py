@@ -6,8 +6,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.openai_chat.wire import Delta
+from llmstream.dialects.payload_size import held_size
 from llmstream.events import Metadata
 from llmstream.events.types import merge_metadata
 

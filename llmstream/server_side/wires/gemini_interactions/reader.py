@@ -42,7 +42,7 @@ from llmstream.server_side.wires.request_reader import checked_settings, read_fu
 __all__ = ["decode_request"]
 
 
-# The input of an interaction as our messages: the reverse of the dialect's `messages.py`.
+# The input of an interaction as our messages: the reverse of the dialect's `request.py`.
 
 _CONTENTS: Final = frozenset({"text", "image", "audio", "video", "document"})
 _MEDIA_FIELDS: Final = frozenset({"type", "data", "uri", "mime_type"})

@@ -39,7 +39,7 @@ from llmstream.server_side.wires.request_reader import leave_stream, read_functi
 __all__ = ["decode_request"]
 
 
-# The reverse of `messages.py`: the wire's messages to ours, checked as Mistral checks them.
+# The reverse of `request.py`: the wire's messages to ours, checked as Mistral checks them.
 
 _FIELDS: Final = {
     "system": {"role", "content"},
