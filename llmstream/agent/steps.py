@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,7 +22,6 @@ from llmstream.agent.calls import (
     results_of,
     shown_as_run,
 )
-from llmstream.agent.config import AgentConfig
 from llmstream.agent.history import SettledPart
 from llmstream.agent.hooks import Again, HookResponse, StepPlan, Stop, prepared, reviewed
 from llmstream.agent.journal import RunJournal
@@ -44,6 +43,10 @@ from llmstream.tools.approval import Approve, Deny
 from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 from llmstream.tools.toolset import ToolSet
+
+if TYPE_CHECKING:
+    from llmstream.agent.config import AgentConfig
+
 
 __all__ = ["ModelStep", "ResumedStep", "RunContext", "RunStep", "StaticStep"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
 
 import msgspec
 
@@ -17,7 +17,10 @@ from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Finish, Metadata, Usage, Warning
 from llmstream.exchange import HttpRequest, Talk
-from llmstream.request import Request
+
+if TYPE_CHECKING:
+    from llmstream.request import Request
+
 
 __all__ = [
     "DIALECTS",

@@ -6,6 +6,7 @@ never sent to the vendor.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import secrets
@@ -29,15 +30,17 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, Warning
+from llmstream.events import Event, Metadata, OtherWarning, ReasoningStart, Warning
 
 __all__ = [
+    "FOREIGN_REASONING",
     "MOST_MARKS",
     "MOVED_UP",
+    "MessageVendors",
     "ShortCallIds",
     "failure_text",
+    "is_foreign",
     "is_minted",
     "keep_last_marks",
     "mint_call_id",
@@ -47,6 +50,7 @@ __all__ = [
     "role_of",
     "system_text",
     "too_many_marks",
+    "with_origin",
     "without_custom_parts",
 ]
 
@@ -253,3 +257,74 @@ def _replacement(name: str, taken: set[str]) -> str:
         if wire not in taken:
             return wire
         attempt += 1
+
+
+# The vendor of reasoning, derived from the metadata of its message.
+#
+# An API that accepts unsigned reasoning would also accept another vendor's, and present it to the model
+# as its own. Reasoning is foreign if its metadata, or that of its message, names other vendors only, or
+# if the origin mark does. Reasoning of unknown origin is sent.
+
+FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
+
+_OURS: Final = "llmstream"
+_ORIGIN: Final = "origin"
+
+
+def with_origin(events: list[Event], provider: str) -> list[Event]:
+    """Returns the events; reasoning without metadata of its vendor starts with the provider's name.
+
+    The mark is `{"llmstream": {"origin": PROVIDER}}`. Like all metadata it is saved with the part.
+    """
+    return [
+        ReasoningStart(event.id, _mark(provider))
+        if type(event) is ReasoningStart and event.provider_metadata is None
+        else event
+        for event in events
+    ]
+
+
+class MessageVendors:
+    """The vendors that the metadata of a message names, computed once."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Keys of the metadata of the message and its parts."""
+        named = [_vendors(getattr(part, "metadata", None)) for part in self._message.parts]
+        return frozenset().union(*named, _vendors((self._message.metadata or {}).get(_OURS)))
+
+
+def is_foreign(part: Reasoning, message: MessageVendors, key: str, provider: str = "") -> bool:
+    """Whether reasoning is known to come from another vendor than the one of the request.
+
+    message:  the message with the reasoning
+    key:      of the vendor's metadata
+    provider: name of the request's provider, if it differs from the key
+    """
+    vendors: set[str] | frozenset[str] = _vendors(part.metadata)
+    origin = _origin(part.metadata)
+    if not vendors and origin is not None:
+        return origin not in (key, provider)
+    if not vendors:
+        vendors = message.names
+    return bool(vendors) and key not in vendors
+
+
+def _mark(provider: str) -> Metadata:
+    return {_OURS: {_ORIGIN: provider}}
+
+
+def _origin(metadata: object) -> str | None:
+    ours = metadata.get(_OURS) if isinstance(metadata, dict) else None
+    origin = ours.get(_ORIGIN) if isinstance(ours, dict) else None
+    return origin if isinstance(origin, str) else None
+
+
+def _vendors(metadata: object) -> set[str]:
+    if not isinstance(metadata, dict):
+        return set()
+    own: dict[str, Any] = metadata
+    return {name for name, value in own.items() if isinstance(value, dict) and name != _OURS}

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import aiohttp
 import msgspec
@@ -39,13 +39,16 @@ from llmstream.framing.ndjson import NDJSONDecoder
 from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.sim import SimProvider
 from llmstream.request import Request
-from llmstream.streams import Model
 from llmstream.streams.call_plan import Plan
 from llmstream.streams.http_call import HTTPCall
 from llmstream.streams.options import Options, Prompt, StreamOptions
 from llmstream.transport.retry import Retry
 from llmstream.transport.sessions import new_session
 from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from llmstream.streams import Model
+
 
 __all__ = [
     "Endpoint",

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
-from llmstream.streams import Model
 from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from llmstream.streams import Model
+
 
 __all__ = [
     "STATUSES",

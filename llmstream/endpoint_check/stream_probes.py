@@ -12,6 +12,7 @@ from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import (
     Probe,
     asked,
+    baseline,
     excerpt,
     failure,
     found,
@@ -23,9 +24,8 @@ from llmstream.endpoint_check.report import Finding, Quirk, quirk_for_refusal, q
 from llmstream.errors import BadRequest, LLMStreamError
 from llmstream.events import TextDelta
 
-__all__ = ["CANCELLATION", "COUNTING", "STREAM_PROBES", "baseline"]
+__all__ = ["CANCELLATION", "STREAM_PROBES"]
 
-COUNTING: Final = "Count from 1 to 40. Write the numbers in digits, separated by commas, and nothing else."
 _LONG: Final = "Count from 1 to 400. Write the numbers in digits, separated by commas, and nothing else."
 _SHORT: Final = "Count from 1 to 3. Write the numbers in digits, separated by commas, and nothing else."
 
@@ -56,11 +56,6 @@ _PAUSE_S: Final = 0.1
 _SLOWER: Final = 3.0
 _SLOWER_S: Final = 1.5
 """A request after an abandoned one waits so much longer than the first where the server still generates."""
-
-
-async def baseline(endpoint: Endpoint) -> Exchange:
-    """A response of about a hundred tokens, which most probes of the stream look at."""
-    return await endpoint.once("baseline", COUNTING)
 
 
 async def _text(endpoint: Endpoint) -> Finding:

@@ -10,10 +10,8 @@ import msgspec
 
 from llmstream.dialects.openai_chat import wire
 from llmstream.endpoint_check.endpoint import Endpoint, Exchange
-from llmstream.endpoint_check.probe import Probe, excerpt, found
+from llmstream.endpoint_check.probe import Probe, baseline, called, excerpt, found
 from llmstream.endpoint_check.report import Finding, Quirk, quirks_of
-from llmstream.endpoint_check.stream_probes import baseline
-from llmstream.endpoint_check.tool_probes import called
 
 __all__ = ["WIRE"]
 

@@ -16,10 +16,8 @@ from llmstream.exchange import HttpRequest, carries_secret, carries_secret_param
 from llmstream.providers.base.provider import Provider
 from llmstream.request import Request
 from llmstream.streams.attempts import Adapter
-from llmstream.streams.call import ResumeToken
 from llmstream.streams.history import Inliner
 from llmstream.streams.observations import Observe, joined
-from llmstream.streams.options import Options, Transport
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
 from llmstream.transport.retry import Retry
@@ -27,6 +25,8 @@ from llmstream.transport.retry import Retry
 if TYPE_CHECKING:
     import aiohttp
 
+    from llmstream.streams.call import ResumeToken
+    from llmstream.streams.options import Options, Transport
     from llmstream.transport.public_addresses import DownloadLimits
     from llmstream.transport.socket_body import SocketWay
     from llmstream.transport.websocket import SocketPool

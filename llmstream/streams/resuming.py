@@ -18,12 +18,12 @@ from llmstream.errors import (
     ProtocolError,
 )
 from llmstream.streams.attempts import Attempts
-from llmstream.streams.call_plan import Continued, KeptAnswer, Plan, Prepared
-from llmstream.streams.reporting import Reporter
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 if TYPE_CHECKING:
+    from llmstream.streams.call_plan import Continued, KeptAnswer, Plan, Prepared
+    from llmstream.streams.reporting import Reporter
     from llmstream.transport.http import Body
 
 __all__ = [

@@ -13,7 +13,7 @@ from typing import Final, Unpack
 import msgspec
 
 from llmstream.errors import DeadlineExceeded, LimitExceeded, LLMStreamError
-from llmstream.simulator import Recording
+from llmstream.simulator.recording import Recording
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt
 from llmstream.transport.deadlines import deadline_error

@@ -12,7 +12,8 @@ from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.cli.dialects import Wire, wire_of
 from llmstream.dialects.base import DIALECTS
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, GuardedDecoder
+from llmstream.dialects.guarded_decoder import GuardedDecoder
+from llmstream.dialects.history_parts import FOREIGN_REASONING
 from llmstream.events import (
     Event,
     Finish,

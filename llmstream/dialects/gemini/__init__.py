@@ -16,10 +16,9 @@ from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, Place, StreamLimits
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini.decoder import GeminiDecoder
-from llmstream.dialects.gemini.parts import KEY
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.wire import CONTINUATION, path_for
-from llmstream.dialects.google import facts_of, wants_continuation, with_options, without_option
+from llmstream.dialects.google import KEY, facts_of, wants_continuation, with_options, without_option
 from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields

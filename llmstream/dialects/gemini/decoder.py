@@ -12,7 +12,7 @@ from llmstream.dialects.blocks import Block, Blocks
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.gemini.calls import FunctionCalls
-from llmstream.dialects.gemini.parts import KEY, Parts, holds_more, snake
+from llmstream.dialects.gemini.parts import Parts, holds_more, snake
 from llmstream.dialects.gemini.wire import (
     CONTINUATION,
     Candidate,
@@ -27,7 +27,7 @@ from llmstream.dialects.gemini.wire import (
     is_block_reason,
     sources_of,
 )
-from llmstream.dialects.google import Responses, Sources
+from llmstream.dialects.google import KEY, Responses, Sources
 from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.payload_size import held_size

@@ -8,9 +8,8 @@ import msgspec
 
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini.messages import Conversation, camel
-from llmstream.dialects.gemini.parts import KEY
 from llmstream.dialects.gemini.wire import path_for
-from llmstream.dialects.google import refused_settings, thinking_budget, thinking_level
+from llmstream.dialects.google import KEY, refused_settings, thinking_budget, thinking_level
 from llmstream.dialects.requests import (
     Field,
     FieldTable,

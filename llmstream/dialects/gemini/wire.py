@@ -21,6 +21,7 @@ from llmstream.events import FinishReason, Source, Usage
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = [
+    "CODE_EXECUTION",
     "CONTINUATION",
     "FINISH_REASONS",
     "ArrayElements",
@@ -44,6 +45,9 @@ __all__ = [
     "sources_of",
     "write_usage",
 ]
+
+# The name of the tool behind `executableCode` and `codeExecutionResult`, which the wire does not name.
+CODE_EXECUTION: Final = "code_execution"
 
 
 class PartialArg(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):

@@ -26,9 +26,11 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.dialects.history_parts import (
+    FOREIGN_REASONING,
+    MessageVendors,
     ShortCallIds,
+    is_foreign,
     result_or_failure_text,
     role_of,
     without_custom_parts,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.openai_chat.wire import Delta
 from llmstream.dialects.payload_size import held_size
 from llmstream.events import Metadata
 from llmstream.events.types import merge_metadata
+
+if TYPE_CHECKING:
+    from llmstream.dialects.decoder import PayloadDecoder
+
 
 __all__ = ["AnswerReasoning", "ReasoningDetails", "ThinkTags", "joined", "reasoning_text"]
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel
+from llmstream.dialects.gemini.messages import camel
+from llmstream.dialects.google import SIDE_FIELDS
 from llmstream.model_rules.gemini import GeminiRules
 from llmstream.server_side.wires.errors import google_refusal as refusal
 

@@ -11,10 +11,11 @@ import msgspec
 
 from llmstream.chats.content import Custom, File, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.gemini.messages import SIDE_FIELDS, camel, read_response
-from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, snake
+from llmstream.dialects.gemini.messages import camel, read_response
+from llmstream.dialects.gemini.parts import snake
 from llmstream.dialects.gemini.request import FIELDS, encode_request, json_schema
-from llmstream.dialects.gemini.wire import model_of
+from llmstream.dialects.gemini.wire import CODE_EXECUTION, model_of
+from llmstream.dialects.google import KEY, SIDE_FIELDS
 from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.media import base64_bytes, part_of_media
 from llmstream.dialects.requests import merged

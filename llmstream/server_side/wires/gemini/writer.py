@@ -10,14 +10,15 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.gemini.messages import camel
-from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.gemini.wire import (
+    CODE_EXECUTION,
     FINISH_REASONS,
     grounding_of,
     is_block_reason,
     raw_reason,
     write_usage,
 )
+from llmstream.dialects.google import KEY, SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.history_parts import is_minted
 from llmstream.dialects.json_text import object_text
 from llmstream.errors import ErrorInfo
