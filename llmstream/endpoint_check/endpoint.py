@@ -39,10 +39,10 @@ from llmstream.framing.ndjson import NDJSONDecoder
 from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.sim import SimProvider
 from llmstream.request import Request
+from llmstream.streams.attempts import Retry
 from llmstream.streams.call_plan import Plan
 from llmstream.streams.http_call import HTTPCall
 from llmstream.streams.options import Options, Prompt, StreamOptions
-from llmstream.transport.retry import Retry
 from llmstream.transport.sessions import new_session
 from llmstream.usage import Usage
 

@@ -15,12 +15,11 @@ from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest, carries_secret, carries_secret_parameter
 from llmstream.providers.base.provider import Provider
 from llmstream.request import Request
-from llmstream.streams.attempts import Adapter
+from llmstream.streams.attempts import Adapter, Retry
 from llmstream.streams.history import Inliner
 from llmstream.streams.observations import Observe, joined
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
-from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
     import aiohttp

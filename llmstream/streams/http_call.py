@@ -33,14 +33,13 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
-from llmstream.streams.attempts import Attempts
+from llmstream.streams.attempts import Attempts, budget_of, wait_before_retry_s
 from llmstream.streams.call_plan import Plan, Prepared
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import Continuer, Reconnector, followed
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body, send
 from llmstream.transport.limiter import Permit, RateLimiter
-from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 __all__ = ["HTTPCall"]
 

@@ -24,9 +24,9 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
+from llmstream.streams.attempts import Retry
 from llmstream.streams.reading import is_stream
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
     from llmstream.streams.observations import Observe

@@ -17,9 +17,8 @@ from llmstream.errors import (
     LLMStreamError,
     ProtocolError,
 )
-from llmstream.streams.attempts import Attempts
+from llmstream.streams.attempts import Attempts, budget_of, wait_before_retry_s
 from llmstream.transport.deadlines import Watchdog
-from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 if TYPE_CHECKING:
     from llmstream.streams.call_plan import Continued, KeptAnswer, Plan, Prepared

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from llmstream.errors import BadRequest, DeadlineExceeded, InvalidRequest, Overloaded, RateLimited
-from llmstream.transport.retry import Retry, RetryBudget, budget_of, wait_before_retry_s
+from llmstream.streams.attempts import Retry, RetryBudget, budget_of, wait_before_retry_s
 
 
 def test_waits_grow_with_jitter_up_to_a_cap() -> None:
