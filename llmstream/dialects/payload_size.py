@@ -25,17 +25,17 @@ _LIST: Final = 88
 _VALUE: Final = 32
 _STRING: Final = 50
 _KEY: Final = 110
+# Keys of an object that others share: the decoder creates a repeated short key once.
 _SHARED_KEYS: Final = 4
-"""Keys of an object that others share: the decoder creates a repeated short key once."""
 
 _MOST: Final = {b"{": _DICT, b"[": _LIST, b",": _VALUE, b":": _KEY, b'"': _STRING}
 
 _WINDOW: Final = 64 * 1024
 
+# A character outside the Basic Multilingual Plane.
 _WIDE: Final = re.compile(rb"[\xf0-\xf4]|\\u[dD]")
-"""A character outside the Basic Multilingual Plane."""
+# Memory of a string with such a character while it is decoded, beyond the 2 bytes of any other.
 _WIDE_FACTOR: Final = 4
-"""Memory of a string with such a character while it is decoded, beyond the 2 bytes of any other."""
 
 
 def decoded_size(payload: bytes) -> int:

@@ -29,13 +29,13 @@ from llmstream.request import Request
 
 __all__ = ["ANSWER_PROBES"]
 
+# The smallest limit that all vendors accept.
 _SHORT_LIMIT: Final = 16
-"""The smallest limit that all vendors accept."""
 _LONG_COUNT: Final = COUNTING.replace("40", "200")
+# More numbers than this are more than the limit's tokens, whatever the tokenizer.
 _WORDS_OF_LIMIT: Final = 60
-"""More numbers than this are more than the limit's tokens, whatever the tokenizer."""
+# Room for the smallest budget of reasoning, 1024 tokens, and an answer.
 _THINKING_TOKENS: Final = 4096
-"""Room for the smallest budget of reasoning, 1024 tokens, and an answer."""
 
 _SETTINGS: Final[dict[str, Any]] = {
     "temperature": 0.7,

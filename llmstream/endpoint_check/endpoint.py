@@ -174,8 +174,8 @@ class Exchange:
 
 
 _CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
+# How often a request is repeated that the endpoint refused because of its rate limit.
 _MAX_WAITS: Final = 2
-"""How often a request is repeated that the endpoint refused because of its rate limit."""
 _MAX_WAIT_S: Final = 30.0
 _USUAL_WAIT_S: Final = 2.0
 
@@ -195,8 +195,8 @@ class _Tap:
         return self._decoder.feed(chunk)
 
 
+# The exchange that this task makes, for the trace of its connection.
 _current: contextvars.ContextVar[Exchange | None] = contextvars.ContextVar("exchange", default=None)
-"""The exchange that this task makes, for the trace of its connection."""
 
 
 def _trace() -> aiohttp.TraceConfig:

@@ -28,8 +28,8 @@ __all__ = ["ERROR_PROBES"]
 
 _NO_MODEL: Final = "no-such-model-llmstream-check"
 _NO_KEY: Final = "not-a-key-llmstream-check"
+# Names of the conversation in a body, by dialect.
 _CONVERSATIONS: Final = ("messages", "contents", "input")
-"""Names of the conversation in a body, by dialect."""
 
 
 async def _wrong_model(endpoint: Endpoint) -> Finding:

@@ -97,10 +97,10 @@ def choice_without(quirks: Quirks | None, kind: str) -> Quirk | None:
     return Quirk("ToolQuirks", {"choice": tuple(sorted(quirks.tools.choice - {kind}))})
 
 
+# How servers refuse a field, and not its value ("max_tokens is too large").
 _NOT_KNOWN: Final = re.compile(
     r"unsupported|not supported|unrecogni[sz]ed|unknown|unexpected|not permitted|not allowed", re.IGNORECASE
 )
-"""How servers refuse a field, and not its value ("max_tokens is too large")."""
 
 
 def quirk_for_refusal(quirks: Quirks | None, message: str) -> Quirk | None:

@@ -42,11 +42,11 @@ _SENTENCES: Final = (
     "How vexingly quick daft zebras jump."
 )
 _LUMP_CHARS: Final = 60
+# Dialects whose wire has no pieces of arguments, or whose vendor sends none.
 _WHOLE_CALLS: Final = frozenset({"gemini", "gemini-interactions", "ollama", "mistral"})
-"""Dialects whose wire has no pieces of arguments, or whose vendor sends none."""
 
+# How models write calls; a server's parser should have read them.
 _CALL_AS_TEXT: Final = re.compile(r"<tool_call>|<\|tool|\[TOOL_CALLS\]|<function=|\"name\"\s*:\s*\"get_")
-"""How models write calls; a server's parser should have read them."""
 
 
 async def _tools(endpoint: Endpoint) -> Finding:

@@ -16,12 +16,13 @@ from llmstream.endpoint_check.report import Finding, Quirk, quirks_of
 __all__ = ["WIRE"]
 
 _OTHERS: Final = "llmstream repairs it; other clients do not."
+# Fields of a delta that are read, or say nothing.
 _KNOWN_DELTA: Final = frozenset({*wire.Delta.__struct_fields__, "role", "obfuscation", "name"})
-"""Fields of a delta that are read, or say nothing."""
 
 _VARIED: Final = 4
 _LONG_CHARS: Final = 40
 
+# Types of the events of a stream, for dialects whose events have one.
 _KNOWN_TYPES: Final = {
     "anthropic": re.compile(r"message_(start|delta|stop)|content_block_(start|delta|stop)|ping|error"),
     "cohere": re.compile(
@@ -29,7 +30,6 @@ _KNOWN_TYPES: Final = {
     ),
     "openai-responses": re.compile(r"response\.[a-z_.]+|error|keepalive"),
 }
-"""Types of the events of a stream, for dialects whose events have one."""
 
 
 async def _wire(endpoint: Endpoint) -> list[Finding]:

@@ -24,8 +24,8 @@ _COLOURS: Final = {
     (0, 0, 0): "black",
     (255, 255, 255): "white",
 }
+# Names that begin with it are refused.
 _MISSING: Final = "no-such-model"
-"""Names that begin with it are refused."""
 
 _TOKEN: Final = re.compile(r"\s*\S+")
 

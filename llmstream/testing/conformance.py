@@ -141,8 +141,8 @@ def _value(text: str) -> Any:
 
 MakeEncoder: TypeAlias = Callable[[Request], EventEncoder]
 
+# Characters at which `str.splitlines` cuts and `json` does not, and others that are easily lost.
 _AWKWARD: Final = 'a\u2028b\u2029c\x85d\x0be\x1cf\r\ng\n\nh\tdata: i "j" \\k é 你好 🙂 \ufeff\x00'
-"""Characters at which `str.splitlines` cuts and `json` does not, and others that are easily lost."""
 
 _SEED: Final = 0
 

@@ -39,8 +39,8 @@ from llmstream.transport.limiter import Permit, RateLimiter
 __all__ = ["ScriptedModel", "UnscriptedRequest"]
 
 _NAME = "scripted"
+# Nothing is sent again: a refusal is an error at the first attempt.
 _ATTEMPT = 1
-"""Nothing is sent again: a refusal is an error at the first attempt."""
 
 
 class UnscriptedRequest(AssertionError):
