@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 FORMAT = "llmstream.chat"
+# Grows when older releases could not read what this one writes; new optional fields need no new version.
 VERSION = 1
 
 

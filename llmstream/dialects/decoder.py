@@ -34,7 +34,9 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("llmstream")
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+# Shows which event it was; the whole one may be an image.
 _EXCERPT_CHARS = 200
+# An endless stream of broken events would otherwise be an endless stream of errors.
 _MOST_DEFECTS = 100
 
 # Far above real use: pings while a model thinks are some kilobytes an hour.

@@ -114,6 +114,7 @@ _SAYS_SO: Final = re.compile(
     r"|timed out|ended while|invalid)\b",
     re.IGNORECASE,
 )
+# The word "error" further down may be about anything, such as a log that the tool read.
 _BEGINNING: Final = 100
 
 
@@ -215,6 +216,7 @@ def is_minted(call_id: str) -> bool:
 
 _FITS: Final = re.compile(r"[a-zA-Z0-9]{9}")
 _LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+# source: mistral-common: "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9"
 _LENGTH: Final = 9
 
 

@@ -30,6 +30,7 @@ _SHARED_KEYS: Final = 4
 
 _MOST: Final = {b"{": _DICT, b"[": _LIST, b",": _VALUE, b":": _KEY, b'"': _STRING}
 
+# Bounds the memory of the marks that one pass of the pattern finds.
 _WINDOW: Final = 64 * 1024
 
 # A character outside the Basic Multilingual Plane.

@@ -59,6 +59,7 @@ __all__ = [
 
 _E = TypeVar("_E", bound=Event)
 
+# The decoders' own cap: a larger event has failed in the response already.
 _MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -176,6 +177,7 @@ class Exchange:
 _CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
 # How often a request is repeated that the endpoint refused because of its rate limit.
 _MAX_WAITS: Final = 2
+# A person waits for the check.
 _MAX_WAIT_S: Final = 30.0
 _USUAL_WAIT_S: Final = 2.0
 

@@ -38,6 +38,7 @@ _END_MARKS: Final = {
 }
 
 _PIECES: Final = ("naïve café", "Ωμέγα", "你好世界", "こんにちは", "नमस्ते", "👩‍🚀", "🏳️‍🌈", "🙂")
+# Fewer show no rhythm.
 _FEW_DELTAS: Final = 10
 # Below, all of a response may come in one read although nothing buffers.
 _LONG_ENOUGH_S: Final = 0.3

@@ -41,6 +41,7 @@ _SENTENCES: Final = (
     "The quick brown fox jumps over the lazy dog. Pack my box with five dozen liquor jugs. "
     "How vexingly quick daft zebras jump."
 )
+# Shorter arguments may be one piece on any server.
 _LUMP_CHARS: Final = 60
 # Dialects whose wire has no pieces of arguments, or whose vendor sends none.
 _WHOLE_CALLS: Final = frozenset({"gemini", "gemini-interactions", "ollama", "mistral"})

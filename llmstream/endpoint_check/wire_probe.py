@@ -19,6 +19,7 @@ _OTHERS: Final = "llmstream repairs it; other clients do not."
 # Fields of a delta that are read, or say nothing.
 _KNOWN_DELTA: Final = frozenset({*wire.Delta.__struct_fields__, "role", "obfuscation", "name"})
 
+# An unread field is a loss if it holds text: several values, or a long one.
 _VARIED: Final = 4
 _LONG_CHARS: Final = 40
 

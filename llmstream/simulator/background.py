@@ -19,6 +19,7 @@ from llmstream.simulator.script import Cut, Stall, Turn
 __all__ = ["BackgroundResponses", "uncut"]
 
 
+# A benchmark may store thousands; a client that resumes does so within seconds.
 _MAX_STORED: Final = 256
 
 

@@ -28,6 +28,7 @@ _TRAILER_S: Final = 1.0
 # How much of them is read; usage and end markers have a few hundred bytes.
 _TRAILER_BYTES: Final = 64 * 1024
 
+# Enough to show an HTML page or a JSON error in place of a stream.
 _EXCERPT_BYTES: Final = 2048
 _SSE_BEGINS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 _SSE_FIELDS: Final = (b"data", b"event", b"id", b"retry", b"")  # the last is a comment's

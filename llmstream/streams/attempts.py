@@ -250,6 +250,7 @@ class Adapter:
         """The model has responded: later requests leave out the refused fields too."""
         if not self._learned:
             return
+        # All at once: what a model refuses is learned again with one request.
         if len(_remembered) >= _MOST_MODELS:
             _remembered.clear()
         known = _remembered.setdefault(self._key, [])
@@ -275,6 +276,8 @@ def forget() -> None:
     _remembered.clear()
 
 
+# As the SDKs of OpenAI and Anthropic wait, but with full jitter, so that clients that failed together do not
+# come back together.
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 8.0
 
@@ -286,7 +289,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     raises:     InvalidRequest for anything but a number, or a negative one
     """
 
+    # As the vendors' SDKs.
     max_retries: int = 2
+    # Some servers ask for a day, or for infinity; a caller should learn that at once.
     max_wait_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -305,12 +310,16 @@ def wait_before_retry_s(
     """
     if not error.retryable or attempt > retry.max_retries:
         return None
+    # A vendor's wait is obeyed or refused, never shortened: an earlier request would be counted against the
+    # limit again.
     if error.retry_after_s is not None:
         return error.retry_after_s if error.retry_after_s <= retry.max_wait_s else None
     cap = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (attempt - 1), retry.max_wait_s)
     return random_unit() * cap
 
 
+# The retry quota of botocore's standard mode: a retry costs 5, one after a timeout 10, a success returns 1.
+# So an outage ends in one retry for five successes, not in a multiple of the load.
 _CAPACITY: Final = 500
 _COST: Final = 5
 _COST_OF_SILENCE: Final = 10

@@ -25,6 +25,7 @@ __all__ = ["Growing", "Inliner", "Repairs", "is_plain", "kept_of_a_broken_turn",
 
 _KINDS = {Image: "image", Audio: "audio", Document: "document", File: "document"}
 
+# Files may have tens of megabytes each, and all are in memory before the request is sent.
 _AT_ONCE = 4
 
 _NO_RESULT = "No result of this call was recorded."

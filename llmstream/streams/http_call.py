@@ -46,6 +46,7 @@ __all__ = ["HTTPCall"]
 # Events after which a request may still be sent again: the reader has no content yet.
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ErrorEvent, Finish})
 
+# A rough estimate for the limiter, of JSON with some markup; corrected by the usage at the end.
 _BYTES_PER_TOKEN: Final = 4
 # A key or signature may expire after this time in a queue.
 _FRESH_S: Final = 30.0
@@ -304,6 +305,7 @@ class HTTPCall:
         prepared = await steps.watched(self._prepared(prepare))
         steps.stop()
         tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + self._plan.max_output_tokens
+        # The estimate counts input and the largest output, as vendors reserve them.
         self._permit = permit = await steps.in_time(limiter.acquire(tokens), None)
         if self._report is not None and self._report.watch is not None:
             self._report.watch.paced_s += permit.waited_s

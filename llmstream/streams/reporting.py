@@ -50,8 +50,10 @@ _CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 # Ids of vendors have 20 to 80 characters.
 _SHOWN_CHARS: Final = 256
 
+# Percentiles are within 5 % of the true value, for at most some 300 counters a response.
 _STEPS_PER_OCTAVE: Final = 8
 
+# Gaps of one batch are 0, which has no logarithm.
 _SHORTEST_S: Final = 1e-7
 
 
@@ -240,6 +242,7 @@ class Contents:
         )
 
 
+# A program that generates model names must not fill memory with what has been logged once.
 _MOST_LOGGED: Final = 1024
 
 

@@ -48,6 +48,7 @@ AskFor: TypeAlias = "Callable[[Callable[[], Awaitable[Prepared]]], Awaitable[tup
 # Further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches it.
 _MAX_RESPONSES: Final = 100
 
+# A stored answer with images in base64; the decoder's own caps apply to it afterwards.
 _MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")
 

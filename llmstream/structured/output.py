@@ -283,6 +283,7 @@ _DROPPED: Final = frozenset({"default", "discriminator"})
 
 _NOT_SCHEMAS: Final = frozenset({"enum", "const", "required", "examples"})
 _NAMED: Final = frozenset({"properties", "$defs"})
+# source: OpenAI, response_format: "a-z, A-Z, 0-9, underscores and dashes, with a maximum length of 64"
 _MAX_NAME: Final = 64
 
 

@@ -144,6 +144,7 @@ MakeEncoder: TypeAlias = Callable[[Request], EventEncoder]
 # Characters at which `str.splitlines` cuts and `json` does not, and others that are easily lost.
 _AWKWARD: Final = 'a\u2028b\u2029c\x85d\x0be\x1cf\r\ng\n\nh\tdata: i "j" \\k é 你好 🙂 \ufeff\x00'
 
+# The same cuts in every run: a failure can be repeated.
 _SEED: Final = 0
 
 

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _HEAD_BYTES: Final = 1024 * 1024
+# Small, so that a script notices soon that the client has stopped reading.
 _WRITE_HIGH: Final = 64 * 1024
 
 

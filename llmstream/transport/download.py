@@ -54,6 +54,7 @@ _MAGIC: Final = (
 _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 # source: RFC 6838, 4.2
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+# Signed URLs have thousands of characters; the host and the beginning of the path tell them apart.
 _URL_CHARS_SHOWN: Final = 200
 
 

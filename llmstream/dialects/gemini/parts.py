@@ -39,6 +39,7 @@ _THINGS: Final = (
     "function_response",
 )
 _encode = msgspec.json.Encoder().encode
+# Shows which file it was; base64 tells a reader nothing.
 _EXCERPT_BYTES: Final = 200
 
 

@@ -47,6 +47,7 @@ from llmstream.unique_ids import UniqueIds
 __all__ = ["Steps"]
 
 _encode = msgspec.json.Encoder().encode
+# A pointer in a list of CPython.
 _SLOT_BYTES: Final = 8
 _MEDIA: Final = frozenset({"image", "video", "document"})
 _DRAFTS: Final = frozenset({"image", "video", "document", "audio"})

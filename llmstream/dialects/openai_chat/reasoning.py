@@ -201,6 +201,7 @@ _JOINED_KEYS: Final = ("text", "summary", "data")
 
 # Memory of two dicts, a tuple, and places in a list and a dict.
 _DETAIL_BYTES: Final = 600
+# Pointers in a list of CPython, and their share of its spare places.
 _SLOT_BYTES: Final = 16
 
 

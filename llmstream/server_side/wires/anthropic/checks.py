@@ -17,6 +17,7 @@ from llmstream.server_side.wires.claude_refusals import claude_refusal
 __all__ = ["Turn", "check_model", "check_settings", "check_tools", "check_turns", "refusal", "shape_refusal"]
 
 
+# source: platform.claude.com, "Prompt caching": up to 4 breakpoints
 _MAX_CACHED_BLOCKS: Final = 4
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")

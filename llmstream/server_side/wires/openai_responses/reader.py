@@ -301,6 +301,7 @@ _MOVED: Final = {
     "reasoning_effort": "reasoning.effort",
 }
 _UNKNOWN: Final = ("stop", "seed", "presence_penalty", "frequency_penalty", "top_k", "n", "functions")
+# The API refuses less: "integer_below_min_value".
 _MIN_OUTPUT_TOKENS: Final = 16
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _READ_WHOLE: Final = frozenset({"model", "input", "instructions", "tools"})
