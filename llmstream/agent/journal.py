@@ -74,6 +74,8 @@ class JournalFile:
         folder, name = os.path.split(os.path.abspath(path))
         path = os.path.join(os.path.realpath(folder), name)
         with cls._finding:
+            # The folder is resolved and the file is not: a journal that is a symbolic link is refused when it
+            # is opened.
             found = cls._by_path.get(path)
             if found is None:
                 found = cls._by_path[path] = cls(path)
@@ -119,9 +121,11 @@ class JournalFile:
         end = os.fstat(self._file).st_size
         data = encode_line(line, self._sum)
         try:
+            # A write may be short, for example when a disk is nearly full.
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(self._file, rest) :]
+            # A call whose line a power failure removes would run a second time after recovery.
             os.fsync(self._file)
         except OSError:
             self._truncate(self._file, end)
@@ -177,10 +181,12 @@ def _opened(path: str, known_end: int | None) -> int:
             os.fchmod(file, 0o600)  # an existing file may be readable by others
         size = os.fstat(file).st_size
         end = _complete_lines_end(file)
+        # A failed write may have left a complete line, which nobody was told about.
         if known_end is not None and known_end < end:
             end = known_end
         if end != size:
             file = _cut(path, file, end)
+        # fsync of a new file does not make its name durable; source: fsync(2).
         _sync_folder(os.path.dirname(os.path.abspath(path)))
     except BaseException:
         os.close(file)
@@ -200,6 +206,8 @@ def _open(path: str) -> int:
             if not stat.S_ISREG(os.fstat(file).st_mode):  # do not change the mode of a pipe or device
                 raise OSError(errno.EINVAL, "not a regular file", path)
             lock(file)
+            # Between open and lock another process may have put a compacted file in its place; a lock on the
+            # old one protects nothing.
             if is_at(file, path):
                 return file
         except BlockingIOError:
@@ -261,6 +269,7 @@ def _complete_lines_end(file: int, before: int | None = None) -> int:
     """The end of the last complete line, of the file or of its part before an offset."""
     at = os.lseek(file, 0, os.SEEK_END) if before is None else before
     while at > 0:
+        # Read from the end: a journal may have megabytes, and only the last line may be incomplete.
         start = max(0, at - 65536)
         os.lseek(file, start, os.SEEK_SET)
         found = os.read(file, at - start).rfind(b"\n")
@@ -395,6 +404,7 @@ def recovered(journal: Journal | str | os.PathLike[str], agent: str) -> list[Mes
     run = next((line.run for line in reversed(lines) if line.type == "run" and line.agent == agent), None)
     if run is None:
         raise InvalidRequest(f"the journal {path} contains no run of the agent {agent!r}")
+    # Only this run's lines: runs in one file interleave.
     record = RunRecord()
     for line in lines:
         if line.run == run:

@@ -30,16 +30,16 @@ from llmstream.transport.sessions import current_session
 
 __all__ = ["ENCODINGS", "Body", "Response", "check_answer", "check_headers", "parsed_url", "send"]
 
-# Enough for any message of a vendor, and for the excerpt that an error shows. Some servers send an error
-# page of hundreds of megabytes, or one that never ends.
+# Enough for any message of a vendor, and for the excerpt that an error shows. Some servers send an error page
+# of hundreds of megabytes, or one that never ends.
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _ERROR_BODY_S: Final = 5.0
 # Below 1 MiB, from which on aiohttp warns that writing bytes at once blocks the loop.
 _LARGE_BODY_BYTES: Final = 512 * 1024
 ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 """What aiohttp decodes, or refuses where the package for it is missing."""
-# What may follow a complete answer and still be cheaper to read than a new connection with its TLS
-# handshake. A server that floods or stalls after the end costs no more than this.
+# What may follow a complete answer and still be cheaper to read than a new connection with its TLS handshake.
+# A server that floods or stalls after the end costs no more than this.
 _DRAIN_BYTES: Final = 64 * 1024
 _DRAIN_S: Final = 0.25
 _STATUS_REDIRECT: Final = range(300, 400)
