@@ -77,11 +77,14 @@ def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tu
         if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
             if name.lower() == "cookie":
+                # A server may echo one cookie of several.
                 found |= {cookie.partition("=")[2].strip() for cookie in value.split(";")}
     for parameter in url.partition("?")[2].split("&"):
         name, _, value = parameter.partition("=")
         if carries_secret_parameter(name):
+            # An error may quote the URL as it was sent, or decoded.
             found |= {value, unquote(value)}
+    # Longest first: a shorter secret inside a longer one would leave its rest.
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
@@ -215,10 +218,12 @@ def call_plan(model: PlannedModel, request: Request, given: Options, before: lis
         warnings = [*before, *asked]
     sent, reading = _in_output_mode(model, request)
     call_id = _new_id()
+    # One for all attempts of the call: what was downloaded for the first serves the others.
     inliner = Inliner(dialect, model.downloads)
     adapts = given.get("adapt", True)
     adapter = Adapter((name, model.base_url, request.model), dialect) if adapts else None
     background = dialect.background
+    # The vendor's options may have switched storing off, or on without `background=True`.
     if background is not None and not background.is_stored(request, provider=name):
         background = None
     sockets = _socket_way(model) if background is None else None

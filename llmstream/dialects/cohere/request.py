@@ -95,12 +95,14 @@ def _narrowed(schema: Any, moved: list[dict[str, Any]]) -> Any:
         elif key in ("items", "additionalProperties"):
             out[key] = _narrowed(value, moved)
         elif key == "pattern" and isinstance(value, str) and not _LOOKAROUND.search(value):
+            # A pattern matches the whole string anyway.
             out[key] = value.removeprefix("^").removesuffix("$")
         elif key in _UNKNOWN or key == "pattern" or (key == "format" and value not in _FORMATS):
             words[key] = value
         elif key != "$schema":
             out[key] = value
     properties = out.get("properties")
+    # source: "Structured Outputs": an object needs at least one required property
     if isinstance(properties, dict) and properties and not out.get("required"):
         out["required"] = [next(iter(properties))]
     if words:
@@ -199,9 +201,11 @@ class _Body:
                 tools.append(tool)
         choice = request.tool_choice
         if isinstance(choice, NamedTool):
+            # The API can force a call, but not name the tool.
             tools = [tool for tool in tools if tool.name == choice.name]
         if not tools:
             return
+        # `strict_tools` is one flag for the request.
         strict = any(tool.strict for tool in tools)
         self.body["tools"] = [self.tool(tool, strict=strict) for tool in tools]
         if strict:
@@ -231,6 +235,7 @@ class _Body:
         wanted = self.request.response_format
         if wanted is None:
             return
+        # source: "Structured Outputs": response_format is rejected together with tools or documents
         if "tools" not in self.body and "documents" not in self.body:
             format_: dict[str, Any] = {"type": "json_object"}
             if wanted.schema is not None:
@@ -239,6 +244,7 @@ class _Body:
                     self.warnings.note(
                         "part of the output schema moved into descriptions: the API does not enforce it"
                     )
+            # Without the word in the prompt, JSON mode may write white space up to the token limit.
             elif not says_json(self.request.messages):
                 self.instruct(ANSWER_IN_JSON)
             self.body["response_format"] = format_
@@ -294,6 +300,7 @@ class MessageWriter:
         raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
         for message in without_custom_parts(messages, self._warn):
+            # The images of results follow all results, or a user message would separate these.
             if message.role != Role.TOOL:
                 self._flush_images()
             role = role_of(message)

@@ -120,6 +120,7 @@ class _Body:
                 self.warnings.unsupported_tool(tool, "the chat API has no tools of its own")
             else:
                 tools.append(_tool(tool, inline=inline))
+        # An empty list of tools is rejected with status 422.
         if not tools or choice == "none":
             return
         self.body["tools"] = tools
@@ -192,6 +193,7 @@ def own(part: object) -> dict[str, Any]:
 def accepts_url(part: Image | Audio | Document | File) -> bool:
     """Whether a part can be sent as a URL."""
     kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or ""
+    # The API reads documents by OCR, which text files do not need and do not get.
     return not (isinstance(part, Document) and kind.startswith("text/"))
 
 
@@ -206,6 +208,7 @@ def encode_media(part: Image | Audio | Document | File) -> dict[str, Any]:
         url = data_uri(part.data, part.media_type or "image/png") if part.data else part.url
         detail = own(part).get("detail")
         return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
+    # `document_url` takes PDFs and pictures of pages only.
     if part.data and part.media_type.startswith("text/"):
         return {"type": "text", "text": part.data.decode("utf-8", "replace")}
     url = data_uri(part.data, part.media_type or "application/pdf") if part.data else part.url
@@ -299,6 +302,7 @@ class MessageWriter:
         self._close_calls()
         out = self._system + self._out
         if out and out[-1]["role"] == "assistant":
+            # Without the mark an assistant message at the end is rejected; with it the model continues it.
             out[-1]["prefix"] = True
         return out
 
@@ -309,6 +313,7 @@ class MessageWriter:
         written = {"role": "system", "content": self._content(message.parts)}
         if not self._out:
             self._system.append(written)
+        # In its place, because the API takes it there; only what it rejects is moved.
         elif self._out[-1]["role"] in ("system", "user"):
             self._out.append(written)
         else:
@@ -323,6 +328,8 @@ class MessageWriter:
         if parts or not message.parts:
             self._close_calls()
             if self._out and self._out[-1]["role"] == "tool" and not _written_so(message):
+                # Most models reject a user message right after tool results ("Unexpected role 'user' after
+                # role 'tool'").
                 self._out.append({"role": "assistant", "content": BRIDGE})
             self._out.append({"role": "user", "content": self._content(parts)})
 
@@ -343,6 +350,7 @@ class MessageWriter:
             elif isinstance(part, Custom):
                 self._warn(f"a part of type {part.type!r} was left out: the API does not support it")
         out: dict[str, Any] = {"role": "assistant"}
+        # The plain form, which every model takes.
         if all(part["type"] == "text" for part in content):
             out["content"] = "".join(part["text"] for part in content)
         else:
@@ -357,6 +365,7 @@ class MessageWriter:
         self._out.append(out)
 
     def _call(self, call: ToolCall) -> dict[str, Any]:
+        # The API parses the arguments.
         function = {"name": call.name, "arguments": call.arguments or "{}"}
         return {"id": self._ids[call.id], "type": "function", "function": function}
 

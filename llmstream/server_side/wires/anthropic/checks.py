@@ -113,6 +113,8 @@ def check_settings(body: dict[str, Any], max_tokens: int, forced: bool) -> None:
     if kind == "enabled":
         _check_budget(thinking.get("budget_tokens"), max_tokens)
     if kind in ("enabled", "adaptive"):
+        # source: platform.claude.com, "Extended thinking", feature compatibility; so for `top_k` and forced
+        # tools
         if temperature not in (None, 1):
             raise refusal("`temperature` may only be set to 1 when thinking is enabled.")
         if body.get("top_k") is not None:
@@ -147,6 +149,7 @@ def check_tools(tools: list[dict[str, Any]], choice: dict[str, Any] | None) -> N
     """
     names = []
     for number, tool in enumerate(tools):
+        # Tools of the vendor have names and schemas of their own.
         if tool.get("type") not in (None, "custom"):
             continue
         if not isinstance(tool.get("name"), str):
@@ -154,6 +157,7 @@ def check_tools(tools: list[dict[str, Any]], choice: dict[str, Any] | None) -> N
         schema = tool.get("input_schema")
         if not isinstance(schema, dict):
             raise refusal(f"tools.{number}.custom.input_schema: Field required")
+        # A call's input is always an object.
         if schema.get("type") != "object":
             message = "Field required" if "type" not in schema else "Input should be 'object'"
             raise refusal(f"tools.{number}.custom.input_schema.type: {message}")
@@ -176,6 +180,7 @@ def _check_budget(budget: Any, max_tokens: int) -> None:
         raise refusal(f"{path}: Field required")
     if not isinstance(budget, int):
         raise refusal(f"{path}: Input should be a valid integer")
+    # source: platform.claude.com, "Extended thinking": the minimum budget
     if budget < 1024:
         raise refusal(f"{path}: Input should be greater than or equal to 1024")
     if budget >= max_tokens:

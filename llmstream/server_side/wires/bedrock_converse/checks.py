@@ -79,6 +79,7 @@ def check_turns(turns: list[Turn]) -> set[str]:
             )
         kinds |= {_check_block(f"{path}.content.{i}", block) for i, block in enumerate(turn.content)}
         names = [set(block) for block in turn.content]
+        # source: Bedrock, API reference, DocumentBlock: a message with a document needs a text block
         if turn.role == "user" and {"document"} in names and {"text"} not in names:
             raise refusal(f"Add a text block beside the document at {path}.content, and try again.")
     _check_calls(turns)
@@ -108,6 +109,7 @@ def check_tools(config: dict[str, Any] | None, kinds: set[str]) -> None:
     raises: BadRequest
     """
     if config is None:
+        # Also if no tool may be called any more: clients that drop the tools at the last step fail here.
         if kinds & {"toolUse", "toolResult"}:
             raise refusal(
                 "The toolConfig field must be defined when using toolUse and toolResult content blocks."
@@ -136,6 +138,7 @@ def check_tools(config: dict[str, Any] | None, kinds: set[str]) -> None:
 def _check_tool(path: str, tool: Any) -> str:
     """Checks a tool; returns its name, or "" for other entries of the list."""
     kind, value = member(path, tool if isinstance(tool, dict) else {})
+    # It stands among the tools, and has no name.
     if kind == "cachePoint":
         return ""
     name = value.get("name") if isinstance(value, dict) else None
@@ -219,6 +222,7 @@ def _check_calls(turns: list[Turn]) -> None:
         if turn.role == "assistant":
             _reject_missing(path, waiting)
             uses = [block["toolUse"] for block in turn.content if block.get("toolUse")]
+            # The vendor itself has run its tools; their results are in the same turn.
             waiting = [use["toolUseId"] for use in uses if use.get("type") != SERVER_TOOL]
             continue
         results = [block["toolResult"]["toolUseId"] for block in turn.content if block.get("toolResult")]
