@@ -165,6 +165,7 @@ class Follower(AsyncIterator[Message | Reset]):
     async def __anext__(self) -> Message | Reset:
         while True:
             look = self._history.look(self._cursor)
+            # Before the message: after a replacement the cursor means nothing any more.
             if look.epoch != self._epoch:
                 self._epoch, self._cursor = look.epoch, 0
                 return Reset(look.epoch)
@@ -271,6 +272,7 @@ class Chat:
             return look.length
         try:
             async with asyncio.timeout(timeout_s):
+                # A replacement wakes too, and may leave fewer messages.
                 while look.length <= n:
                     await self._history.changed_since(look.version)
                     look = self._history.look()

@@ -176,6 +176,7 @@ class Simulator:
         """
         app = web.Application(client_max_size=self._max_body_bytes)
         app.router.add_route("*", "/{path:.*}", self._handle)
+        # aiohttp cancels a handler whose client has gone only if asked to.
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=_CLOSE_S)
         await runner.setup()
         try:
@@ -193,6 +194,7 @@ class Simulator:
         if runner is None:
             return
         self._closing = True
+        # aiohttp waits for handlers, and a stalled turn never ends by itself.
         for handler in self._handlers:
             handler.cancel()
         await runner.cleanup()
@@ -238,6 +240,8 @@ class Simulator:
         self, incoming: web.Request, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
         if not self._allow_remote:
+            # A page of the web may resolve its own name to 127.0.0.1 (DNS rebinding); the Host header shows
+            # it.
             if not host_is_local(http.headers.get("host")):
                 return web.Response(status=403, text=_FOREIGN_HOST)
             if is_foreign_page(http.headers):
@@ -250,11 +254,13 @@ class Simulator:
         received.dialect = side.name if side is not None else ""
         try:
             self._check_path(http, side, received)
+            # Before the key: clients ask for some pages, such as versions, without one.
             page = lookup(http, self._models)
             if page is None or not is_public(http):
                 check_key(http.headers, self._api_keys)
             if page is not None:
                 return _web_response(page)
+            # Read only now: a request that is refused for its path or key costs no memory.
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             self._log.body(received, masked(http))
             page = count_tokens(http, self._sides)
@@ -357,6 +363,7 @@ class Simulator:
         continuing = side.dialect.continuation
         place = continuing.place_of(request) if continuing is not None else None
         if place is not None:
+            # The rest of an earlier turn; it uses up none of the script.
             (turn, request), number = self._continued.rest(place), self._next_turn
         else:
             number, self._next_turn = self._next_turn, self._next_turn + 1
@@ -403,6 +410,7 @@ class Simulator:
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """Plays the next recording, for any request."""
         number, self._next_turn = self._next_turn, self._next_turn + 1
+        # The last one repeats, so that a client that retries does not fall off the end.
         recording = self._recordings[min(number, len(self._recordings) - 1)]
         response = await self._open(incoming, recording.status, recording.content_type, received)
         await self._player.play(response, recording.pieces(self._speed))

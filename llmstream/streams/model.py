@@ -171,10 +171,12 @@ class Model(Generic[T]):
         self.provider = find_provider(name) if provider is None else provider
         if base_url is not None:
             self.provider.address(base_url)  # an invalid one fails at once
+        # A list or a Path would fail late, in a header of the first request.
         if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
             raise InvalidRequest(
                 f"api_key must be a str or a function that returns one, got {type(api_key).__name__}"
             )
+        # With a `provider`, a colon may be part of the model's name, as in Ollama's "llama3.2:3b".
         self.name = model if colon and (provider is None or name == provider.name) else spec
         self.base_url = base_url
         self.deadlines = deadlines
@@ -207,6 +209,7 @@ class Model(Generic[T]):
 
         kind: its class
         """
+        # Not `__init__`: options were checked, and the provider was found, for the model inside.
         copied: Model[T] = object.__new__(kind)
         copied.__dict__ = self.__dict__  # all but the slot, so that setting an observer affects both
         copied._opener = opener
@@ -326,6 +329,7 @@ class Model(Generic[T]):
         raises: LLMStreamError after finish if the stream failed, unless errors="events"
         """
         given = with_defaults(self.options, with_output(output, options))
+        # A ready Request is sent as it is: its own options win over the model's.
         ready = request if isinstance(request, Request) else self._request(request, given)
         call = self.call(ready, given)
         try:

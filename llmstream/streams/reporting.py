@@ -98,6 +98,7 @@ class Watch:
 
     def attempt_failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
         """Reports a failed attempt."""
+        # An error in the stream may have none, but the head of its response had one.
         self.request_id = error.request_id or self.request_id
         self._tell(
             AttemptFailed(
@@ -140,6 +141,7 @@ class Watch:
                 )
             )
         else:
+            # Events of one read have arrived together: their gap is shared, or most would be 0.
             self._gaps[_step((now - self._last) / count)] += count
         self._last = now
 
@@ -169,6 +171,7 @@ class Watch:
                 time_to_first_s=first - self._began if first is not None else None,
                 inter_p50_s=_quantile(self._gaps, 0.5),
                 inter_p99_s=_quantile(self._gaps, 0.99),
+                # From the first content on: waiting in a queue of the vendor is no speed of writing.
                 tokens_per_s=tokens / writing_s if tokens and writing_s > 0 else None,
                 paced_s=self.paced_s,
                 continuations=self.continuations,
@@ -303,6 +306,7 @@ class Reporter:
         """
         if not _log.isEnabledFor(logging.WARNING):
             return
+        # With the place of the code: one program may call one model in several ways.
         where = _call_site()
         for warning in warnings:
             text = warning_text(warning)
