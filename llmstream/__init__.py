@@ -122,6 +122,7 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from llmstream.streams import EventStream, Model, ResumeToken, stream
+    from llmstream.streams.attempts import Retry
     from llmstream.streams.call import ResponseInfo
     from llmstream.streams.lookups import Capabilities, ModelCheck, TokenCount
     from llmstream.streams.observations import (
@@ -136,7 +137,6 @@ if TYPE_CHECKING:
     from llmstream.transport.deadlines import Deadlines
     from llmstream.transport.limiter import RateLimiter
     from llmstream.transport.public_addresses import DownloadLimits
-    from llmstream.transport.retry import Retry
 
 __version__ = "0.1.0"
 
@@ -228,7 +228,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.transport.deadlines": ("Deadlines",),
     "llmstream.transport.public_addresses": ("DownloadLimits",),
     "llmstream.transport.limiter": ("RateLimiter",),
-    "llmstream.transport.retry": ("Retry",),
+    "llmstream.streams.attempts": ("Retry",),
     "llmstream.accumulate": ("Accumulator",),
     "llmstream.tools": ("Tool", "ToolCallStatus", "ToolContext", "ToolOutput", "tool"),
     "llmstream.streams": ("EventStream", "Model", "ResumeToken", "stream"),

@@ -72,7 +72,7 @@ async def test_a_plain_call_loads_only_calls(serve) -> None:
     output, _ = await process.communicate()
     parts = {name.removeprefix("llmstream.") for name in output.decode().split()}
     assert {"streams.http_call", "dialects.openai_chat.decoder"} <= parts
-    unwanted = {"agent", "mcp", "serving", "simulator", "structured", "telemetry", "testing", "tools"}
+    unwanted = {"agent", "mcp", "server_side", "simulator", "structured", "telemetry", "testing", "tools"}
     assert parts & {*unwanted, "json_types", "providers.sim", "dialects.anthropic"} == set()
 
 

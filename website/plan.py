@@ -77,7 +77,7 @@ PAGES = (
             Agent AgentRun StepPlan Hooks Approve Deny Suspension Journal agent.* agent.context.*
             agent.hooks.Instructions agent.hooks.PrepareStep agent.hooks.BeforeModel agent.hooks.AfterModel
             agent.hooks.BeforeTool agent.hooks.AfterTool agent.hooks.Decision agent.hooks.Repair
-            agent.stop.StopCondition agent.state.Price
+            agent.state.Price agent.state.StopCondition
         """,
     ),
     Page(
