@@ -193,8 +193,12 @@ async def test_a_sleeping_producer_is_fenced(producers, others) -> None:
 async def stopped(pid: int) -> None:
     """Waits until a process has stopped itself; a signal to continue that comes before would be lost."""
     async with asyncio.timeout(20):
-        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        while _state(pid) != "T":
             await asyncio.sleep(0.01)
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 async def test_a_short_sleep_does_no_harm(producers, others) -> None:
