@@ -77,7 +77,7 @@ PAGES = (
             Agent AgentRun StepPlan Hooks Approve Deny Suspension Journal agent.* agent.context.*
             agent.hooks.Instructions agent.hooks.PrepareStep agent.hooks.BeforeModel agent.hooks.AfterModel
             agent.hooks.BeforeTool agent.hooks.AfterTool agent.hooks.Decision agent.hooks.Repair
-            agent.stop.StopCondition agent.state.Price
+            agent.state.Price agent.state.StopCondition
         """,
     ),
     Page(
@@ -121,6 +121,13 @@ PAGES = (
             Observation AttemptStarted AttemptFailed FirstContent CallFinished streams.observations.Observe
             agent.observing.ObserveRun telemetry.* prices.price
         """,
+    ),
+    Page(
+        "event-log.md",
+        "Event log",
+        "Runs that are kept in a log, followed and stopped from any process. The guide is "
+        "[Event log](../guides/event-log.md).",
+        "open_logs log.*",
     ),
     Page(
         "middleware.md",

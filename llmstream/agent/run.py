@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
 from llmstream.agent.history import is_empty
-from llmstream.agent.loop import Loop
 from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
@@ -39,6 +38,8 @@ __all__ = ["AgentRun", "answer_of", "check_finished"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
+
+    from llmstream.agent.loop import Loop
 
     T = TypeVar("T", default=Any)
     Item = TypeVar("Item")
@@ -373,7 +374,7 @@ class AgentRun(AsyncOnly, Generic[T]):
     def limit_reached(self) -> str | None:
         """The limit that ended the run before the model had finished, or None.
 
-        "max_steps", "invalid_calls", or the name of a condition of `llmstream.agent.stop`: "tokens_over",
+        "max_steps", "invalid_calls", or the name of a condition of `llmstream.agent.state`: "tokens_over",
         "cost_over", "elapsed_over", "tool_calls_over", "no_progress", "step_count". `Agent.run` raises
         LimitExceeded with this as its reason.
         """

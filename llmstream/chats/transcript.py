@@ -14,9 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from llmstream.chats.content import Part, Text, ToolResult
-from llmstream.chats.message import Message
+
+if TYPE_CHECKING:
+    from llmstream.chats.message import Message
+
 
 __all__ = ["ran_tool_line", "transcript"]
 

@@ -17,7 +17,7 @@ from typing import Final, TextIO
 from llmstream.cli.dialects import base_url
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.terminal import one_line, print_message
-from llmstream.serving.routing import default_dialects
+from llmstream.server_side.routing import default_dialects
 from llmstream.simulator import Pace, Received, Recording, Script, Simulator
 
 __all__ = ["LineWriter", "configure", "run"]

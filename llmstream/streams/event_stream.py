@@ -108,6 +108,7 @@ class EventStream(AsyncOnly, Generic[T]):
         await self.aclose()
 
     def __del__(self) -> None:
+        # The loop may be closed by now, so only the socket is closed, and nothing is awaited.
         if self._call is not None and (self._forgotten or not self._over):
             self._call.close()
             warnings.warn(
@@ -122,6 +123,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._forgotten = False
         self._leave()
         events = self._reader.events
+        # A generator that runs cannot be closed from outside: Python raises RuntimeError.
         if events is not None and not self._reader.stepping:  # else its reader ends it
             await events.aclose()
             self._reader.events = None
@@ -207,6 +209,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reading = True
         reader = require_asyncio()
         try:
+            # Nothing is sent before this: a stream that is never read costs nothing.
             call, turn = self._begin(), self._turn
             while batch := await call.next():
                 if self._continues is not None:
@@ -219,6 +222,7 @@ class EventStream(AsyncOnly, Generic[T]):
                 batch = []  # so that the next one can reuse its memory
             self._end(call)
         except GeneratorExit:
+            # Closed by the garbage collector, in a task of the loop: `break` without `async with`.
             self._forgotten = not self._over and asyncio.current_task() is not reader
             raise
         finally:
@@ -268,6 +272,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._over = True
         self._spend(fold.usage)
         if call.error is not None:
+            # What the next request may contain: text, and no call that was cut.
             self._conversation.messages += kept_of_a_broken_turn(fold.partial)
         elif fold.partial.parts:
             self._conversation.messages.append(fold.partial)

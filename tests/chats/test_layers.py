@@ -16,7 +16,6 @@ ORDER = [
     "openai_form",
     "ui_form",
     "copying",
-    "history",
     "saved",
     "chat",
     "cache",

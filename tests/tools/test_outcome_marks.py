@@ -15,7 +15,7 @@ from llmstream.chats.chat import Chat
 from llmstream.chats.content import ToolCall, ToolResult, outcome_mark, outcome_of
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
-from llmstream.dialects.names import DIALECTS, dialect_class
+from llmstream.dialects.base import DIALECTS, dialect_class
 from llmstream.events import decode, encode
 from llmstream.request import Request
 from llmstream.simulator import Call, Turn

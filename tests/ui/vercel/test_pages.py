@@ -16,7 +16,6 @@ from llmstream.request import Request
 from llmstream.serve import Body
 from llmstream.serve.aiohttp import respond
 from llmstream.simulator import Call, Cut, Pace, Refuse, Simulator, Turn
-from llmstream.transport.retry import Retry
 from llmstream.ui import vercel
 
 from .conftest import NEWEST, STRICT, major_of
@@ -179,7 +178,7 @@ async def with_client_history(request: web.Request, agent: ls.Agent[Any, Any]) -
 
 def agent_of(case: str, url: str) -> ls.Agent[Any, Any]:
     def model(name: str) -> ls.Model:
-        return ls.Model(f"openai:{name}", base_url=f"{url}/v1", api_key="k", retry=Retry(max_retries=0))
+        return ls.Model(f"openai:{name}", base_url=f"{url}/v1", api_key="k", retry=ls.Retry(max_retries=0))
 
     scout = ls.Agent(model("scout"), name="scout", tools=[weather])
     page_tool = ls.ToolSpec("ask_page", "Ask the page.", {"type": "object", "properties": {}})
