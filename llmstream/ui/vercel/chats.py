@@ -1,16 +1,18 @@
 """`Chats`: the backend of a page with `useChat`, as four calls.
 
-The server has the conversations. A run is produced in a task of its own, whoever reads it: a page that is
-closed or reloaded does not stop it, and reads it again from its beginning.
+The server has the conversations. A run is produced into an event log, whoever reads it: a page that is closed
+or reloaded does not stop it, and reads it again from its beginning, in whatever process.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import secrets
+import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, Unpack
@@ -23,15 +25,15 @@ from llmstream.agent.run import AgentRun
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message, Role
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, LogLost, RunNotFound
 from llmstream.events import Event, StreamStart
+from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
 from llmstream.tools import Approve, Deny
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
 from llmstream.ui.vercel.loading import dump, without_placeholders
-from llmstream.ui.vercel.local_runs import LocalRuns
 from llmstream.ui.vercel.reading import Asked, Limits, read
-from llmstream.ui.vercel.replaying import message_events
+from llmstream.ui.vercel.replaying import message_events, messages_of
 from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
 
@@ -43,6 +45,12 @@ MakeWriter: TypeAlias = Callable[[Version, str | None], Writer]
 
 # How long after its end a response is replayed: longer than a page takes from loading to asking.
 _RECENT_S: Final = 30.0
+
+# How long another process may take from storing a conversation to the first event of its run.
+_START_S: Final = 10.0
+
+# How long a stopped run may take to end: its tools clean up, and its end is written.
+_STOP_S: Final = 10.0
 
 # What the page shows as the error.
 _BUSY: Final = "A response is in progress. Wait for its end, or stop it."
@@ -64,6 +72,9 @@ class Chats:
 
     store:     "sqlite:PATH", "memory:", or an object with the methods of `Conversations`
     agent:     responds; its journal and hooks work as anywhere else
+    logs:      where runs are produced and read; by default beside the conversations, or in memory with a
+               store of the application
+    stop_when_left_s: a response that no page has read for so long is stopped; by default it goes on
     version:   of npm ai in the pages, where a call does not name it
     limits:    sizes of a request
     allow_url: whether files may be fetched from an address; by default pages send them as data
@@ -75,6 +86,8 @@ class Chats:
         store: str | Conversations,
         agent: Agent[Any, Any],
         *,
+        logs: Logs | None = None,
+        stop_when_left_s: float | None = None,
         version: Version = 6,
         limits: Limits = Limits(),
         allow_url: Callable[[str], bool] | None = None,
@@ -82,7 +95,10 @@ class Chats:
     ) -> None:
         self.agent = agent
         self._store = open_conversations(store) if isinstance(store, str) else store
-        self._runs = LocalRuns()
+        self._owns_logs = logs is None
+        self._logs = logs or open_logs(store if isinstance(store, str) else "memory:")
+        self._lives: set[Live] = set()
+        self._stop_when_left_s = stop_when_left_s
         self._version: Version = version
         self._limits = limits
         self._allow_url = allow_url
@@ -119,12 +135,12 @@ class Chats:
         except InvalidRequest as error:
             return Body.plain(400, str(error))
         key = _key(user, asked.id)
-        old = await self._store.load(key) or Conversation()
-        if await self._is_open(old):
-            if not asked.messages and asked.trigger == "submit-message":
-                return Body.plain(409, _BUSY)
-            await self._runs.stop(str(old.run))
-            old = await self._store.load(key) or Conversation()
+        old, status = await self._found(key)
+        if _is_open(status) and (asked.messages or asked.trigger == "regenerate-message"):
+            await self._stop(status)
+            old, status = await self._found(key)
+        if _is_open(status) or _is_starting(old, status):
+            return Body.plain(409, _BUSY)
         turn = _turn(old, asked)
         if turn is None:
             return Body.plain(409, _STALE)
@@ -141,6 +157,7 @@ class Chats:
             message_id=turn.message_id,
             continued=0 if turn.resumed is None else len(turn.messages),
             waited=() if turn.resumed is None else turn.resumed.pending,
+            begun=time.time(),
             version=old.version,
         )
         if not await self._store.save(key, begun):
@@ -154,8 +171,8 @@ class Chats:
         Also one that has just ended: a page that loaded before the end, and asks after it, has no other way
         to its answer.
         """
-        found = await self._store.load(_key(user, chat_id))
-        if found is None or found.run is None or not await self._runs.is_recent(found.run, _RECENT_S):
+        found, status = await self._found(_key(user, chat_id))
+        if not _is_recent(status):
             return Body.plain(204)
         return self._body(found, version, self._replayed(found))
 
@@ -164,8 +181,8 @@ class Chats:
 
         What it has written is in the conversation. The page's own `stop()` only leaves the response.
         """
-        found = await self._store.load(_key(user, chat_id))
-        return found is not None and found.run is not None and await self._runs.stop(found.run)
+        _, status = await self._found(_key(user, chat_id))
+        return await self._stop(status)
 
     async def load(self, chat_id: str, *, user: str, resume: bool = False) -> list[dict[str, Any]]:
         """Returns the conversation as UI messages, for `useChat({messages})`; [] for a new one.
@@ -173,11 +190,9 @@ class Chats:
         resume: the page asks for `resume` next, as with `useChat({resume: true})`: the message that it reads
                 then is left out. Older releases of npm ai would show it twice
         """
-        found = await self._store.load(_key(user, chat_id))
-        if found is None:
-            return []
+        found, status = await self._found(_key(user, chat_id))
         messages, suspension = found.messages, found.suspension
-        if resume and found.run is not None and await self._runs.is_recent(found.run, _RECENT_S):
+        if resume and _is_recent(status):
             messages = messages[: _index(messages, Role.ASSISTANT, found.message_id)]
             suspension = None
         return dump([message for message in messages if message.role != Role.SYSTEM], suspension)
@@ -188,9 +203,45 @@ class Chats:
         await self._store.delete(_key(user, chat_id))
 
     async def aclose(self) -> None:
-        """Stops the runs of this process and closes the store."""
-        await self._runs.aclose()
+        """Stops the runs of this process, stores what they have written, and closes the store."""
+        lives = [live for live in self._lives if not live.task.done()]
+        for live in lives:
+            live.stop("closing")
+        if lives:
+            await asyncio.wait([live.task for live in lives], timeout=_STOP_S)
+        if self._owns_logs:
+            await self._logs.aclose()
         await self._store.aclose()
+
+    async def _found(self, key: str) -> tuple[Conversation, RunStatus | None]:
+        """The conversation, and the status of its last run.
+
+        Of a run whose process died the log has what pages have seen: it is stored now.
+        """
+        found = await self._store.load(key) or Conversation()
+        status = None if found.run is None else await self._logs.status(found.run)
+        if found.run is None or found.stored or _is_open(status) or _is_starting(found, status):
+            return found, status
+        events: list[Event] = []
+        with suppress(RunNotFound, LogLost):  # nobody has asked for so long that the log has forgotten it
+            events = [event async for event in self._events(found.run)]
+        messages = messages_of(found.messages, events)
+        at = None if found.continued else _answer_place(messages, len(found.messages))
+        if at is not None:
+            messages[at] = messages[at].with_meta("id", found.message_id)
+        saved = msgspec.structs.replace(found, messages=tuple(messages), stored=True)
+        # If it was not saved, another process was first.
+        await self._store.save(key, saved)
+        return await self._store.load(key) or Conversation(), status
+
+    async def _stop(self, status: RunStatus | None) -> bool:
+        """Stops a run, and waits until its log has its end."""
+        if status is None or not await self._logs.stop(status.run):
+            return False
+        async with asyncio.timeout(_STOP_S), aclosing(self._logs.pages(status.run, status.tail)) as pages:
+            async for _ in pages:
+                pass
+        return True
 
     def _run(self, turn: _Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:
         if turn.resumed is None:
@@ -206,7 +257,9 @@ class Chats:
 
     async def _start(self, key: str, run: AgentRun[Any], turn: _Turn, begun: Conversation) -> None:
         async def store() -> None:
-            ended = msgspec.structs.replace(begun, messages=_with_answer(run, turn), suspension=run.suspended)
+            ended = msgspec.structs.replace(
+                begun, messages=_with_answer(run, turn), suspension=run.suspended, stored=True
+            )
             if not await self._store.save(key, ended):
                 _log.warning("a conversation was changed or deleted during a run; its response is not stored")
 
@@ -217,7 +270,9 @@ class Chats:
             results=turn.results,
             before_finish=store,
         )
-        await self._runs.start(str(begun.run), source)
+        live = await self._logs.start(str(begun.run), source, stop_when_left_s=self._stop_when_left_s)
+        self._lives.add(live)
+        live.task.add_done_callback(lambda task: self._lives.discard(live))
 
     def _body(
         self, conversation: Conversation, version: Version | None, events: AsyncGenerator[Event]
@@ -236,12 +291,9 @@ class Chats:
                         yield added
 
     async def _events(self, run: str) -> AsyncGenerator[Event]:
-        async with aclosing(self._runs.follow(run)) as events:
+        async with aclosing(self._logs.follow(run, errors="events")) as events:
             async for _, event in events:
                 yield event
-
-    async def _is_open(self, conversation: Conversation) -> bool:
-        return conversation.run is not None and await self._runs.is_open(conversation.run)
 
 
 # Of RunOptions, those that `Agent.resume` does not take.
@@ -250,6 +302,20 @@ _RESUMABLE: Final = RunOptions.__annotations__.keys() - {"instructions", "extra_
 
 def _writer(version: Version, message_id: str | None) -> Writer:
     return Writer(version=version, message_id=message_id)
+
+
+def _is_open(status: RunStatus | None) -> bool:
+    return status is not None and status.state == "open"
+
+
+def _is_starting(conversation: Conversation, status: RunStatus | None) -> bool:
+    """Whether the log may get the run in a moment: the conversation is stored first."""
+    return status is None and not conversation.stored and time.time() - conversation.begun < _START_S
+
+
+def _is_recent(status: RunStatus | None) -> bool:
+    """Whether a page may have to read the run: it goes on, or has just ended."""
+    return status is not None and (status.ended is None or status.now - status.ended <= _RECENT_S)
 
 
 def _key(user: str, chat_id: str) -> str:
@@ -328,10 +394,15 @@ def _with_answer(run: AgentRun[Any], turn: _Turn) -> tuple[Message, ...]:
     # A suspension has the history as it was before the id was set.
     at = _index(turn.messages, Role.ASSISTANT, turn.message_id)
     start = len(turn.messages) if at is None else at
-    for place in range(start, len(messages)):
-        if messages[place].role == Role.ASSISTANT:
-            model = None if run.response is None else run.response.model_id or run.response.model
-            shown = answer_metadata(run.total_usage, model, run.cost_estimate)
-            messages[place].metadata = {**(messages[place].metadata or {}), **shown, "id": turn.message_id}
-            break
+    place = _answer_place(messages, start)
+    if place is not None:
+        model = None if run.response is None else run.response.model_id or run.response.model
+        shown = answer_metadata(run.total_usage, model, run.cost_estimate)
+        messages[place].metadata = {**(messages[place].metadata or {}), **shown, "id": turn.message_id}
     return tuple(messages)
+
+
+def _answer_place(messages: Sequence[Message], start: int) -> int | None:
+    """The place of the first assistant message from `start` on, or None."""
+    places = range(start, len(messages))
+    return next((place for place in places if messages[place].role == Role.ASSISTANT), None)

@@ -40,6 +40,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     message_id: of the assistant message that the last run writes
     continued:  number of messages before the last run, if it continues an assistant message; else 0
     waited:     the calls that waited when it began
+    begun:      when the last run began, in seconds since 1970
+    stored:     whether what the last run has written is in `messages`
     version:    how often it was stored; 0 for one that never was
     """
 
@@ -49,6 +51,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
     continued: int = 0
     waited: tuple[PendingCall, ...] = ()
+    begun: float = 0.0
+    stored: bool = False
     version: int = 0
 
 
@@ -211,6 +215,8 @@ class _Saved(msgspec.Struct, omit_defaults=True):
     message_id: str | None = None
     continued: int = 0
     waited: tuple[PendingCall, ...] = ()
+    begun: float = 0.0
+    stored: bool = False
 
 
 def _encode(conversation: Conversation) -> bytes:
@@ -223,6 +229,8 @@ def _encode(conversation: Conversation) -> bytes:
             conversation.message_id,
             conversation.continued,
             conversation.waited,
+            conversation.begun,
+            conversation.stored,
         )
     )
 
@@ -239,5 +247,7 @@ def _decode(version: int, data: Any) -> Conversation:
         message_id=saved.message_id,
         continued=saved.continued,
         waited=saved.waited,
+        begun=saved.begun,
+        stored=saved.stored,
         version=version,
     )

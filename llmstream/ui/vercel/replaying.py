@@ -1,7 +1,11 @@
-"""A message that a run continues, as events: what a page that reads the run again needs first.
+"""Messages as events, and events as messages, where only one of them is there.
+
+A message that a run continues, as events: what a page that reads the run again needs first.
 
 A page replaces its message by what it reads. Without the parts before the run it would lose them, and fail at
 a result whose call it does not have.
+
+The events of a run as messages: what pages have seen of a run whose process died.
 """
 
 from __future__ import annotations
@@ -9,6 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import count
 
+import msgspec
+
+from llmstream.accumulate import Accumulator
+from llmstream.accumulate.blocks import result_part
+from llmstream.agent.history import open_calls, settled
 from llmstream.chats.content import File, Reasoning, Source, Text
 from llmstream.chats.content import ToolCall as CallPart
 from llmstream.chats.content import ToolResult as ResultPart
@@ -31,7 +40,7 @@ from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
 from llmstream.tools import PendingCall
 
-__all__ = ["message_events"]
+__all__ = ["message_events", "messages_of"]
 
 
 def message_events(messages: Iterable[Message], waiting: Iterable[PendingCall]) -> Iterator[Event]:
@@ -89,3 +98,34 @@ def _events(part: object, block_id: str) -> Iterator[Event]:
                 filename=part.filename,
                 provider_metadata=part.metadata,
             )
+
+
+def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Message]:
+    """Returns a conversation with what a run has added to it; each call has a result.
+
+    events: all events of the run
+    """
+    found = list(earlier)
+    fold, results = Accumulator(), list[ResultPart]()
+    for event in events:
+        if isinstance(event, StepStart):
+            _add_step(found, fold.partial, results)
+            fold, results = Accumulator(), []
+        elif isinstance(event, ToolResult) and not (event.preliminary or event.provider_executed):
+            results.append(result_part(event))
+        fold.feed(event)
+    _add_step(found, fold.partial, results)
+    return settled(found)
+
+
+def _add_step(found: list[Message], response: Message, results: list[ResultPart]) -> None:
+    if response.parts:
+        found.append(response)
+    # Not those of sub-agents' calls, which are in no message.
+    waiting = {call.id for _, calls in open_calls(found) for call in calls}
+    parts = tuple([result for result in results if result.tool_call_id in waiting])
+    if parts and found[-1].role == Role.TOOL:
+        # The rest of a step that a person had to decide about.
+        found[-1] = msgspec.structs.replace(found[-1], parts=(*found[-1].parts, *parts))
+    elif parts:
+        found.append(Message.tool(parts))

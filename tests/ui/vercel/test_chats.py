@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import llmstream as ls
@@ -19,6 +22,7 @@ from llmstream.simulator import Call, Refuse, Turn
 from llmstream.testing import ScriptedModel
 from llmstream.ui import vercel
 
+ROOT = Path(__file__).parents[3]
 DELETE = Turn(text="Well.", calls=(Call("delete", {"path": "a"}),))
 
 
@@ -406,10 +410,126 @@ async def test_stop_ends_the_response_in_order() -> None:
         assert page.texts == ["Go", "Wait.", "On", "Over."]
 
 
+async def test_closing_stores_what_was_written(tmp_path: Path) -> None:
+    """Also where the logs are the application's, and stay open."""
+    where, gate = f"sqlite:{tmp_path / 'chats.db'}", Gate()
+    model = ScriptedModel(Turn(text="Wait.", calls=(Call("hold"),)))
+    async with ls.open_logs("memory:") as logs:
+        async with vercel.Chats(
+            where, ls.Agent(model, tools=[ls.tool(name="hold")(gate.__call__)]), logs=logs
+        ) as chats:
+            page = Page(chats)
+            page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
+            await page.ask()
+            await gate.begun.wait()
+        async with vercel.Chats(where, agent_of("On."), logs=logs) as chats:
+            page = Page(chats)
+            page.messages = await chats.load("c", user="ada")
+            assert page.texts == ["Go", "Wait."]
+            assert page.messages[1]["parts"][-1]["state"] == "output-error"
+
+
+async def test_page_nobody_reads_is_stopped() -> None:
+    gate = Gate()
+    model = ScriptedModel(Turn(text="Wait.", calls=(Call("hold"),)))
+    agent = ls.Agent(model, tools=[ls.tool(name="hold")(gate.__call__)])
+    async with vercel.Chats("memory:", agent, stop_when_left_s=0.05) as chats:
+        page = Page(chats)
+        page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
+        body = await page.ask()
+        await gate.begun.wait()
+        await body.aclose()
+        async with asyncio.timeout(20):
+            while (await chats.load("c", user="ada"))[-1]["role"] == "user":
+                await asyncio.sleep(0.05)
+        page.messages = await chats.load("c", user="ada")
+        assert page.texts == ["Go", "Wait."]
+
+
+async def test_run_about_to_start_is_not_lost() -> None:
+    """Another process has stored the conversation, and its log has no event yet."""
+    async with page_of(agent_of("Hello.")) as page:
+        store = page.chats._store
+        begun = vercel.Conversation(
+            messages=(ls.Message.user("Hi").with_meta("id", "u1"),),
+            run="elsewhere",
+            message_id="m1",
+            begun=time.time(),
+        )
+        key = json.dumps(["ada", "c"])
+        assert await store.save(key, begun)
+        page.messages = await page.chats.load("c", user="ada")
+        assert page.texts == ["Hi"]
+        status, _ = await page.refusal()
+        assert status == 409
+        stored = await store.load(key)
+        assert stored is not None
+        assert stored.version == 1
+        assert await store.save(key, msgspec.structs.replace(stored, begun=time.time() - 60))
+        page.number = 1
+        await page.say("Anyone?")
+        assert page.texts == ["Hi", "Anyone?", "Hello."]
+
+
 async def test_deleted_chat_is_not_stored_again() -> None:
     async with page_in_a_run() as (page, _gate, _body):
         await page.chats.delete("c", user="ada")
         assert await page.chats.load("c", user="ada") == []
+
+
+DYING = """
+import asyncio, json, sys
+import llmstream as ls
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
+from llmstream.ui import vercel
+
+async def hold() -> str:
+    "Wait."
+    await asyncio.sleep(60)
+    return "never"
+
+async def main() -> None:
+    where = sys.argv[1]
+    turn = Turn(text="Wait.", calls=(Call("hold"),))
+    agent = ls.Agent(ScriptedModel(turn), tools=[hold])
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}
+    async with ls.open_logs(where, lease_s=0.5) as logs:
+        chats = vercel.Chats(where, agent, logs=logs)
+        body = await chats.answer(json.dumps({"id": "c", "messages": [message]}).encode(), user="ada")
+        async for chunk in body:
+            if b"tool-input-available" in chunk:
+                print("seen", flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_killed_process_leaves_its_text(tmp_path: Path) -> None:
+    """Its pages read an error, and what they have seen is in the conversation."""
+    where = f"sqlite:{tmp_path / 'chats.db'}"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DYING, where, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"seen\n"
+    async with (
+        ls.open_logs(where, lease_s=0.5) as logs,
+        vercel.Chats(where, agent_of("On."), logs=logs) as chats,
+    ):
+        page = Page(chats)
+        body = await chats.resume("c", user="ada")
+        process.kill()
+        await process.wait()
+        data = b"".join([chunk async for chunk in body])
+        assert b'"type":"error"' in data
+        page.messages = await chats.load("c", user="ada")
+        assert page.texts == ["Go", "Wait."]
+        assert page.messages[1]["parts"][-1]["state"] == "output-error"
+        assert page.messages[1]["id"] in data.decode()
+        page.number = 1
+        await page.say("Go on")
+        assert page.texts == ["Go", "Wait.", "Go on", "On."]
 
 
 # Sub-agents: their calls are shown as calls of the page.
