@@ -84,7 +84,7 @@ def broken(draw: st.DrawFn) -> Any:
 
 
 @given(given_request=requests | broken() | anything, history=st.sampled_from(["server", "client"]))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_any_request_is_read_or_refused(given_request: Any, history: Any) -> None:
     body = json.dumps(given_request).encode()
     with suppress(ls.InvalidRequest):
@@ -95,7 +95,7 @@ def test_any_request_is_read_or_refused(given_request: Any, history: Any) -> Non
 
 
 @given(st.lists(messages, max_size=3))
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_what_was_read_is_stable(page: list[Any]) -> None:
     """Through the saved form of a chat, too."""
     try:

@@ -112,9 +112,6 @@ def cases_of(package: str) -> list[str]:
     return [case for case in TURNS if case not in apart]
 
 
-Seen = dict[tuple[str, str], dict[str, Any]]
-
-
 @asynccontextmanager
 async def served() -> AsyncIterator[str]:
     """A backend for pages: the address begins with the package and the case that use it."""
@@ -183,24 +180,6 @@ def agent_of(case: str, url: str) -> ls.Agent[Any, Any]:
     scout = ls.Agent(model("scout"), name="scout", tools=[weather])
     page_tool = ls.ToolSpec("ask_page", "Ask the page.", {"type": "object", "properties": {}})
     return ls.Agent(model(case), tools=[weather, scan, broken, delete, scout.as_tool(), page_tool])
-
-
-@pytest.fixture(scope="module")
-def newest(play: Callable[..., Any]) -> Seen:
-    """What the newest release of each major shows, of all cases."""
-    return asyncio.run(_played(play, NEWEST))
-
-
-@pytest.fixture(scope="module")
-def strict(play: Callable[..., Any]) -> Seen:
-    """The same for the releases that refuse a field too many."""
-    return asyncio.run(_played(play, STRICT))
-
-
-async def _played(play: Callable[..., Any], packages: tuple[str, ...]) -> Seen:
-    async with served() as url:
-        played = await asyncio.gather(*[play(url, cases_of(package), (package,)) for package in packages])
-    return {key: page for seen in played for key, page in seen.items()}
 
 
 def shown(page: dict[str, Any]) -> list[Any]:
@@ -303,93 +282,66 @@ EXPECTED: dict[str, list[Any]] = {
 EXPECTED |= dict.fromkeys(("approve5", "later", "signed"), EXPECTED["approve"])
 
 
-def check_pages(seen: Seen, case: str) -> None:
-    found = {package: page for (package, name), page in seen.items() if name == case}
-    assert found
-    for package, page in found.items():
-        assert page["status"] == "ready", (package, page)
-        assert shown(page) == EXPECTED[case], package
-        assert page["errors"] == []
-        assert page["messages"][-1]["metadata"]["usage"]["outputTokens"] > 0
-        turns = 4 if case in ("two", "interrupt") else 2
-        assert len(page["messages"]) == turns, package
+def check(case: str, page: dict[str, Any]) -> None:
+    """Whether a page shows what it should at the end of a case."""
+    match case:
+        case "cut" | "cutcall":
+            check_failure(page)
+        case "refused":
+            assert (page["status"], page["errors"]) == ("error", ["The model is busy. Try again in 7 s."])
+            assert [message["role"] for message in page["messages"]] == ["user"]
+        case "invalid":
+            assert page["status"] == "ready"
+            (part,) = [part for part in page["messages"][-1]["parts"] if part["type"] == "tool-weather"]
+            assert part["state"] == "output-error"
+        case "forged":
+            assert page["status"] == "error"
+            assert "altered" in page["errors"][0]
+            assert "is gone" not in str(page)
+        case "halt":
+            check_stopped(page)
+        case "stop":
+            assert page["status"] == "ready"
+            assert page["finishes"][-1]["isAbort"] is True
+            assert len(page["messages"][-1]["parts"][-1]["text"]) > 10
+        case _:
+            assert (page["status"], page["errors"]) == ("ready", [])
+            assert shown(page) == EXPECTED[case]
+            assert page["messages"][-1]["metadata"]["usage"]["outputTokens"] > 0
+            assert len(page["messages"]) == (4 if case in ("two", "interrupt") else 2)
 
 
-@pytest.mark.parametrize("case", EXPECTED)
-def test_newest_pages_show_the_run(newest: Seen, case: str) -> None:
-    check_pages(newest, case)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", EXPECTED)
-def test_strict_pages_show_the_run(strict: Seen, case: str) -> None:
-    check_pages(strict, case)
-
-
-def check_failures(seen: Seen) -> None:
+def check_failure(page: dict[str, Any]) -> None:
     """Half a response never looks complete, and its usage is shown; nothing names hosts."""
-    for (package, case), page in seen.items():
-        if case not in ("cut", "cutcall"):
-            continue
-        assert page["status"] == "error", (package, case)
-        assert page["errors"] == ["The connection to the model broke. The response is incomplete."]
-        assert "usage" in page["messages"][-1]["metadata"]
-        assert "127.0.0.1" not in str(page)
-        assert "streaming" not in str([part.get("state") for part in page["messages"][-1]["parts"]])
+    assert page["status"] == "error"
+    assert page["errors"] == ["The connection to the model broke. The response is incomplete."]
+    assert "usage" in page["messages"][-1]["metadata"]
+    assert "127.0.0.1" not in str(page)
+    assert "streaming" not in str([part.get("state") for part in page["messages"][-1]["parts"]])
 
 
-def test_newest_pages_show_failures(newest: Seen) -> None:
-    check_failures(newest)
-
-
-@pytest.mark.slow
-def test_strict_pages_show_failures(strict: Seen) -> None:
-    check_failures(strict)
-
-
-def test_refusal_is_the_pages_error(newest: Seen) -> None:
-    for package in NEWEST:
-        page = newest[package, "refused"]
-        assert page["status"] == "error"
-        assert page["errors"] == ["The model is busy. Try again in 7 s."]
-        assert [message["role"] for message in page["messages"]] == ["user"]
-
-
-def test_invalid_call_does_not_hang(newest: Seen) -> None:
-    for package in NEWEST:
-        page = newest[package, "invalid"]
-        assert page["status"] == "ready"
-        (part,) = [part for part in page["messages"][-1]["parts"] if part["type"] == "tool-weather"]
-        assert part["state"] == "output-error"
-
-
-def test_forged_arguments_are_refused(newest: Seen) -> None:
-    for package in NEWEST[1:]:
-        page = newest[package, "forged"]
-        assert page["status"] == "error"
-        assert "altered" in page["errors"][0]
-        assert "is gone" not in str(page)
-
-
-def test_halted_page_has_its_text(newest: Seen) -> None:
+def check_stopped(page: dict[str, Any]) -> None:
     """Another tab has stopped the response: no error, and nothing that still streams."""
-    for package in NEWEST:
-        page = newest[package, "halt"]
-        assert (page["status"], page["errors"]) == ("ready", [])
-        (text,) = [part for part in page["messages"][-1]["parts"] if part["type"] == "text"]
-        assert text["state"] == "done"
-        assert 10 < len(text["text"]) < len(LONG)
-        assert "usage" in page["messages"][-1]["metadata"]
+    assert (page["status"], page["errors"]) == ("ready", [])
+    (text,) = [part for part in page["messages"][-1]["parts"] if part["type"] == "text"]
+    assert text["state"] == "done"
+    assert 10 < len(text["text"]) < len(LONG)
+    assert "usage" in page["messages"][-1]["metadata"]
 
 
-def test_stopped_page_has_its_text(newest: Seen) -> None:
-    for package in NEWEST:
-        page = newest[package, "stop"]
-        assert page["status"] == "ready"
-        assert page["finishes"][-1]["isAbort"] is True
-        assert len(page["messages"][-1]["parts"][-1]["text"]) > 10
-
-
-def test_every_release_is_played(newest: Seen) -> None:
-    assert {package for package, _ in newest} == set(NEWEST)
-    assert len(newest) == sum(len(cases_of(package)) for package in NEWEST)
+@pytest.mark.parametrize(
+    "packages", [NEWEST, pytest.param(STRICT, marks=pytest.mark.slow)], ids=["newest", "strict"]
+)
+async def test_pages_show_what_was_run(play: Callable[..., Any], packages: tuple[str, ...]) -> None:
+    """One test for all cases: the pages are played once, however many workers there are."""
+    async with served() as url:
+        played = await asyncio.gather(*[play(url, cases_of(name), (name,)) for name in packages])
+    seen = {key: page for pages in played for key, page in pages.items()}
+    assert len(seen) == sum(len(cases_of(name)) for name in packages)
+    wrong = []
+    for (package, case), page in seen.items():
+        try:
+            check(case, page)
+        except AssertionError as error:
+            wrong.append(f"{package}, {case}: {error}")
+    assert wrong == [], "\n\n".join(wrong)
