@@ -25,7 +25,7 @@ from llmstream.agent.run import AgentRun
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message, Role
-from llmstream.errors import InvalidRequest, LogLost, RunNotFound
+from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
 from llmstream.events import Event, StreamStart
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
@@ -129,6 +129,7 @@ class Chats:
         user:    whose conversation it is, as the application has authenticated it
         version: of npm ai in this page
         deps, options: of the run, as for `Agent.stream`; one that continues keeps its instructions
+        raises:  InvalidRequest for options of the run; LogError if the log cannot be written
         """
         try:
             asked = read(body, limits=self._limits, allow_url=self._allow_url)
@@ -162,7 +163,12 @@ class Chats:
         )
         if not await self._store.save(key, begun):
             return Body.plain(409, _BUSY)
-        await self._start(key, run, turn, msgspec.structs.replace(begun, version=old.version + 1))
+        try:
+            await self._start(key, run, turn, msgspec.structs.replace(begun, version=old.version + 1))
+        except LogError:
+            # Nothing has run: what waited goes on waiting.
+            await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
+            raise
         return self._body(begun, version, self._events(str(begun.run)))
 
     async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:

@@ -17,6 +17,7 @@ from llmstream.events import (
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
+    RetryNotice,
     Source,
     StepStart,
     TextDelta,
@@ -44,18 +45,26 @@ class SubAgentMessage:
     """
 
     def __init__(self, call_id: str, agent: str, *, reasoning: bool = True) -> None:
+        self._id, self._agent = call_id, agent
         self._parts: list[dict[str, Any]] = []
-        self.value = {
-            "id": call_id,
-            "role": "assistant",
-            "metadata": {"agent": agent},
-            "parts": self._parts,
-        }
+        self._step_begin = 0  # where in _parts the current step begins
+        self._texts: dict[str, list[str]] = {}  # of open blocks, in pieces
         self._reasoning = reasoning
         self._open: dict[str, dict[str, Any]] = {}  # blocks and calls, by id
         self._inner: dict[str, SubAgentMessage] = {}
         self._size = 0
         self._earned = 0
+
+    def value(self) -> dict[str, Any]:
+        """Returns the message so far."""
+        for block_id, pieces in self._texts.items():
+            pieces[:] = ["".join(pieces)]
+            self._open[block_id]["text"] = pieces[0]
+        for call_id, inner in self._inner.items():
+            if self._open[call_id].get("preliminary"):
+                self._open[call_id]["output"] = inner.value()
+        metadata = {"agent": self._agent}
+        return {"id": self._id, "role": "assistant", "metadata": metadata, "parts": self._parts}
 
     def feed(self, event: Event) -> bool:
         """Takes an event of the sub-agent; returns whether the message should be written again now."""
@@ -72,16 +81,20 @@ class SubAgentMessage:
     def _take(self, event: Event) -> bool:
         match event:
             case StepStart():
+                self._step_begin = len(self._parts)
                 self._parts.append({"type": "step-start"})
+            case RetryNotice():
+                del self._parts[self._step_begin + 1 :]
             case TextStart() | ReasoningStart():
                 kind = "text" if isinstance(event, TextStart) else "reasoning"
                 if kind == "text" or self._reasoning:
                     self._add(event.id, {"type": kind, "text": "", "state": "streaming"})
-            case TextDelta(delta, block_id) | ReasoningDelta(delta, block_id) if block_id in self._open:
-                self._open[block_id]["text"] += delta
+                    self._texts[event.id] = []
+            case TextDelta(delta, block_id) | ReasoningDelta(delta, block_id) if block_id in self._texts:
+                self._texts[block_id].append(delta)
                 self._size += len(delta)
-            case TextEnd(block_id) | ReasoningEnd(block_id) if block_id in self._open:
-                self._open[block_id]["state"] = "done"
+            case TextEnd(block_id) | ReasoningEnd(block_id) if block_id in self._texts:
+                self._open[block_id] |= {"state": "done", "text": "".join(self._texts.pop(block_id))}
             case ToolCall():
                 self._call(event)
             case ToolResult() if event.tool_call_id in self._open:
@@ -112,7 +125,7 @@ class SubAgentMessage:
             if inner is None:
                 inner = SubAgentMessage(event.tool_call_id, nested.agent, reasoning=self._reasoning)
                 self._inner[event.tool_call_id] = inner
-            part |= {"state": "output-available", "output": inner.value, "preliminary": True}
+            part |= {"state": "output-available", "preliminary": True}
             old = inner._size
             changed = inner._take(nested.event)
             self._size += inner._size - old

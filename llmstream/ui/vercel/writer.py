@@ -72,6 +72,7 @@ CORRECTED: Final = "llmstream.call"
 # The error code of a run that was stopped on request.
 _STOPPED: Final = "stopped"
 
+_BROKE_OFF: Final = "The response broke off. It is incomplete."
 _CUT_OFF: Final = "The response broke off inside this call."
 
 
@@ -212,7 +213,7 @@ class Writer:
         if self._error is not None and self._error.code == _STOPPED:
             return out + _chunk("abort")
         if reason == "error":
-            text = _CUT_OFF if self._error is None else self._error_text(self._error)
+            text = _BROKE_OFF if self._error is None else self._error_text(self._error)
             out += _chunk("error", errorText=text)
         return out + _chunk("finish", finishReason=reason)
 
@@ -322,7 +323,7 @@ class Writer:
             self._sub_agents[call_id] = message
         if not message.feed(nested.event):
             return b""
-        return self._result(msgspec.structs.replace(event, result=message.value, provider_metadata=None))
+        return self._result(msgspec.structs.replace(event, result=message.value(), provider_metadata=None))
 
     def _approval(self, event: ToolApprovalRequest) -> bytes:
         approval_id, shown = event.approval_id, b""

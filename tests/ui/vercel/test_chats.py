@@ -16,6 +16,7 @@ import pytest
 
 import llmstream as ls
 from llmstream.agent.hooks import Rewrite
+from llmstream.log import Acquired, Claim, MemoryStore
 from llmstream.request import ToolSpec
 from llmstream.serve import Body
 from llmstream.simulator import Call, Refuse, Turn
@@ -469,6 +470,34 @@ async def test_run_about_to_start_is_not_lost() -> None:
         page.number = 1
         await page.say("Anyone?")
         assert page.texts == ["Hi", "Anyone?", "Hello."]
+
+
+class FullStore(MemoryStore):
+    """A store of logs that takes no new run while it is full."""
+
+    full = False
+
+    async def acquire(self, claim: Claim) -> Acquired:
+        if self.full:
+            raise ls.LogUnavailable("the disk is full")
+        return await super().acquire(claim)
+
+
+async def test_log_that_fails_keeps_what_waits() -> None:
+    store = FullStore()
+    async with (
+        ls.open_logs(store) as logs,
+        vercel.Chats("memory:", agent_of(DELETE, "Done."), logs=logs) as chats,
+    ):
+        page = Page(chats)
+        await page.say("Delete a.")
+        page.decide(True)
+        store.full = True
+        with pytest.raises(ls.LogUnavailable):
+            await page.ask()
+        store.full = False
+        await page.send()
+        assert page.texts[-1] == "Well.Done."
 
 
 async def test_deleted_chat_is_not_stored_again() -> None:

@@ -14,6 +14,8 @@ from llmstream.events import (
     ErrorEvent,
     Event,
     Finish,
+    RetryNotice,
+    StepStart,
     StreamStart,
     TextDelta,
     TextEnd,
@@ -27,6 +29,7 @@ from llmstream.events import (
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
 from llmstream.ui import vercel
+from llmstream.ui.vercel.sub_agents import SubAgentMessage
 
 SAFE = Path(__file__).resolve().parents[4] / "shared/serving/ui-chunks.safe.json"
 
@@ -136,6 +139,30 @@ async def test_sub_agent_is_a_message_of_its_own() -> None:
     call, text = message["parts"][2], message["parts"][4]
     assert (call["state"], call["output"]) == ("output-available", "north: fog")
     assert text == {"type": "text", "text": "There is fog.", "state": "done"}
+
+
+def test_retried_step_of_a_sub_agent_is_gone() -> None:
+    message = SubAgentMessage("c1", "scout")
+    step = [StepStart(0), TextStart("0"), TextDelta("void", "0"), TextEnd("0", incomplete=True)]
+    for event in [*step, RetryNotice("broke", 0, 1, 0.0), TextStart("1"), TextDelta("kept", "1")]:
+        message.feed(event)
+    assert message.value()["parts"] == [
+        {"type": "step-start"},
+        {"type": "text", "text": "kept", "state": "streaming"},
+    ]
+
+
+async def test_agents_below_agents_are_within() -> None:
+    inner = ls.Agent(ScriptedModel("Deep fog."), name="deep").as_tool()
+    turn = Turn(calls=(Call("deep", {"prompt": "Look."}),))
+    middle = ls.Agent(ScriptedModel(turn, "Fog."), name="scout", tools=[inner]).as_tool()
+    outer = ScriptedModel(Turn(calls=(Call("scout", {"prompt": "Look."}),)), "Fog, then.")
+    chunks = written([event async for event in ls.Agent(outer, tools=[middle]).stream("Go.")])
+    outputs = [chunk["output"] for chunk in chunks if chunk["type"] == "tool-output-available"]
+    deep = [part for output in outputs[:-1] for part in output["parts"] if part.get("preliminary")]
+    assert deep[-1]["output"]["metadata"] == {"agent": "deep"}
+    assert "Deep fog." in str(deep[-1]["output"]["parts"])
+    assert outputs[-1] == "Fog."
 
 
 async def test_sub_agents_reasoning_is_left_out() -> None:
