@@ -266,8 +266,13 @@ class Chats:
             ended = msgspec.structs.replace(
                 begun, messages=_with_answer(run, turn), suspension=run.suspended, stored=True
             )
-            if not await self._store.save(key, ended):
-                _log.warning("a conversation was changed or deleted during a run; its response is not stored")
+            current: Conversation | None = ended
+            # Another process may have stored what the log has, if this one took long to end.
+            while current is not None and current.run == ended.run:
+                if await self._store.save(key, msgspec.structs.replace(ended, version=current.version)):
+                    return
+                current = await self._store.load(key)
+            _log.warning("a conversation was changed or deleted during a run; its response is not stored")
 
         source = PageRun(
             run,

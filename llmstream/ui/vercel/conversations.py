@@ -192,18 +192,31 @@ class SQLiteConversations:
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
-            import sqlite3  # not every Python has it
-
-            connection = sqlite3.connect(self._path, timeout=_BUSY_S)
-            connection.execute("pragma journal_mode = wal")
-            with connection:
-                connection.execute(_TABLE)
-            self._connection = connection
+            self._connection = _connection(self._path)
         return self._connection
 
     def _close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+
+def _connection(path: str) -> sqlite3.Connection:
+    import sqlite3  # not every Python has it
+
+    connection = sqlite3.connect(path, timeout=_BUSY_S)
+    ends = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            # SQLite does not wait for the lock that a change of the mode needs.
+            connection.execute("pragma journal_mode = wal")
+            with connection:
+                connection.execute(_TABLE)
+            return connection
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > ends:
+                connection.close()
+                raise
+            time.sleep(0.02)
 
 
 class _Saved(msgspec.Struct, omit_defaults=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -95,6 +96,15 @@ async def test_two_processes_share_a_file(tmp_path: Path) -> None:
         await one.aclose()
         await other.aclose()
         await other.aclose()
+
+
+async def test_many_open_a_new_file_at_once(tmp_path: Path) -> None:
+    """The change to WAL needs a lock that SQLite does not wait for."""
+    stores = [SQLiteConversations(tmp_path / "chats.db") for _ in range(8)]
+    found = await asyncio.gather(*[store.load(KEY) for store in stores])
+    assert found == [None] * 8
+    for store in stores:
+        await store.aclose()
 
 
 async def test_damaged_one_is_named(tmp_path: Path) -> None:
