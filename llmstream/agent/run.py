@@ -21,6 +21,7 @@ from llmstream.errors import (
     RunSuspended,
 )
 from llmstream.events import Event, FinishReason, Usage, Warning
+from llmstream.short_forms import counted, quoted
 from llmstream.streams.call import ResponseInfo
 from llmstream.streams.model import Model
 from llmstream.streams.reading import (
@@ -30,6 +31,8 @@ from llmstream.streams.reading import (
     growing_objects,
     require_asyncio,
     required_output,
+    short_form,
+    state_of,
     text_deltas,
 )
 from llmstream.tools.outcome import ToolCallStatus
@@ -68,6 +71,25 @@ class AgentRun(AsyncOnly, Generic[T]):
         self._entered = self._begun = self._over = False
         self._reading = Reading("run")
         self._current: Event | None = None
+
+    def __repr__(self) -> str:
+        model, state = self.model, self.state
+        counts = ((len(state.steps), "step"), (state.tool_calls, "tool call"))
+        facts = [counted(count, noun) for count, noun in counts if count]
+        if state.cost_estimate is not None:
+            facts.append(f"cost {state.cost_estimate:.6g}")
+        name = f"{model.provider.name}:{model.name}"
+        return short_form(self, name, self._condition, facts, self.total_usage)
+
+    @property
+    def _condition(self) -> str:
+        """Where the run is, in a few words."""
+        end: str | None = self.finish_reason or ("left" if self._over else None)
+        if self.suspended is not None:
+            end = "suspended"
+        elif self.finish_reason is not None and self.stopped_by is not None:
+            end = f"stopped by {quoted(self.stopped_by)}"
+        return state_of(self.error, end, begun=self._begun)
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._check_unread()

@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from llmstream.chats.content import Part, Text, ToolResult
+from llmstream.chats.markdown import parts_markdown
 from llmstream.chats.message import Message
 
-__all__ = ["ran_tool_line", "transcript"]
+__all__ = ["notebook_transcript", "ran_tool_line", "transcript"]
 
 
 def transcript(messages: Iterable[Message]) -> str:
@@ -48,6 +49,17 @@ def transcript(messages: Iterable[Message]) -> str:
     return "\n".join(paragraphs)
 
 
+def notebook_transcript(messages: Iterable[Message]) -> str:
+    """All parts of messages as Markdown for a notebook, each message below its sender's name or its role."""
+    names: dict[str, str] = {}
+    shown: list[str] = []
+    for message in messages:
+        names.update((call.id, call.name) for call in message.tool_calls)
+        if text := parts_markdown(message.parts, names=names):
+            shown.append(f"**{_speaker(message)}**\n\n{text}")
+    return "\n\n".join(shown)
+
+
 def ran_tool_line(name: str, error: str | None = None) -> str:
     """The line about one tool's run, newline included.
 
@@ -73,7 +85,7 @@ def _result_line(result: ToolResult, names: dict[str, str]) -> str:
 
 def _speaker(message: Message) -> str:
     name = _fold(message.sender) or _fold(message.role).capitalize()
-    return re.sub(r"([\\`*_\[\]<>])", r"\\\1", name)
+    return re.sub(r"([\\`*_\[\]<>&])", r"\\\1", name)
 
 
 def _fold(text: str) -> str:

@@ -14,6 +14,7 @@ from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
+from llmstream.short_forms import counted
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
 from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation, to_continue
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
@@ -28,6 +29,8 @@ from llmstream.streams.reading import (
     repair_message,
     require_asyncio,
     required_output,
+    short_form,
+    state_of,
     text_deltas,
 )
 
@@ -83,6 +86,13 @@ class EventStream(AsyncOnly, Generic[T]):
         self._token, self._whole = token, whole
         self._continues: ContinuationMarks | None = None
         self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
+
+    def __repr__(self) -> str:
+        message, end = self.message, self.finish_reason or ("left" if self._left else None)
+        state = state_of(self.error, end, begun=self._call is not None)
+        counts = ((len(message.text), "character"), (len(message.tool_calls), "tool call"))
+        facts = [counted(count, noun) for count, noun in counts if count]
+        return short_form(self, self._answered_by(), state, facts, self.usage)
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._check_unread()
