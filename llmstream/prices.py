@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
+from llmstream.dialects.model_facts import ListedModel
 from llmstream.errors import Unsupported
 from llmstream.usage import Usage
 
-__all__ = ["price"]
+__all__ = ["known_models", "price", "priced"]
 
 # Our providers by their names in the price list. Others have no public price per token.
 _SELLERS: Final = {
@@ -72,6 +75,61 @@ def price(model: str, usage: Usage) -> float | None:
     except LookupError:
         return None
     return float(found.total_price)
+
+
+def known_models(provider: str) -> list[ListedModel]:
+    """The current models of a provider in the price list; [] for a provider that is not in it.
+
+    raises: Unsupported where genai-prices is not installed
+    """
+    seller = _SELLERS.get(provider)
+    try:
+        from genai_prices.data_snapshot import get_snapshot
+    except ImportError:
+        raise Unsupported("prices need genai-prices: pip install 'llmstream-sdk[prices]'") from None
+    found = next((one for one in get_snapshot().providers if one.id == seller), None)
+    models = found.models if found is not None else []
+    return [
+        priced(provider, ListedModel(name=model.id, context_tokens=model.context_window))
+        for model in models
+        # Prefixes of the names of fine-tuned models are no names.
+        if not model.deprecated and not model.id.endswith("-") and not model.id.startswith("ft:")
+    ]
+
+
+def priced(provider: str, model: ListedModel) -> ListedModel:
+    """The model with the prices and the context size of the price list, where it has none of its own."""
+    name = f"{provider}:{model.name}"
+    return msgspec.structs.replace(
+        model,
+        context_tokens=model.context_tokens or _context_tokens(name),
+        input_usd=model.input_usd
+        if model.input_usd is not None
+        else _by_million(name, Usage(input_tokens=_FEW, output_tokens=0)),
+        output_usd=model.output_usd
+        if model.output_usd is not None
+        else _by_million(name, Usage(input_tokens=0, output_tokens=_FEW)),
+    )
+
+
+_FEW: Final = 1_000
+"""Below the size from which on long prompts cost more."""
+
+
+def _by_million(model: str, usage: Usage) -> float | None:
+    cost = price(model, usage)
+    return None if cost is None else round(cost * 1e6 / _FEW, 6)
+
+
+def _context_tokens(model: str) -> int | None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    provider, _, name = model.partition(":")
+    try:
+        _, found = get_snapshot().find_provider_model(name, None, _SELLERS[provider], None)
+    except LookupError:
+        return None
+    return found.context_window
 
 
 def _counted(usage: Usage) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The command line: `llmstream demo | chat | map | replay | providers | simulate | bench | check`.
+"""The command line: one command a module, from `llmstream demo` to `llmstream check`.
 
 Each command is a module. Only the requested one is imported: `replay` runs often, and needs
 neither network nor terminal.
@@ -27,6 +27,8 @@ _COMMANDS: Final = {
     "chat": "ask a model once, or hold a conversation",
     "map": "ask a model once for each row of a file",
     "replay": "decode a recorded response body into events",
+    "models": "list the models of a provider, and choose the default model",
+    "keys": "store API keys for these commands",
     "providers": "list providers and which API keys are set",
     "simulate": "run a local server that imitates the vendors' APIs",
     "bench": "measure the latency and throughput of an endpoint under load",
@@ -39,6 +41,8 @@ _USAGE: Final = {
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
     "map": "[-h] [-m PROVIDER:MODEL] [-o FILE] [OPTIONS] INPUT",
     "replay": "[-h] --dialect NAME [OPTIONS] FILE",
+    "models": "[-h] [OPTIONS] [PROVIDER [TEXT ...] | default [NAME]]",
+    "keys": "[-h] [--file] set|list|path|remove [PROVIDER]",
     "providers": "[-h] [OPTIONS] [NAME]",
     "simulate": "[-h] [--port N] [OPTIONS]",
     "bench": "[-h] [-m PROVIDER:MODEL] [OPTIONS]",

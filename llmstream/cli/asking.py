@@ -6,20 +6,26 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 
 from llmstream.agent import Agent, AgentRun
+from llmstream.agent.state import Price
 from llmstream.chats.message import Message
+from llmstream.cli.approving import Approvals
 from llmstream.cli.display import Display, Wait, warning_line
-from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.cli.key_store import api_key_for
+from llmstream.cli.tool_sources import ToolSources
+from llmstream.errors import LLMStreamError, Unsupported
 from llmstream.events import Event, StepStart, StreamStart
+from llmstream.prices import price as list_price
+from llmstream.providers.registry import find_provider
 from llmstream.streams import Model
-from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation, Observe
-from llmstream.tools import Tool
+from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation
+from llmstream.usage import Usage
 
-__all__ = ["TOOL_SETS", "Asker", "Outcome", "Setup"]
+__all__ = ["Asker", "Outcome", "Setup", "Spent", "estimated_price"]
 
 
 @dataclass(frozen=True)
@@ -36,15 +42,54 @@ class Outcome:
     error: LLMStreamError | None = None
 
 
+@dataclass
+class Spent:
+    """Tokens and cost of all turns, by "provider:model"; a model without a known price has no cost."""
+
+    usage: dict[str, Usage] = field(default_factory=dict)
+    usd: dict[str, float] = field(default_factory=dict)
+
+    def add(self, run: AgentRun, price: Price | None) -> float | None:
+        """Adds a run; returns its cost in US dollars, None if unknown."""
+        total = None
+        for model, usage in run.state.spent:
+            self.usage[model] = self.usage.get(model, Usage()) + usage
+            cost = price(model, usage) if price is not None else None
+            if cost is not None:
+                self.usd[model] = self.usd.get(model, 0.0) + cost
+                total = (total or 0.0) + cost
+        return total
+
+
+def estimated_price(model: str, usage: Usage) -> float | None:
+    """Returns the cost by the installed price list; None without one, or without a known price."""
+    try:
+        return list_price(model, usage)
+    except Unsupported:
+        return None
+
+
 class Asker:
     """Runs turns and shows the answers; each warning appears once.
 
-    show:     creates the display of one turn; called inside a running event loop
-    warnings: whether to show warnings
+    show:      creates the display of one turn; called inside a running event loop
+    approvals: decides about tool calls
+    price:     returns the cost of tokens; None to show no cost
+    warnings:  whether to show warnings
     """
 
-    def __init__(self, show: Callable[[], Display], *, warnings: bool = True) -> None:
+    def __init__(
+        self,
+        show: Callable[[], Display],
+        approvals: Approvals | None = None,
+        *,
+        price: Price | None = None,
+        warnings: bool = True,
+    ) -> None:
         self._make_show = show
+        self._price = price
+        self.approvals = approvals
+        self.spent = Spent()
         self._warnings = warnings
         self._shown_warnings: set[str] = set()
         self._show: Display | None = None
@@ -58,7 +103,7 @@ class Asker:
         if isinstance(observation, AttemptFailed) and observation.wait_s is not None:
             self._show.wait(
                 Wait(
-                    why=str(observation.status or observation.error_code.replace("-", " ")),
+                    why=f"{observation.status or ''} {observation.error_code.replace('-', ' ')}".strip(),
                     seconds=observation.wait_s,
                     attempt=observation.attempt + 1,
                     of=self.max_retries + 1,
@@ -74,12 +119,16 @@ class Asker:
         """
         self.max_retries = agent.model.retry.max_retries
         run = self._run = agent.stream(messages)
+        if self.approvals is not None:
+            self.approvals.begin()
         shown = self._show = self._make_show()
         stopped, error = False, None
         try:
             async with run, aclosing(aiter(run)) as events:
                 async for event in events:
                     shown.feed(self._once(event))
+                    if self.approvals is not None:
+                        await self.approvals.follow(event, shown)
         except asyncio.CancelledError:
             stopped = True
             task = asyncio.current_task()
@@ -89,7 +138,7 @@ class Asker:
             error = failure
         finally:
             self._show = None
-            shown.close(stopped=stopped)
+            shown.close(stopped=stopped, usd=self.spent.add(run, self._price))
         return Outcome(run.messages(), stopped, error)
 
     def interrupted(self) -> Outcome:
@@ -109,39 +158,35 @@ class Asker:
         return msgspec.structs.replace(event, warnings=new)
 
 
-TOOL_SETS: Final = ("demo",)
-"""Names of the tool sets that `--tools` and `/tools` offer."""
-
-
 @dataclass(frozen=True)
 class Setup:
     """The model to ask and the options of the requests.
 
-    tool_set: a name from TOOL_SETS, or "" for no tools
-    options:  passed to `Agent`
+    options: passed to `Agent`
     """
 
     model: str
     base_url: str | None = None
-    tool_set: str = ""
+    tools: ToolSources = field(default_factory=ToolSources)
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def agent(self, observe: Observe | None = None) -> Agent:
-        """Creates the agent.
+    def agent(self, asker: Asker | None = None) -> Agent:
+        """Creates the agent, whose attempts and approvals the asker shows.
 
         raises: InvalidRequest for options that do not fit
         """
-        model = Model(self.model, base_url=self.base_url, observe=observe)
-        return Agent(model, tools=self.tools, **self.options)
+        observe = asker.observe if asker is not None else None
+        approvals = asker.approvals if asker is not None else None
+        approve = approvals.approve if approvals is not None else None
+        model = Model(self.model, base_url=self.base_url, api_key=api_key_for(self.model), observe=observe)
+        return Agent(model, tools=self.tools.offered, approve=approve, **self.options)
 
-    @property
-    def tools(self) -> tuple[Tool, ...]:
-        """Tools offered to the model."""
-        if not self.tool_set:
-            return ()
-        from llmstream.cli.demo_tools import DEMO_TOOLS
+    def check_key(self) -> None:
+        """Reports a missing key before anything is sent.
 
-        return DEMO_TOOLS
+        raises: MissingKey
+        """
+        find_provider(self.model.partition(":")[0]).key(api_key_for(self.model))
 
     @property
     def stored_model(self) -> str:
@@ -155,12 +200,3 @@ class Setup:
         """Returns the setup with another model; the base URL stays if the provider does."""
         same = model.partition(":")[0] == self.model.partition(":")[0]
         return replace(self, model=model, base_url=self.base_url if same else None)
-
-    def with_tools(self, name: str) -> Self:
-        """Returns the setup with another tool set.
-
-        raises: InvalidRequest for an unknown name
-        """
-        if name and name not in TOOL_SETS:
-            raise InvalidRequest(f"unknown tool set {name!r}. Available: {', '.join(TOOL_SETS)}, off.")
-        return replace(self, tool_set=name)

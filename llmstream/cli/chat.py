@@ -7,20 +7,21 @@ import asyncio
 import os
 import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from llmstream.chats import Chat, Message, Role
-from llmstream.cli.asking import TOOL_SETS, Asker, Outcome, Setup
+from llmstream.cli.approving import Approvals
+from llmstream.cli.asking import Asker, Outcome, Setup, estimated_price
 from llmstream.cli.attachments import attached
+from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.display import display_for
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
 from llmstream.cli.model_names import checked_model
-from llmstream.cli.providers import is_set
+from llmstream.cli.providers import key_state
+from llmstream.cli.schema_option import read_schema
 from llmstream.cli.storage import PromptHistory, Saving, check_free, last_conversation, load_chat, state_file
-from llmstream.cli.terminal import print_message, typed
+from llmstream.cli.terminal import echo, print_message, typed
+from llmstream.cli.tool_sources import ToolSources
 from llmstream.errors import InvalidRequest
 from llmstream.providers.registry import all_providers
 
@@ -33,8 +34,12 @@ either, on a terminal, an interactive conversation starts; /help lists its comma
 In a pipe, only the text of the answer goes to standard output, unchanged, as it streams. On a
 terminal, Markdown is rendered and control sequences are removed.
 
-Ctrl-C stops an answer and stores the partial one. API keys are read from the environment; see
-llmstream providers.
+The model's calls of tools from --tools FILE.py and --mcp are shown before they run: y runs a call,
+n refuses it, a runs every call of the tool, e edits its arguments. Without a terminal they are
+refused, unless --yes is given.
+
+Ctrl-C stops an answer and stores the partial one. API keys are read from the environment, else
+from llmstream keys.
 
 The last conversation and the prompt history are stored in ~/.local/state/llmstream (or in
 $XDG_STATE_HOME), readable only by you. LLMSTREAM_HISTORY=off stores nothing.
@@ -47,6 +52,9 @@ examples:
   llmstream chat -m anthropic:claude-sonnet-4-5 "Why is the sky blue?"
   git diff | llmstream chat -m ollama:llama3.2 "Write a commit message" > msg
   llmstream chat -m openai:gpt-5-mini -a photo.jpg "What is this?"
+  llmstream chat --schema "name, age int, bio: a short bio" "Invent a cat"
+  llmstream chat --tools shelf.py "Which books are left?"     functions of a file as tools
+  llmstream chat --mcp "uvx mcp-server-time" "What time is it in Oslo?"
   llmstream chat -c "And at night?"                           continue the last conversation
   llmstream chat -m openai:gpt-5-mini --save talk.json        save the conversation to a file
   llmstream chat --continue talk.json "And at night?"         continue that conversation
@@ -58,8 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("prompt", metavar="PROMPT", nargs="*", help="the prompt; several words need no quotes")
-    add("-m", "--model", metavar="PROVIDER:MODEL", help="model to use (default: $LLMSTREAM_MODEL)")
-    add("--system", metavar="TEXT", help="system prompt")
+    add("-m", "--model", metavar="PROVIDER:MODEL", help=MODEL_HELP)
+    add("-s", "--system", metavar="TEXT", help="system prompt")
     add(
         "-a",
         "--attach",
@@ -68,11 +76,30 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="attach a file or URL: image, PDF, audio or text; repeatable",
     )
-    add("--schema", metavar="FILE", help="answer with JSON that matches the JSON schema in FILE")
+    add(
+        "--schema",
+        metavar="SCHEMA",
+        help="answer with JSON of this form: a file, a JSON schema, or 'name, age int, bio: a short bio'",
+    )
     add("--max-tokens", metavar="N", type=int, help="maximum length of the answer, in tokens")
     add("--temperature", metavar="T", type=float, help="sampling temperature")
     add("--reasoning", metavar="EFFORT", help="none, minimal, low, medium, high, or a budget in tokens")
-    add("--tools", choices=TOOL_SETS, help="offer tools; demo: a clock and an invented weather report")
+    add(
+        "--tools",
+        metavar="FILE.py",
+        action="append",
+        default=[],
+        help="offer the public functions of a Python file as tools; demo: a clock and an invented weather "
+        "report; repeatable",
+    )
+    add(
+        "--mcp",
+        metavar="COMMAND",
+        action="append",
+        default=[],
+        help="offer the tools of an MCP server: its command, or its URL; repeatable",
+    )
+    add("--yes", action="store_true", help="run tool calls without asking")
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
     earlier = parser.add_mutually_exclusive_group()
     earlier.add_argument(
@@ -107,33 +134,49 @@ def run(arguments: argparse.Namespace) -> int:
     saving = _saving(arguments, setup)
     parts = [attached(file) for file in arguments.attach]
     prompt = _prompt(arguments.prompt, has_parts=bool(parts))
-    asker = Asker(
-        partial(
-            display_for,
-            sys.stdout,
-            reasoning=arguments.reasoning_shown,
-            color=arguments.color,
-            markdown=arguments.schema is None,
-        )
-    )
+    asker = _asker(arguments, setup)
     if prompt is None:
         from llmstream.cli.conversation import Conversation
         from llmstream.cli.line_editor import line_editor
+        from llmstream.cli.talk import Talk
 
         # A missing key is reported now, not after the first prompt.
-        setup.agent().model.provider.key(None)
+        setup.check_key()
+        setup.agent()
         editor = line_editor(PromptHistory(state_file("history.jsonl")))
-        return Conversation(setup, Chat(*messages), asker, editor, saving=saving, waiting=parts).run()
+        return Conversation(Talk(setup, Chat(*messages), saving, parts), asker, editor).run()
     conversation = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
-    agent = setup.agent(asker.observe)
     try:
-        outcome = asyncio.run(asker.ask(agent, conversation))
+        with echo(False):
+            outcome = asyncio.run(_one_turn(setup, asker, conversation))
     except KeyboardInterrupt:
         outcome = asker.interrupted()
     answered = len(outcome.messages) > len(conversation)
     if answered:
         saving.save(Chat(*outcome.messages))
     return _status(outcome, saving.path or "" if answered else None)
+
+
+async def _one_turn(setup: Setup, asker: Asker, conversation: list[Message]) -> Outcome:
+    """Connects to the servers of tools, asks once, and leaves them."""
+    try:
+        await setup.tools.connect()
+        return await asker.ask(setup.agent(asker), conversation)
+    finally:
+        await setup.tools.aclose()
+
+
+def _asker(arguments: argparse.Namespace, setup: Setup) -> Asker:
+    """Creates what shows the answers; costs are for people, not for pipes."""
+    show = partial(
+        display_for,
+        sys.stdout,
+        reasoning=arguments.reasoning_shown,
+        color=arguments.color,
+        markdown=arguments.schema is None,
+    )
+    price = estimated_price if sys.stdout.isatty() else None
+    return Asker(show, Approvals(lambda: setup.tools.tools, everyone=arguments.yes), price=price)
 
 
 def _status(outcome: Outcome, saved_to: str | None) -> int:
@@ -165,33 +208,21 @@ def _setup(arguments: argparse.Namespace, stored_model: str) -> Setup:
         effort = arguments.reasoning
         options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
     if arguments.schema is not None:
-        options["output"] = _schema(arguments.schema)
-    spec = arguments.model or stored_model or os.environ.get("LLMSTREAM_MODEL") or ""
+        options["output"] = read_schema(arguments.schema)
+    spec = arguments.model or stored_model or default_model()
     if not spec:
         raise InvalidRequest(_no_model())
-    return Setup(checked_model(spec), arguments.base_url, arguments.tools or "", options)
+    tools = ToolSources(arguments.tools, arguments.mcp, ask=not arguments.yes)
+    return Setup(checked_model(spec), arguments.base_url, tools, options)
 
 
 def _no_model() -> str:
-    ready = [p.name for p in all_providers() if any(map(is_set, (*p.key_env, *p.token_env)))]
+    ready = [p.name for p in all_providers() if key_state(p) == "set"]
     keys = f"Keys are set for {', '.join(ready)}. " if ready else ""
     return (
-        f"no model given. Pass -m provider:model or set LLMSTREAM_MODEL. {keys}"
+        f"no model given. Pass -m provider:model, or choose one with `llmstream models default`. {keys}"
         "Without a key, try -m sim:demo, a local -m ollama:MODEL, or `llmstream demo`."
     )
-
-
-def _schema(file: str) -> dict[str, Any]:
-    """Reads a JSON schema.
-
-    raises: InvalidRequest if the file cannot be read or is not a JSON object
-    """
-    try:
-        return msgspec.json.decode(Path(file).read_bytes(), type=dict[str, Any])
-    except OSError as error:
-        raise InvalidRequest(f"cannot read {file}: {error.strerror or error}. Check the path.") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{file} is not a JSON schema: {error}") from None
 
 
 def _earlier(arguments: argparse.Namespace) -> tuple[list[Message], str]:

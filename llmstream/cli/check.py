@@ -12,7 +12,9 @@ from typing import Any, Final, Self, TextIO
 
 from llmstream import Model
 from llmstream.cli.check_table import finding_lines, summary_lines, table_lines
+from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
+from llmstream.cli.key_store import api_key_for
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import listed, print_message
 from llmstream.endpoint_check import (
@@ -55,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("-m", "--model", metavar="PROVIDER:MODEL", help="model to check (default: $LLMSTREAM_MODEL)")
+    add("-m", "--model", metavar="PROVIDER:MODEL", help=MODEL_HELP)
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
     add("--only", action="append", default=[], metavar="PROBE,...", help="run these probes alone")
     add("--list", action="store_true", help="list the probes and exit")
@@ -93,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         return SUCCESS
     spec = checked_model(_spec(arguments))
     probes = chosen(arguments.only)
-    model = Model(spec, base_url=arguments.base_url)
+    model = Model(spec, base_url=arguments.base_url, api_key=api_key_for(spec))
     bound = bound_of(spec, probes, max_tokens=arguments.max_tokens, attempts=arguments.attempts)
     free = in_process(model)
     if not _agreed(_cost(bound, free=free), ask=not (arguments.yes or free), quiet=arguments.quiet):
@@ -118,10 +120,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _spec(arguments: argparse.Namespace) -> str:
-    spec: str = arguments.model or os.environ.get("LLMSTREAM_MODEL") or ""
+    spec: str = arguments.model or default_model()
     if not spec:
         raise InvalidRequest(
-            "no model given. Pass -m provider:model or set LLMSTREAM_MODEL. -m sim:probe needs no key."
+            "no model given. Pass -m provider:model, or choose one with `llmstream models default`. "
+            "-m sim:probe needs no key."
         )
     return spec
 

@@ -3,215 +3,144 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Final
 
-from llmstream.chats import Chat, Message, Part, Role
-from llmstream.cli.asking import TOOL_SETS, Asker, Setup
-from llmstream.cli.attachments import attached
+from llmstream.chats import Message
+from llmstream.cli.asking import Asker, Outcome
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message
 from llmstream.cli.line_editor import LineEditor
-from llmstream.cli.model_names import checked_model
-from llmstream.cli.storage import Saving, check_free, last_conversation
-from llmstream.cli.terminal import listed, one_line, print_message, wrapped
+from llmstream.cli.slash_commands import QUIT, Ask, SlashCommands
+from llmstream.cli.storage import is_disabled, last_conversation
+from llmstream.cli.talk import Talk
+from llmstream.cli.terminal import echo, one_line, print_message, wrapped
 from llmstream.errors import LLMStreamError
 
 __all__ = ["Conversation"]
 
-_COMMANDS: Final = (
-    ("/model [PROVIDER:MODEL]", "show the model, or switch to another"),
-    ("/attach FILE", "attach an image, PDF, audio or text to the next prompt"),
-    ("/tools [demo | off]", "list the tools, or change them"),
-    ("/undo", "remove the last prompt and its answer"),
-    ("/new", "start a new conversation with the same system prompt"),
-    ("/save FILE", "save the conversation now and after each turn"),
-    ("/quit", "quit; also Ctrl-D, or Ctrl-C twice"),
-)
-_KEYS: Final = (
-    "Alt-Enter, or a backslash at the end of a line, starts a new line; pasted text is one prompt. "
-    "Ctrl-X Ctrl-E opens $EDITOR and sends the saved text. Ctrl-C stops an answer and stores the partial "
-    "one, or clears the line. To send a line that starts with a slash, begin it with a space."
-)
-
-_UNDONE_CHARS: Final = 60
-
 
 class Conversation:
-    """Runs the turns of one chat in one event loop, so that connections are reused.
+    """Runs the turns of one chat in one event loop, so that connections are reused."""
 
-    waiting: parts to send with the first prompt
-    """
-
-    def __init__(
-        self,
-        setup: Setup,
-        chat: Chat,
-        asker: Asker,
-        editor: LineEditor,
-        *,
-        saving: Saving,
-        waiting: Sequence[Part] = (),
-    ) -> None:
-        self._setup = setup
-        self._agent = setup.agent(asker.observe)
-        self._chat = chat
+    def __init__(self, talk: Talk, asker: Asker, editor: LineEditor) -> None:
+        self._talk = talk
         self._asker = asker
         self._editor = editor
-        self._saving = saving
-        self._waiting = list(waiting)
+        self._commands = SlashCommands(talk, asker.spent, self._save, editor.keys)
         self._answered = False
+        self._warned = False
+        editor.complete_with(self._commands.complete)
 
     def run(self) -> int:
         """Reads prompts until the user quits; returns the exit status."""
-        print(wrapped(f"{self._name()}. Type /help for help, /quit or Ctrl-D to quit."))
-        interrupted = False
         with asyncio.Runner() as runner:
-            while True:
-                try:
-                    text = self._editor.read()
-                    interrupted = False
-                    if self._handle(runner, text):
-                        return self._quit(SUCCESS)
-                except EOFError:
+            tools = self._talk.setup.tools
+            try:
+                runner.run(tools.connect())
+                print(
+                    wrapped(
+                        f"{one_line(self._talk.setup.model)}. Type /help for help, /quit or Ctrl-D to quit."
+                    )
+                )
+                return self._read(runner)
+            finally:
+                runner.run(tools.aclose())
+
+    def _read(self, runner: asyncio.Runner) -> int:
+        interrupted = False
+        while True:
+            try:
+                text = self._editor.read()
+                interrupted = False
+                if self._handle(runner, text) and self._may_quit():
                     return self._quit(SUCCESS)
-                # One Ctrl-C never quits: it may have been meant for an answer that just ended.
-                except KeyboardInterrupt:
-                    typed = self._editor.unfinished
-                    if interrupted and not typed:
-                        return self._quit(INTERRUPTED)
-                    interrupted = True
-                    if not typed:
-                        print("Press Ctrl-C again, or Ctrl-D, to quit.")
+            except EOFError:
+                if self._may_quit():
+                    return self._quit(SUCCESS)
+            # One Ctrl-C never quits: it may have been meant for an answer that just ended.
+            except KeyboardInterrupt:
+                typed = self._editor.unfinished
+                if interrupted and not typed:
+                    return self._quit(INTERRUPTED)
+                interrupted = True
+                if not typed:
+                    print(wrapped(f"{self._unstored()}Press Ctrl-C again, or Ctrl-D, to quit."))
 
     def _handle(self, runner: asyncio.Runner, text: str) -> bool:
         """Runs a command or asks the model; returns True to quit."""
         line = text.strip()
-        if text.startswith("/") and "\n" not in line:
-            return self._run_command(line)
-        if line:
-            self._turn(runner, line)
+        if not line:
+            return False
+        ask: Ask | None
+        if not text.startswith("/") or "\n" in line:
+            ask = Ask(self._talk.chat.messages(), self._talk.prompt(line))
+        elif line in QUIT:
+            return True
+        else:
+            try:
+                ask = self._commands.run(line)
+            except LLMStreamError as error:
+                print_message(error_message(error))
+                return False
+        if ask is not None:
+            self._warned = False
+            self._turn(runner, ask)
+        return False
+
+    def _unstored(self) -> str:
+        """How to keep a conversation that is stored nowhere; "" if there is nothing to lose."""
+        if not self._answered or self._talk.saving.is_stored:
+            return ""
+        return "This conversation is not stored; /save FILE keeps it. "
+
+    def _may_quit(self) -> bool:
+        """Whether to quit now; the first time, a conversation that would be lost is reported instead.
+
+        Who disabled storing does not expect it.
+        """
+        warning = self._unstored()
+        if not warning or self._warned or is_disabled():
+            return True
+        self._warned = True
+        print(wrapped(f"{warning}Ctrl-D again quits without it."))
         return False
 
     def _quit(self, status: int) -> int:
-        if self._answered and last_conversation() is not None:
+        if self._answered and self._talk.saving.is_stored and last_conversation() is not None:
             print(wrapped("To continue this conversation: llmstream chat -c"))
         return status
 
-    def _name(self) -> str:
-        model = self._agent.model
-        return one_line(f"{model.provider.name}:{model.name}")
-
-    def _run_command(self, line: str) -> bool:
-        """Runs a command such as "/undo"; returns True to quit."""
-        name, _, rest = line.partition(" ")
-        if name in ("/quit", "/exit"):
-            return True
-        commands: dict[str, Callable[[str], None]] = {
-            "/model": self._change_model,
-            "/attach": self._attach,
-            "/tools": self._change_tools,
-            "/undo": self._undo,
-            "/new": self._start_over,
-            "/save": self._save_to,
-            "/help": _show_help,
-        }
-        command = commands.get(name)
-        if command is None:
-            print_message(f"unknown command {name}; /help lists the commands")
-            return False
-        try:
-            command(rest.strip())
-        except LLMStreamError as error:
-            print_message(error_message(error))
-        return False
-
-    def _change_model(self, spec: str) -> None:
-        if spec:
-            setup = self._setup.with_model(checked_model(spec))
-            agent = setup.agent(self._asker.observe)
-            agent.model.provider.key(None)
-            self._setup, self._agent = setup, agent
-            self._saving = dataclasses.replace(self._saving, model=setup.stored_model)
-        print(f"The model is {self._name()}.")
-
-    def _change_tools(self, name: str) -> None:
-        if name:
-            self._setup = self._setup.with_tools("" if name == "off" else name)
-            self._agent = self._setup.agent(self._asker.observe)
-        tools = self._setup.tools
-        if not tools:
-            print(f"No tools are offered. To offer some: /tools {' or '.join(TOOL_SETS)}")
-        for tool in tools:
-            summary = tool.spec.description.strip().partition("\n")[0]
-            print(f"{tool.name}: {one_line(summary)}")
-
-    def _attach(self, file: str) -> None:
-        if not file:
-            print_message("/attach needs a file name")
-            return
-        self._waiting.append(attached(file))
-        print(f"{one_line(file)} will be sent with the next prompt.")
-
-    def _undo(self, _: str) -> None:
-        messages = self._chat.messages()
-        prompts = [number for number, message in enumerate(messages) if message.role == Role.USER]
-        if not prompts:
-            print("There is nothing to undo.")
-            return
-        last = prompts[-1]
-        self._chat.replace(*messages[:last])
-        self._save()
-        print(f"Removed: {one_line(messages[last].text, _UNDONE_CHARS)}")
-
-    def _start_over(self, _: str) -> None:
-        system = self._chat.system_prompt()
-        self._chat.replace(*([Message.system(system)] if system else []))
-        if self._saving.path is not None:
-            print(f"The previous conversation remains in {one_line(self._saving.path)}.")
-            self._saving = dataclasses.replace(self._saving, path=None)
-        self._waiting.clear()
-        print("Started a new conversation.")
-
-    def _save_to(self, rest: str) -> None:
-        path = rest.removeprefix("--force ").strip()
-        if not path:
-            print_message("/save needs a file name")
-            return
-        if path != self._saving.path:
-            check_free(path, force=path != rest, remedy=f"To overwrite it: /save --force {path}")
-        saving = dataclasses.replace(self._saving, path=path)
-        saving.save(self._chat)
-        self._saving = saving
-        print(f"Saved to {one_line(path)}, now and after each turn.")
-
-    def _turn(self, runner: asyncio.Runner, line: str) -> None:
-        before = self._chat.messages()
-        parts, self._waiting = self._waiting, []
-        prompt = Message.user(*parts, line)
-        try:
-            outcome = runner.run(self._asker.ask(self._agent, [*before, prompt]))
-        except KeyboardInterrupt:
-            outcome = self._asker.interrupted()
+    def _turn(self, runner: asyncio.Runner, ask: Ask) -> None:
+        before, prompt = ask
+        is_new = len(before) == len(self._talk.chat)
+        outcome = self._outcome(runner, [*before, prompt])
         answered = len(outcome.messages) > len(before) + 1
-        if outcome.stopped:
-            print_message("stopped; the partial answer is stored" if answered else "stopped")
         if outcome.error is not None:
             print_message(error_message(outcome.error))
+        end = "stopped" if outcome.stopped else "no answer"
         if answered:
-            self._chat.replace(*outcome.messages)
+            self._talk.chat.replace(*outcome.messages)
             self._answered = True
+            if outcome.stopped:
+                print_message("stopped; the partial answer is stored")
             self._save()
+        elif is_new:
+            self._talk.keep(prompt)
+            print_message(f"{end}; /retry sends the prompt again, /edit opens it in the editor")
         else:
-            self._waiting = parts
-            print_message("no answer came, so the prompt was not stored; send it again")
+            print_message(f"{end}; the earlier answer stays")
+
+    def _outcome(self, runner: asyncio.Runner, messages: list[Message]) -> Outcome:
+        try:
+            agent = self._talk.setup.agent(self._asker)
+            with echo(False):
+                return runner.run(self._asker.ask(agent, messages))
+        except KeyboardInterrupt:
+            return self._asker.interrupted()
+        # Options that do not fit are noticed before anything is sent.
+        except LLMStreamError as error:
+            return Outcome(messages, error=error)
 
     def _save(self) -> None:
         try:
-            self._saving.save(self._chat)
+            self._talk.saving.save(self._talk.chat)
         except LLMStreamError as error:
             print_message(error_message(error))
-
-
-def _show_help(_: str) -> None:
-    print("\n".join([*listed(_COMMANDS), "", wrapped(_KEYS)]))

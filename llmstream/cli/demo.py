@@ -110,8 +110,11 @@ class _Recorder:
     def wait(self, wait: Wait | None) -> None:
         self._display.wait(wait)
 
-    def close(self, *, stopped: bool = False) -> None:
-        self._display.close(stopped=stopped)
+    def settle(self) -> None:
+        self._display.settle()
+
+    def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
+        self._display.close(stopped=stopped, usd=usd)
 
 
 def _transcript(events: list[Event], *, all_events: bool) -> Iterator[str]:

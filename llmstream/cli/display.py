@@ -6,6 +6,7 @@ lines for waits, warnings, sources, tool calls and the closing status.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -39,6 +40,7 @@ __all__ = [
     "TerminalDisplay",
     "Wait",
     "call_line",
+    "cost_text",
     "display_for",
     "result_line",
     "source_line",
@@ -76,8 +78,15 @@ class Display(Protocol):
         """Shows the wait for the next attempt; None when the attempt starts."""
         ...
 
-    def close(self, *, stopped: bool = False) -> None:
-        """Ends the display of a finished, failed or stopped run with its status."""
+    def settle(self) -> None:
+        """Shows everything so far and moves to the start of a row: a question to the user follows."""
+        ...
+
+    def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
+        """Ends the display of a finished, failed or stopped run with its status.
+
+        usd: cost in US dollars; None if unknown
+        """
         ...
 
 
@@ -102,10 +111,18 @@ def display_for(stdout: TextIO, *, reasoning: bool | None, color: bool, markdown
     return TerminalDisplay(stdout, reasoning=reasoning)
 
 
-def wait_line(wait: Wait) -> str:
-    """Formats a wait: "429, waiting 3 s (2 of 3)"."""
-    seconds = f"{wait.seconds:.1f}" if wait.seconds < 1 else f"{wait.seconds:.0f}"
-    return one_line(f"{wait.why}, waiting {seconds} s ({wait.attempt} of {wait.of})")
+def wait_line(wait: Wait, waited_s: float = 0.0) -> str:
+    """Formats a wait: "429 rate limited, waiting 3 s (attempt 2 of 3)".
+
+    waited_s: how much of it is over
+    """
+    left_s = max(0.0, wait.seconds - waited_s)
+    seconds = f"{left_s:.1f}" if wait.seconds < 1 else f"{math.ceil(left_s - _SLACK_S)}"
+    return one_line(f"{wait.why}, waiting {seconds} s (attempt {wait.attempt} of {wait.of})")
+
+
+_SLACK_S: Final = 0.05
+"""A timer that fires this late or early still shows the full second."""
 
 
 def warning_line(warning: Warning) -> str:
@@ -158,14 +175,14 @@ class Stopwatch:
             self._wrote_from = None
 
 
-def status_line(watch: Stopwatch, *, stopped: bool = False) -> str:
-    """Formats the closing line: "0.42 s to first token · 63 tokens/s · 17 in · 63 out · stop".
+def status_line(watch: Stopwatch, *, stopped: bool = False, usd: float | None = None) -> str:
+    """Formats the closing line: "0.42 s to first token · 63 tokens/s · 17 in · 63 out · $0.0004 · stop".
 
-    "" if the run failed before its first content: the error message is enough.
+    "" if the run failed or was stopped before its first content: the message about that is enough.
     """
     finish = watch.finish
     failed = finish is None or finish.finish_reason == "error"
-    if watch.first_token_s is None and failed and not stopped:
+    if watch.first_token_s is None and failed:
         return ""
     usage = finish.usage if finish is not None else Usage()
     facts = []
@@ -180,6 +197,8 @@ def status_line(watch: Stopwatch, *, stopped: bool = False) -> str:
     if usage.output_tokens is not None:
         thought = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
         facts.append(f"{usage.output_tokens:,} out{thought}")
+    if usd is not None:
+        facts.append(cost_text(usd))
     if stopped or finish is None:
         facts.append("stopped" if stopped else "no finish")
     else:
@@ -187,6 +206,14 @@ def status_line(watch: Stopwatch, *, stopped: bool = False) -> str:
     return " · ".join(facts)
 
 
+def cost_text(usd: float) -> str:
+    """Formats a cost: "$0.0042", "$1.25"."""
+    if 0 < usd < _LEAST_USD:
+        return f"< ${_LEAST_USD}"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+_LEAST_USD: Final = 0.0001
 _LONG_WAIT_S: Final = 1.0
 
 
@@ -230,7 +257,10 @@ class PlainDisplay:
         if wait is not None and wait.seconds >= _LONG_WAIT_S:
             self._note(f"llmstream: {wait_line(wait)}\n")
 
-    def close(self, *, stopped: bool = False) -> None:
+    def settle(self) -> None:
+        """Does nothing: what stands in a pipe is no question's neighbour."""
+
+    def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
         """Ends the last line."""
         if self._end and not self._end.endswith("\n"):
             self._between = False
@@ -293,12 +323,16 @@ class TerminalDisplay:
             if wait.seconds >= _LONG_WAIT_S:
                 self._line("wait", f"({wait_line(wait)})\n")
 
-    def close(self, *, stopped: bool = False) -> None:
+    def settle(self) -> None:
+        """Ends the current block."""
+        self._turn_to("")
+
+    def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
         """Shows sources and status."""
         self._turn_to("")
         for number, source in enumerate(self._sources, 1):
             self._write(source_line(number, source) + "\n")
-        if status := status_line(self._watch, stopped=stopped):
+        if status := status_line(self._watch, stopped=stopped, usd=usd):
             self._write(f"— {status}\n")
 
     def _line(self, kind: str, line: str) -> None:

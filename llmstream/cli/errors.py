@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
 
@@ -36,7 +37,6 @@ BROKEN_PIPE: Final = 141
 _REMEDIES: Final = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
-        (r"\b(Check|Set) ([\w ]{1,200}?),? or pass api_key=\.", r"\1 \2 in the environment."),
         (r",(?: or)? pass api_key=(?=[,.])", ""),
         (r"Pass api_key= or headers= instead\.", "Set the variable of its key instead."),
         (r"Pass api_key=\.", "Its key comes from the environment."),
@@ -48,6 +48,8 @@ _REMEDIES: Final = tuple(
     )
 )
 """Advice of the library, and the advice of a command in its place."""
+
+_ADVICE: Final = " or pass api_key=."
 
 _FIRST_WORDS: Final = 6
 """A message names its provider within these, or not at all."""
@@ -72,7 +74,7 @@ def error_message(error: LLMStreamError) -> str:
     else:
         # A repeated name is that of the component that raised the error, not always the provider.
         text = re.sub(r"^([\w.-]+: )(?:\1)+", r"\1", text)
-    return with_flags(text)
+    return with_flags(_with_key_remedy(text, name))
 
 
 def with_flags(text: str) -> str:
@@ -80,3 +82,25 @@ def with_flags(text: str) -> str:
     for pattern, replacement in _REMEDIES:
         text = pattern.sub(replacement, text)
     return text
+
+
+def _with_key_remedy(text: str, provider: str) -> str:
+    """Replaces the advice "Set X or pass api_key=." by how a command gets a key."""
+    before, found, after = text.partition(_ADVICE)
+    start, verb = max((before.rfind(f"{verb} "), verb) for verb in ("Check", "Set"))
+    if not found or start < 0:
+        return text
+    variables = before[start + len(verb) :].strip(" ,")
+    # "No key for openai. Set ...": the provider may be in the message only.
+    provider = provider or before[:start].rstrip(". ").rpartition(" ")[2] or "PROVIDER"
+    return f"{before[:start]}{_key_remedy(verb, variables, provider)}{after}"
+
+
+def _key_remedy(verb: str, variables: str, provider: str) -> str:
+    """Advises how to set a key, or how to correct the one that was refused."""
+    command = f"llmstream keys set {provider}"
+    if verb == "Set":
+        return f"Set {variables} or run {command}."
+    if any(os.environ.get(variable, "").strip() for variable in variables.split()):
+        return f"Check {variables} in the environment."
+    return f"Store another key: {command}."

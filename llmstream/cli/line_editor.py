@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from llmstream.cli.storage import PromptHistory
 from llmstream.cli.terminal import typed
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import AnyFormattedText
     from prompt_toolkit.key_binding import KeyBindings
 
-__all__ = ["LineEditor", "line_editor"]
+__all__ = ["Complete", "LineEditor", "line_editor"]
+
+Complete: TypeAlias = Callable[[str], tuple[str, Sequence[str]]]
+"""Maps the line up to the cursor to the part of it to replace, and what may stand there."""
 
 _PROMPT: Final = "> "
 _MORE: Final = "… "
@@ -36,8 +39,17 @@ class LineEditor(Protocol):
         ...
 
     @property
+    def keys(self) -> str:
+        """Its keys, for `/help`."""
+        ...
+
+    @property
     def unfinished(self) -> str:
         """Text in the line at Ctrl-C; "" if unknown."""
+        ...
+
+    def complete_with(self, complete: Complete) -> None:
+        """Sets what the Tab key completes."""
         ...
 
 
@@ -61,6 +73,7 @@ class _PromptToolkit:
     def __init__(self, history: PromptHistory) -> None:
         from prompt_toolkit import PromptSession
         from prompt_toolkit.history import History
+        from prompt_toolkit.shortcuts import CompleteStyle
 
         class Stored(History):
             """Adapts `PromptHistory` to prompt_toolkit, which wants the newest entry first."""
@@ -79,10 +92,20 @@ class _PromptToolkit:
             key_bindings=_enter_sends(),
             enable_open_in_editor=True,
             enable_suspend=True,
+            # Candidates are printed as by a shell: a menu would need rows below the prompt.
+            complete_style=CompleteStyle.READLINE_LIKE,
+            complete_while_typing=False,
             search_ignore_case=True,
             tempfile_suffix=".md",
             history=Stored(),
             output=_output(),
+        )
+
+    @property
+    def keys(self) -> str:
+        return (
+            "Alt-Enter, or a backslash at the end of a line, starts a new line; pasted text is one prompt. "
+            "Ctrl-X Ctrl-E opens $EDITOR. Ctrl-R searches earlier prompts."
         )
 
     @property
@@ -91,6 +114,26 @@ class _PromptToolkit:
 
     def read(self) -> str:
         return typed(self._session.prompt())
+
+    def complete_with(self, complete: Complete) -> None:
+        from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+        from prompt_toolkit.document import Document
+
+        class Commands(Completer):
+            """Adapts a `Complete`."""
+
+            def get_completions(
+                self, document: Document, complete_event: CompleteEvent
+            ) -> Iterable[Completion]:
+                replaced, candidates = complete(document.text_before_cursor)
+                return [Completion(text, -len(replaced), display=_last_part(text)) for text in candidates]
+
+        self._session.completer = Commands()
+
+
+def _last_part(path: str) -> str:
+    """What to show of a file name: the part after the last folder."""
+    return path.rstrip("/").rpartition("/")[2] + ("/" if path.endswith("/") else "") or path
 
 
 def _continuation(width: int, line: int, wrapped: int) -> AnyFormattedText:
@@ -141,6 +184,7 @@ class _Readline:
 
     def __init__(self, history: PromptHistory) -> None:
         self._history = history
+        self._paste = ""
         try:
             import readline
         except ImportError:
@@ -149,10 +193,32 @@ class _Readline:
         if os.environ.get("TERM") != "dumb":
             # CPython switches it off.
             readline.parse_and_bind("set enable-bracketed-paste on")
+            self._paste = "; pasted text is one prompt"
         readline.set_auto_history(False)
         for entry in history.entries:
             readline.add_history(entry)
         self._remember = readline.add_history
+
+    def complete_with(self, complete: Complete) -> None:
+        try:
+            import readline
+        except ImportError:
+            return
+
+        def candidate(text: str, number: int) -> str | None:
+            replaced, candidates = complete(text)
+            before = text.removesuffix(replaced)
+            return f"{before}{candidates[number]}" if number < len(candidates) else None
+
+        # No delimiters: the whole line is given.
+        readline.set_completer_delims("")
+        readline.set_completer(candidate)
+        libedit = "libedit" in (readline.__doc__ or "")
+        readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
+
+    @property
+    def keys(self) -> str:
+        return f"A backslash at the end of a line starts a new line{self._paste}."
 
     @property
     def unfinished(self) -> str:

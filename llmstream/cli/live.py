@@ -8,6 +8,7 @@ Markdown has entities for control characters.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
@@ -48,6 +49,10 @@ __all__ = ["LiveDisplay"]
 _MIN_PAUSE_S: Final = 0.04
 _PAUSE_PER_COST: Final = 9
 """Pause after a drawing, as a multiple of the time that it took."""
+_TICK_S: Final = 1.0
+"""Between drawings while only a wait goes on."""
+_LONG_WAIT_S: Final = 2.5
+"""A longer wait for the model or a tool shows its seconds."""
 _INPUT_CHARS: Final = 200
 _DELTA_CHARS: Final = 100_000
 """Longest fragment that is shown completely: rendering it takes a second."""
@@ -82,8 +87,11 @@ class LiveDisplay:
         self._timer: asyncio.TimerHandle | None = None
         self._cost_s = 0.0
         self._lost: OSError | None = None
-        self._waiting = "…"
-        self._region.draw([], self._line(self._waiting, "dim"))
+        self._ticker: asyncio.TimerHandle | None = None
+        self._is_waiting = True
+        self._waits_since = time.monotonic()
+        self._retry: Wait | None = None
+        self._draw()
 
     def feed(self, event: Event) -> None:
         """Shows one event with the next drawing.
@@ -99,6 +107,7 @@ class LiveDisplay:
             case ReasoningDelta(delta) if delta and self._reasoning:
                 self._grow("reasoning", delta)
             case ToolInputStart(name):
+                self._is_waiting = False
                 self._turn_to("tool")
                 self._inputs[event.id] = (name, "")
             case ToolInputDelta(delta) if event.id in self._inputs:
@@ -109,8 +118,10 @@ class LiveDisplay:
                 self._inputs.pop(event.id, None)
             case ToolCall():
                 self._show_line("tool", call_line(event, _INPUT_CHARS), "cyan")
+                self._begin_wait()
             case ToolResult(preliminary=False):
                 self._show_line("tool", result_line(event), "red" if event.is_error else "green")
+                self._begin_wait()
             case File(media_type):
                 self._show_line("file", f"[a file of type {one_line(media_type)}]", "cyan")
             case Source():
@@ -120,28 +131,51 @@ class LiveDisplay:
                     self._show_line("warning", f"warning: {warning_line(warning)}", "yellow")
             case _:
                 return
-        self._waiting = ""
         self._draw_soon()
 
     def wait(self, wait: Wait | None) -> None:
         """Shows the wait in the last row until the next content."""
         if wait is not None:
             self._watch.retries += 1
-        self._waiting = "…" if wait is None else wait_line(wait)
+        self._begin_wait(wait)
         self._draw_soon()
 
-    def close(self, *, stopped: bool = False) -> None:
+    def settle(self) -> None:
+        """Prints the current block, and nothing more until the next event."""
+        self._turn_to("")
+        self._is_waiting = False
+        self._cancel_timers()
+        self._draw()
+
+    def _begin_wait(self, retry: Wait | None = None) -> None:
+        """Shows in the last row, until the next content, that and how long the model or a tool is awaited."""
+        self._is_waiting, self._retry = True, retry
+        self._waits_since = time.monotonic()
+
+    def _waiting_line(self) -> str:
+        waited_s = time.monotonic() - self._waits_since
+        if self._retry is not None:
+            return wait_line(self._retry, waited_s)
+        return "…" if waited_s < _LONG_WAIT_S else f"… {waited_s:.0f} s"
+
+    def _cancel_timers(self) -> None:
+        for timer in (self._timer, self._ticker):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._ticker = None
+
+    def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
         """Prints the last block, the sources and the status."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._cancel_timers()
         self._turn_to("")
         for number, source in enumerate(self._sources, 1):
             self._finished += self._line(source_line(number, source), "dim")
-        if status := status_line(self._watch, stopped=stopped):
+        if status := status_line(self._watch, stopped=stopped, usd=usd):
             self._finished += self._line(status, "dim")
         self._region.draw(self._finished, [])
 
     def _grow(self, kind: str, delta: str) -> None:
+        self._is_waiting = False
         self._turn_to(kind)
         if self._block is None:
             self._block = (GrowingText if kind == "text" else GrowingThought)(self._console)
@@ -172,7 +206,7 @@ class LiveDisplay:
             self._timer = asyncio.get_running_loop().call_later(pause_s, self._draw)
 
     def _draw(self) -> None:
-        self._timer = None
+        self._cancel_timers()
         started = time.monotonic()
         inputs = [
             Text(f"{one_line(name)}({one_line(so_far, _INPUT_CHARS)}…", "dim cyan")
@@ -183,8 +217,9 @@ class LiveDisplay:
             gone, rows = self._block.rows(max(1, self._region.room - len(growing)))
             self._finished += gone
             growing = rows + growing
-        if self._waiting and not growing:
-            growing = self._line(self._waiting, "dim")
+        if self._is_waiting and not growing:
+            growing = self._line(self._waiting_line(), "dim")
+            self._ticker = asyncio.get_running_loop().call_later(_TICK_S, self._draw)
         finished, self._finished = self._finished, []
         try:
             self._region.draw(finished, growing)
@@ -211,7 +246,7 @@ class Region:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._drawn = 0
+        self._drawn: list[int] = []  # widths of the growing rows
 
     @property
     def room(self) -> int:
@@ -223,12 +258,20 @@ class Region:
         # The console buffers inside the block, so all of it is one write.
         with self._console as console:
             if self._drawn:
-                up = ((ControlType.CURSOR_UP, 1), _ERASE_ROW) * (self._drawn - 1)
+                up = ((ControlType.CURSOR_UP, 1), _ERASE_ROW) * (self._height() - 1)
                 console.control(Control(ControlType.CARRIAGE_RETURN, _ERASE_ROW, *up))
             console.print(_Rows(finished, last_open=False), end="")
             console.print(_Rows(growing, last_open=True), end="")
-        self._drawn = len(growing)
+        self._drawn = [Segment.get_line_length(row) for row in growing]
         self._console.file.flush()
+
+    def _height(self) -> int:
+        """Rows of the terminal that the growing rows take.
+
+        Terminals wrap the rows that no longer fit when their window becomes narrower; xterm, which
+        cuts them, is an exception.
+        """
+        return sum(max(1, math.ceil(width / self._console.width)) for width in self._drawn)
 
 
 class _Rows:

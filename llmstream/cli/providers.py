@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.cli.errors import SUCCESS
+from llmstream.cli.key_store import stored_places
 from llmstream.cli.model_names import likely_models
 from llmstream.cli.terminal import columns, print_message, safe, wrapped, write_bytes
 from llmstream.errors import InvalidRequest, LLMStreamError
@@ -141,7 +142,7 @@ def _print_short(found: list[Provider]) -> None:
     rows = [("NAME", "KEY", "VARIABLE", "TITLE")]
     for provider in found:
         names = (*provider.key_env, *provider.token_env)
-        variable = next(filter(is_set, names), names[0] if names else "")
+        variable = next(filter(_has_key, names), names[0] if names else "")
         rows.append((provider.name, mark[key_state(provider)], variable, provider.title))
     columns = shutil.get_terminal_size().columns
     for line in _aligned(rows):
@@ -162,7 +163,7 @@ def _row(provider: Provider) -> _Row:
         base_url_from=next(filter(is_set, provider.base_url_env), None),
         key_env=names,
         key_required=provider.key_required,
-        key_set=any(map(is_set, names)),
+        key_set=any(map(_has_key, names)),
         docs=provider.docs,
         notes=provider.notes,
         abilities=abilities(provider),
@@ -194,7 +195,7 @@ def _cell(value: bool | tuple[str, ...]) -> str:
 def _key(row: _Row) -> str:
     if not row.key_env:
         return "" if row.key_required else "none needed"
-    name = next(filter(is_set, row.key_env), row.key_env[0])
+    name = next(filter(_has_key, row.key_env), row.key_env[0])
     state = "set" if row.key_set else "not set" if row.key_required else "not needed"
     return f"{name}: {state}"
 
@@ -243,9 +244,14 @@ def is_set(variable: str) -> bool:
     return bool(os.environ.get(variable, "").strip())
 
 
+def _has_key(variable: str) -> bool:
+    """Whether a key is in the environment or stored."""
+    return is_set(variable) or variable in stored_places()
+
+
 def key_state(provider: Provider) -> str:
     """Returns "set", "not set" or "not needed"."""
-    if any(map(is_set, (*provider.key_env, *provider.token_env))):
+    if any(map(_has_key, (*provider.key_env, *provider.token_env))):
         return "set"
     return "not set" if provider.key_required else "not needed"
 
@@ -301,6 +307,9 @@ def _key_of(provider: Provider) -> str:
     if not names:
         return "none needed" if not provider.key_required else "not from the environment"
     found = next(filter(is_set, names), None)
+    stored = next(filter(_has_key, names), None)
+    if not found and stored:
+        return f"{marks()[state]} stored by llmstream keys, in place of {stored}"
     if found:
         others = [name for name in names if name != found]
         return f"{marks()[state]} {found} is set" + (f" (also read: {', '.join(others)})" if others else "")

@@ -24,7 +24,15 @@ from llmstream.chats import Chat, Message
 from llmstream.chats.content import write_whole
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
 
-__all__ = ["PromptHistory", "Saving", "check_free", "last_conversation", "load_chat", "state_file"]
+__all__ = [
+    "PromptHistory",
+    "Saving",
+    "check_free",
+    "is_disabled",
+    "last_conversation",
+    "load_chat",
+    "state_file",
+]
 
 _MODEL: Final = "llmstream.model"
 
@@ -35,10 +43,12 @@ class Saving:
 
     path:  file to write besides the last conversation, or None
     model: model to store in it, so that it continues with the same; "" to store none
+    is_stored: whether the last `save` wrote at least one file
     """
 
     path: str | None = None
     model: str = ""
+    is_stored: bool = True
 
     def save(self, chat: Chat) -> None:
         """Writes the conversation.
@@ -49,15 +59,18 @@ class Saving:
             *before, last = chat.messages()
             chat = Chat(*before, last.with_meta(_MODEL, self.model))
         last_path = last_conversation()
+        self.is_stored = False
         if last_path is not None:
             try:
                 chat.save(last_path)
+                self.is_stored = True
             # The user did not ask for this file, so a failure to write it is no error.
             except (OSError, LLMStreamError):
                 pass
         if self.path is not None:
             try:
                 chat.save(self.path)
+                self.is_stored = True
             except OSError as error:
                 raise InvalidRequest(f"cannot write {self.path}: {error.strerror or error}") from None
 
@@ -106,7 +119,7 @@ _MAX_BYTES: Final = 4_000_000
 
 def state_file(name: str) -> Path | None:
     """Returns the path of a file in the folder, creating the folder; None if storing is disabled."""
-    if os.environ.get("LLMSTREAM_HISTORY", "").strip().lower() in _OFF:
+    if is_disabled():
         return None
     folder = _base() / "llmstream"
     try:
@@ -115,6 +128,11 @@ def state_file(name: str) -> Path | None:
     except OSError:
         return None
     return folder / name
+
+
+def is_disabled() -> bool:
+    """Whether the user disabled storing."""
+    return os.environ.get("LLMSTREAM_HISTORY", "").strip().lower() in _OFF
 
 
 def last_conversation() -> Path | None:

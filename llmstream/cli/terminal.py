@@ -17,11 +17,13 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final, TextIO
 
 __all__ = [
     "TerminalFilter",
     "columns",
+    "echo",
     "listed",
     "one_line",
     "print_message",
@@ -201,6 +203,30 @@ def write_bytes(data: bytes) -> None:
     sys.stdout.flush()
     buffer.write(data)
     buffer.flush()
+
+
+@contextmanager
+def echo(on: bool) -> Iterator[None]:
+    """Switches the echo of typed characters on the terminal; restores it afterwards.
+
+    While an answer is drawn, an echo would land in it. What was typed is in the next prompt.
+    """
+    if sys.platform == "win32" or sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield
+        return
+    import termios
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    mode = termios.tcgetattr(terminal)
+    mode[3] = mode[3] | termios.ECHO if on else mode[3] & ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSANOW, mode)
+    try:
+        yield
+    finally:
+        # The terminal may be gone.
+        with suppress(termios.error):
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 _PIPE_COLUMNS: Final = 100

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
 from llmstream.exchange import HttpRequest
 
 __all__ = [
+    "ListedModel",
     "ModelFacts",
     "ModelPage",
     "count_in",
+    "listed_in",
     "names_in",
     "with_fields",
 ]
@@ -41,6 +44,20 @@ class ModelPage(msgspec.Struct, frozen=True):
 
     http: HttpRequest
     alone: bool
+
+
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of a vendor's list of models; None where the list does not have a fact.
+
+    context_tokens, max_output_tokens: sizes, as in `ModelFacts`
+    input_usd, output_usd: price of a million tokens, in US dollars
+    """
+
+    name: str
+    context_tokens: int | None = None
+    max_output_tokens: int | None = None
+    input_usd: float | None = None
+    output_usd: float | None = None
 
 
 class _Entry(msgspec.Struct):
@@ -72,6 +89,70 @@ def names_in(body: bytes) -> set[str]:
     entries = (page, *page.data, *page.models)
     names = {name for entry in entries for name in (entry.id, entry.name, entry.model) if name}
     return {name.removeprefix("models/") for name in names}
+
+
+_CONTEXT: Final = (
+    # OpenRouter, Together and Cohere; Groq; Mistral; Google; Anthropic; vLLM
+    *("context_length", "context_window", "max_context_length"),
+    *("inputTokenLimit", "max_input_tokens", "max_model_len"),
+)
+_OUTPUT: Final = ("max_completion_tokens", "outputTokenLimit", "max_output_tokens", "max_tokens")
+_NEXT: Final = (("nextPageToken", "pageToken"), ("next_page_token", "page_token"))
+"""Field with the token of the next page, and the parameter that takes it: Google, Cohere."""
+
+
+def listed_in(body: bytes) -> tuple[list[ListedModel], str]:
+    """Reads a page of models, in the forms of `names_in` or as an array.
+
+    returns: the models, and the query of the next page, or "" after the last
+    """
+    try:
+        page = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return [], ""
+    lists = [page] if isinstance(page, list) else []
+    if isinstance(page, dict):
+        lists = [found for name in ("data", "models") if isinstance(found := page.get(name), list)]
+    entries = [_listed(entry) for found in lists for entry in found if isinstance(entry, dict)]
+    return [entry for entry in entries if entry.name], _next_query(page) if isinstance(page, dict) else ""
+
+
+def _listed(entry: dict[str, Any]) -> ListedModel:
+    names = (entry.get(field) for field in ("id", "name", "model"))
+    name = next((name for name in names if isinstance(name, str) and name), "")
+    return ListedModel(
+        name=name.removeprefix("models/"),
+        context_tokens=_first_count(entry, _CONTEXT),
+        max_output_tokens=_first_count(entry, _OUTPUT),
+        input_usd=_usd(entry, "prompt"),
+        output_usd=_usd(entry, "completion"),
+    )
+
+
+def _first_count(entry: dict[str, Any], names: Iterable[str]) -> int | None:
+    counts = (entry.get(name) for name in names)
+    return next((int(count) for count in counts if isinstance(count, int | float) and count > 0), None)
+
+
+def _usd(entry: dict[str, Any], kind: str) -> float | None:
+    """Reads OpenRouter's price, a decimal string in dollars a token; below 0 where it varies."""
+    prices = entry.get("pricing")
+    try:
+        price = float(prices[kind]) * 1e6 if isinstance(prices, dict) else -1.0
+    except (KeyError, TypeError, ValueError):
+        return None
+    return round(price, 6) if price >= 0 else None
+
+
+def _next_query(page: dict[str, Any]) -> str:
+    for field, parameter in _NEXT:
+        token = page.get(field)
+        if isinstance(token, str) and token:
+            return f"{parameter}={quote(token, safe='')}"
+    last = page.get("last_id")
+    if page.get("has_more") is not True or not isinstance(last, str) or not last:
+        return ""
+    return f"after_id={quote(last, safe='')}"
 
 
 def count_in(body: bytes) -> int | None:

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.exchange import shown_address
@@ -48,6 +48,7 @@ async def mcp_tools(
     connect_timeout_s: float | None = 30.0,
     needs_approval: NeedsApproval = False,
     elicit: Elicit | None = None,
+    log: TextIO | None = None,
     max_result_chars: int = MAX_RESULT_CHARS,
     max_result_bytes: int = MAX_RESULT_BYTES,
 ) -> AsyncGenerator[ServerTools]:
@@ -74,6 +75,7 @@ async def mcp_tools(
     connect_timeout_s: limit until the tools are listed
     elicit:    answers questions of the server to the user while a tool runs, given an `Elicitation`;
                without it, such questions are declined
+    log:       a file for what a started process writes to its standard error; by default ours
     needs_approval, max_result_chars, max_result_bytes: as for `Tool`, for all tools
 
     raises: Unsupported if the mcp package is not installed; InvalidRequest unless exactly one of
@@ -97,7 +99,7 @@ async def mcp_tools(
             for name, tool in zip(names, listed, strict=True)
         ]
 
-    connection, failure = _connection(stdio, url, headers, changed, elicit)
+    connection, failure = _connection(stdio, url, headers, changed, elicit, log)
     session = Session(_name(stdio, url), connection, changed, update, failure)
     tools = ServerTools(session, timeout_s)
     try:
@@ -156,6 +158,7 @@ def _connection(
     headers: Mapping[str, str] | None,
     changed: asyncio.Event,
     elicit: Elicit | None,
+    log: TextIO | None,
 ) -> tuple[AbstractAsyncContextManager[Client], Callable[[], str]]:
     """Returns the connection, and a function that returns what the server did wrong."""
     if (stdio is None) == (url is None):
@@ -182,11 +185,11 @@ def _connection(
         options |= {"elicitation_callback": eliciting(elicit), "mode": "legacy"}
     if stdio is None:
         return _over_http(url or "", dict(headers or {}), options), lambda: ""
-    return _over_stdio(stdio, options)
+    return _over_stdio(stdio, options, log)
 
 
 def _over_stdio(
-    stdio: Command, options: dict[str, Any]
+    stdio: Command, options: dict[str, Any], log: TextIO | None
 ) -> tuple[AbstractAsyncContextManager[Client], Callable[[], str]]:
     from mcp import Client, StdioServerParameters, stdio_client
     from mcp.client.stdio import get_default_environment
@@ -196,8 +199,8 @@ def _over_stdio(
     if sys.platform == "win32":
         # The package ends a tree of processes there, for which asyncio has no means; its lines have no cap.
         process = StdioServerParameters(command=stdio[0], args=arguments, env=env)
-        return Client(bounded(stdio_client(process)), **options), lambda: ""
-    server = StdioServer(stdio[0], arguments, get_default_environment() | env)
+        return Client(bounded(stdio_client(process, log or sys.stderr)), **options), lambda: ""
+    server = StdioServer(stdio[0], arguments, get_default_environment() | env, log=log)
     return Client(bounded(server.streams()), **options), lambda: server.failure
 
 

@@ -15,7 +15,7 @@ import signal
 from asyncio.subprocess import PIPE, Process, SubprocessStreamProtocol
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import anyio
 import msgspec
@@ -56,6 +56,7 @@ class StdioServer:
     """A transport for `mcp.Client`: starts the process, and stops it with all its children.
 
     max_bytes: longest line that is read; a longer one ends the session
+    log:       a file for its standard error; by default ours
     failure:   what the server did wrong, for errors; "" for nothing
     """
 
@@ -65,9 +66,11 @@ class StdioServer:
         arguments: Sequence[str],
         env: Mapping[str, str],
         max_bytes: int = MAX_MESSAGE_BYTES,
+        log: TextIO | None = None,
     ) -> None:
         self._command = (command, *arguments)
         self._env = env
+        self._stderr = log
         self._max_bytes = max_bytes
         self.failure = ""
 
@@ -85,7 +88,7 @@ class StdioServer:
             *self._command,
             stdin=PIPE,
             stdout=PIPE,
-            stderr=None,
+            stderr=self._stderr,
             env=self._env,
             # A Ctrl-C in our terminal does not reach it, and its children are signalled with it.
             start_new_session=True,

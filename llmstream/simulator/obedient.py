@@ -27,7 +27,8 @@ _COLOURS: Final = {
 _MISSING: Final = "no-such-model"
 """Names that begin with it are refused."""
 
-_TOKEN: Final = re.compile(r"\s*\S+")
+# A word with the space before it; a leading run of space is a token of its own.
+_TOKEN: Final = re.compile(r"\s?\S+|\s")
 
 
 class Obedient(msgspec.Struct, frozen=True):

@@ -12,8 +12,10 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.dialects.base import Dialect, Encoded
 from llmstream.dialects.model_facts import (
+    ListedModel,
     ModelPage,
     count_in,
+    listed_in,
     names_in,
 )
 from llmstream.errors import AuthenticationError, DeadlineExceeded, LLMStreamError, PermissionDenied
@@ -37,9 +39,11 @@ __all__ = [
     "check_model",
     "count_tokens",
     "end_kept",
+    "list_models",
 ]
 
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+_MAX_PAGES: Final = 100
 _CHARS_PER_TOKEN: Final = 4
 # About an image, or a page or two.
 _TOKENS_OF_A_FILE: Final = 1_000
@@ -109,11 +113,44 @@ async def _found(model: Addressed, page: ModelPage) -> tuple[bool | None, set[st
     if page.alone and names is not None:
         return True, names
     if page.alone:  # the model may be missing, or the page: the list shows which
-        url = page.http.url.rpartition("/")[0]
-        names = await _names(model, HttpRequest(url, method="GET"))
+        names = await _names(model, _list_request(page))
     if not names:
         return None, set()
     return _bare(model.name) in map(_bare, names), names
+
+
+def _list_request(page: ModelPage) -> HttpRequest:
+    return HttpRequest(page.http.url.rpartition("/")[0], method="GET") if page.alone else page.http
+
+
+async def list_models(model: Addressed) -> list[ListedModel] | None:
+    """Asks a vendor which models it has, in its order.
+
+    model:  any model of the provider; only address and key are used
+    returns: None if the vendor has no list
+    raises: the vendor's error, such as for a refused key; TransportError
+    """
+    page = model.provider.dialect.model_page(model.name)
+    if page is None:
+        return None
+    http = _list_request(page)
+    found: dict[str, ListedModel] = {}
+    query = ""
+    for _ in range(_MAX_PAGES):
+        url = f"{http.url}?{query}" if query else http.url
+        try:
+            body = await _fetched(model, msgspec.structs.replace(http, url=url), Request(model=model.name))
+        except LLMStreamError as error:
+            if error.status not in _NO_PAGE or isinstance(error, AuthenticationError | PermissionDenied):
+                raise
+            return list(found.values()) or None
+        listed, query = listed_in(body)
+        before = len(found)
+        for entry in listed:
+            found.setdefault(entry.name, entry)
+        if not query or len(found) == before:
+            break
+    return list(found.values())
 
 
 async def _names(model: Addressed, http: HttpRequest) -> set[str] | None:

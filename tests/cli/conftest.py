@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import signal
 import subprocess
@@ -15,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from llmstream.simulator import Simulator
+from llmstream.simulator import Script, Simulator
+from tests.cli.terminal_session import WITHOUT, Session
 
 Start = Callable[..., Simulator]
 Spawn = Callable[..., AbstractContextManager[subprocess.Popen[bytes]]]
@@ -79,10 +81,17 @@ def spawn() -> Spawn:
     return start
 
 
+@pytest.fixture
+def typed_in(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """`typed_in(text)`: standard input of the next command, a pipe."""
+    return lambda text: monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+
 @pytest.fixture(autouse=True)
 def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No keys, models, addresses or conversations of whoever runs the tests."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in (
         "LLMSTREAM_HISTORY",
         "LLMSTREAM_MODEL",
@@ -138,3 +147,39 @@ class Screen:
 def screen() -> Screen:
     """A terminal of 80 columns."""
     return Screen()
+
+
+@pytest.fixture
+def sessions() -> Iterator[list[Session]]:
+    """Sessions to kill at the end."""
+    pytest.importorskip("fcntl")
+    opened: list[Session] = []
+    yield opened
+    for session in opened:
+        session.kill()
+
+
+@pytest.fixture
+def chat(simulate, sessions, monkeypatch):
+    """`chat(script, *argv)`: a session of `llmstream chat` with a simulator."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sim-key")
+
+    def start(script: Script, *argv: object, **options: str) -> tuple[Session, list]:
+        simulator = simulate(script)
+        address = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
+        sessions.append(Session("chat", *address, *argv, **options))
+        return sessions[-1], simulator.requests
+
+    return start
+
+
+@pytest.fixture(params=["prompt_toolkit", "readline"])
+def talk(request, chat):
+    """`talk(script, *argv)`: a conversation, with either way to read a prompt."""
+    pytest.importorskip(request.param)
+
+    def start(script: Script, *argv: object, **options: str) -> tuple[Session, list]:
+        code = "" if request.param == "prompt_toolkit" else WITHOUT.format("prompt_toolkit")
+        return chat(script, *argv, code=code, **options)
+
+    return start

@@ -103,6 +103,38 @@ def test_tools_run_and_show_beside_response(ask):
     assert json.loads(results[0].content)["sky"] == "light snow"
 
 
+@pytest.fixture
+def shelf(tmp_path):
+    """A file with one tool."""
+    file = tmp_path / "shelf.py"
+    file.write_text('def look(city: str) -> str:\n    """Looks."""\n    return f"{city} is cold"\n')
+    return str(file)
+
+
+LOOKS = Script((Turn(calls=(Call("look", {"city": "Oslo"}),)), Turn(text="So.")))
+
+
+def test_in_a_pipe_calls_are_refused(ask, shelf):
+    done = ask(LOOKS, "--tools", shelf, "Hi")
+    assert (done.status, done.out) == (0, "So.\n")
+    assert "look was not run: there is no terminal to ask on. To run all calls: --yes" in done.err
+    (result,) = [r for m in done.requests[1].messages for r in m.tool_results]
+    assert "There is no terminal to ask the user on" in result.content
+
+
+def test_in_a_pipe_calls_run_with_yes(ask, shelf):
+    done = ask(LOOKS, "--tools", shelf, "--yes", "Hi")
+    assert (done.status, done.out) == (0, "So.\n")
+    contents = [r.content for m in done.requests[1].messages for r in m.tool_results]
+    assert contents == ["Oslo is cold"]
+
+
+def test_schema_may_be_written_shortly(ask):
+    done = ask(says('{"name": "Tom", "age": 3}'), "--schema", "name, age int", "A cat")
+    assert (done.status, done.out) == (0, '{"name": "Tom", "age": 3}\n')
+    assert list(done.requests[0].response_format.schema["properties"]) == ["name", "age"]
+
+
 def test_without_tools_none_are_offered(ask):
     assert ask(says("So."), "Hi").requests[0].tools == ()
 
@@ -235,7 +267,7 @@ def test_long_retry_wait_is_noted(ask):
     script = Script((Turn(fault=Refuse(status=429, retry_after_s=1)), Turn(text="So.")))
     done = ask(script, "Hi")
     assert (done.status, done.out) == (0, "So.\n")
-    assert done.err == "llmstream: 429, waiting 1 s (2 of 3)\n"
+    assert done.err == "llmstream: 429 rate limited, waiting 1 s (attempt 2 of 3)\n"
 
 
 def test_new_system_prompt_replaces_saved(ask, tmp_path):
@@ -309,7 +341,10 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (["Hi"], "no model given. Pass -m provider:model or set LLMSTREAM_MODEL. Keys are set for openai, "),
+        (
+            ["Hi"],
+            "no model given. Pass -m provider:model, or choose one with `llmstream models default`. Keys",
+        ),
         (["-m", "openai", "Hi"], "provider:model"),
         (["-m", "opnai:m", "Hi"], "Did you mean openai:m?"),
         (["-m", "gpt-5", "Hi"], "Did you mean openai:gpt-5?"),
@@ -318,7 +353,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
         (["-m", "openai:m", "-a", "/bin/sh", "Hi"], "cannot attach /bin/sh: not an image"),
         (["-m", "openai:m", "-a", "/dev/null", "Hi"], "cannot attach /dev/null: the file is empty"),
         (["-m", "openai:m", "-a", "/dev/zero", "Hi"], "cannot attach /dev/zero: it is larger than 50 MB"),
-        (["-m", "openai:m", "--schema", "/no/such", "Hi"], "cannot read /no/such: No such file"),
+        (["-m", "openai:m", "--schema", "/no/such", "Hi"], "cannot read /no/such: there is no such file"),
         (["-m", "openai:m", "--schema", __file__, "Hi"], "is not a JSON schema"),
         (["-m", "openai:m", "-c", "--continue", "x", "Hi"], "not allowed with"),
         (["-m", "openai:m"], "the prompt is empty"),
@@ -332,7 +367,9 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
         (["-m", "openai:m", "--save", "/no/such/folder/x", "Hi"], "there is no folder /no/such/folder"),
         (["-m", "openai:m", "--save", "/", "Hi"], "cannot write /"),
         (["-m", "openai:m", "--max-tokens", "many", "Hi"], "--max-tokens"),
-        (["-m", "openai:m", "--tools", "all", "Hi"], "--tools"),
+        (["-m", "openai:m", "--tools", "/no/such.py", "Hi"], "there is no such file"),
+        (["-m", "openai:m", "--mcp", "'", "Hi"], "is not a command"),
+        (["-m", "openai:m", "--schema", "age years", "Hi"], "has the type 'years'"),
     ],
 )
 def test_wrong_usage_is_status_2_and_remedy(argv, words, capsys):

@@ -181,7 +181,7 @@ def test_unreported_values_are_not_shown():
 
 def test_a_stopped_run_says_so():
     assert status_line(watched((1.0, TextDelta("a", "0"))), stopped=True) == "1.00 s to first token · stopped"
-    assert status_line(watched(), stopped=True) == "stopped"
+    assert status_line(watched(), stopped=True) == ""
 
 
 def test_failed_run_sans_events_has_no_line():

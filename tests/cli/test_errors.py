@@ -36,7 +36,7 @@ def test_missing_key_names_variable_once():
     """It names the provider once too."""
     error = raised_by(lambda: find_provider("openai").key(None, {}))
     error.provider = "openai"
-    assert error_message(error) == "No key for openai. Set OPENAI_API_KEY in the environment."
+    assert error_message(error) == "No key for openai. Set OPENAI_API_KEY or run llmstream keys set openai."
 
 
 def test_a_missing_address_names_the_flag():

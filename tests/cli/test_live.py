@@ -10,7 +10,10 @@ import pytest
 
 pytest.importorskip("rich")
 
-from llmstream.cli.live import LiveDisplay
+from rich.console import Console
+from rich.segment import Segment
+
+from llmstream.cli.live import LiveDisplay, Region
 from llmstream.events import (
     File,
     Finish,
@@ -124,6 +127,18 @@ async def test_block_taller_than_screen_scrolls(size, screen, monkeypatch):
     assert [row.strip() for row in whole if row.strip().startswith("line")] == [
         f"line {n}" for n in range(40)
     ]
+
+
+def test_narrowed_window_leaves_no_old_rows():
+    """The terminal has wrapped the growing rows, so more rows than were drawn are erased."""
+    out = Tty()
+    console = Console(file=out, width=80, force_terminal=True)
+    region = Region(console)
+    region.draw([], [[Segment("a" * 67)], [], [Segment("b" * 30)]])
+    console.width = 30
+    out.truncate(0)
+    region.draw([], [])
+    assert out.getvalue().lstrip("\0") == "\r\x1b[2K" + "\x1b[1A\x1b[2K" * 4
 
 
 async def test_reasoning_is_dim_and_kept_apart(screen):

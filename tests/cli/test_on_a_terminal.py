@@ -2,129 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-import select
-import signal
-import struct
-import subprocess
 import sys
-import time
-from collections.abc import Iterator
 
 import pytest
 
 from llmstream.chats import Chat
 from llmstream.simulator import Obedient, Pace, Refuse, Script, Stall, Turn
+from tests.cli.terminal_session import EOF, INTERRUPT, WITHOUT, Session, texts_of
 
 pytestmark = pytest.mark.slow
-
-fcntl = pytest.importorskip("fcntl")
-termios = pytest.importorskip("termios")
-
-EOF, INTERRUPT = "\x04", "\x03"
-_LONGEST_S = 30
-_WITHOUT = (
-    "import sys; sys.modules['{}'] = None\nfrom llmstream.cli import main; sys.exit(main(sys.argv[1:]))"
-)
-
-
-def _own_terminal() -> None:
-    """In the child: its standard input becomes the terminal that Ctrl-C is typed on."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-class Session:
-    """The program on a terminal. What is expected is waited for, and fails if it does not come."""
-
-    def __init__(self, *argv: object, code: str = "", columns: int = 80, **env: str) -> None:
-        self.terminal, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        program = ["-c", code] if code else ["-m", "llmstream"]
-        self._process = subprocess.Popen(
-            [sys.executable, *program, *map(str, argv)],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "TERM": "xterm-256color", **env},
-            start_new_session=True,
-            preexec_fn=_own_terminal,
-        )
-        os.close(theirs)
-        self._raw = b""
-        self._seen = 0
-
-    @property
-    def text(self) -> str:
-        """Everything that was written, with every control."""
-        return self._raw.decode("utf-8", "ignore")
-
-    def expect(self, words: str) -> None:
-        """Reads until the words stand behind what was expected before."""
-        deadline = time.monotonic() + _LONGEST_S
-        while words not in self.text[self._seen :]:
-            going_on = self._read() and time.monotonic() < deadline
-            assert going_on, f"no {words!r} in {self.text[self._seen :]!r}"
-        self._seen = self.text.index(words, self._seen) + len(words)
-
-    def send(self, keys: str) -> None:
-        """Types."""
-        os.write(self.terminal, keys.encode())
-
-    def end(self, keys: str = "") -> int:
-        """Reads to the end; the exit status.
-
-        keys: typed once a second, as by somebody who sees that nothing happens. readline has a moment
-              between its prompt and its wait in which Ctrl-C is noted, and acted on at the next key only.
-        """
-        deadline = time.monotonic() + _LONGEST_S
-        self.send(keys)
-        came = len(self._raw)
-        while self._read():
-            if came == len(self._raw):
-                self.send(keys)
-            came = len(self._raw)
-            assert time.monotonic() < deadline, f"it does not end: {self.text!r}"
-        return self._process.wait(_LONGEST_S)
-
-    def kill(self) -> None:
-        """Whatever happened, nothing stays behind."""
-        self._process.kill()
-        self._process.wait()
-        os.close(self.terminal)
-
-    def _read(self) -> bool:
-        if not select.select([self.terminal], [], [], 1)[0]:
-            return True
-        try:
-            data = os.read(self.terminal, 65536)
-        except OSError:  # Linux says EIO where nobody has the other end open
-            data = b""
-        self._raw += data
-        return bool(data)
-
-
-@pytest.fixture
-def sessions() -> Iterator[list[Session]]:
-    opened: list[Session] = []
-    yield opened
-    for session in opened:
-        session.kill()
-
-
-@pytest.fixture
-def chat(simulate, sessions, monkeypatch):
-    """`chat(script, *argv)`: a session of `llmstream chat` with a simulator."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sim-key")
-
-    def start(script: Script, *argv: object, **options: str) -> tuple[Session, list]:
-        simulator = simulate(script)
-        address = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
-        sessions.append(Session("chat", *address, *argv, **options))
-        return sessions[-1], simulator.requests
-
-    return start
 
 
 def test_response_is_rendered_with_its_end(chat, screen):
@@ -160,28 +47,12 @@ def test_vendor_error_cannot_harm_terminal(chat, screen):
 def test_plain_without_rich_or_if_dumb(chat, screen, terminal):
     """Plain text: rich is not installed, or the terminal is dumb."""
     script = Script((Turn(reasoning="Hm.", text="The sky is **blue** \x1b[2J."),))
-    code = _WITHOUT.format("rich") if terminal == "xterm" else ""
+    code = WITHOUT.format("rich") if terminal == "xterm" else ""
     session, _ = chat(script, "Why?", code=code, TERM=terminal)
     assert session.end() == 0
     assert ("pip install 'llmstream-sdk[cli]'" in session.text) == (terminal == "xterm")
     assert "(thinking) Hm.\r\n\r\nThe sky is **blue** .\r\n" in session.text
     assert "\x1b" not in session.text
-
-
-@pytest.fixture(params=["prompt_toolkit", "readline"])
-def talk(request, chat):
-    """`talk(script, *argv)`: a conversation, with either way to read a prompt."""
-    pytest.importorskip(request.param)
-
-    def start(script: Script, *argv: object, **options: str) -> tuple[Session, list]:
-        code = "" if request.param == "prompt_toolkit" else _WITHOUT.format("prompt_toolkit")
-        return chat(script, *argv, code=code, **options)
-
-    return start
-
-
-def texts_of(request) -> list[str]:
-    return [m.text for m in request.request.messages]
 
 
 def test_a_conversation_keeps_its_history(talk, tmp_path):
@@ -324,7 +195,7 @@ def test_failed_turn_is_shown_and_repeatable(talk):
     session.expect("> ")
     session.send("Why?\r")
     session.expect("not today")
-    session.expect("send it again")
+    session.expect("/retry sends the prompt again")
     session.expect("> ")
     session.send("Why?\r")
     session.expect("Fine.")
@@ -425,7 +296,7 @@ def test_a_file_goes_with_the_next_prompt(talk, tmp_path):
     image = tmp_path / "a.png"
     image.write_bytes(b"\x89PNG\r\n\x1a\n...")
     session, requests = talk(Script((Turn(text="Blue."),)))
-    for keys, answer in (("/attach /no/such", "No such file"), (f"/attach {image}", "with the next prompt")):
+    for keys, answer in (("/attach /no/such", "No such file"), (f"/attach {image}", "sent")):
         session.expect("> ")
         session.send(f"{keys}\r")
         session.expect(answer)
@@ -474,7 +345,7 @@ def test_wait_for_next_attempt_is_shown(chat, screen):
     pytest.importorskip("rich")
     script = Script((Turn(fault=Refuse(status=429, retry_after_s=1)), Turn(text="Blue.")))
     session, _ = chat(script, "Why?")
-    session.expect("429, waiting 1 s (2 of 3)")
+    session.expect("429 rate limited, waiting 1 s (attempt 2 of 3)")
     session.expect("Blue.")
     assert session.end() == 0
     assert "429" not in "\n".join(screen.rows(session.text))
@@ -536,6 +407,23 @@ def test_provider_matrix_fits_the_terminal(sessions):
     assert all(len(row) <= 80 for row in rows)
     assert "AUDIO" in sessions[0].text
     assert "…" not in sessions[0].text
+
+
+def test_a_key_is_typed_without_echo(sessions, tmp_path):
+    sessions.append(Session("keys", "set", "openai", "--file"))
+    sessions[0].expect("Key for openai (not shown): ")
+    sessions[0].send("sk-very-secret\r")
+    assert sessions[0].end() == 0
+    assert "sk-very-secret" not in sessions[0].text
+    assert "sk-very-secret" in (tmp_path / "config" / "llmstream" / "keys.json").read_text()
+
+
+def test_ctrl_c_stores_no_key(sessions, tmp_path):
+    sessions.append(Session("keys", "set", "openai", "--file"))
+    sessions[0].expect("(not shown): ")
+    assert sessions[0].end(INTERRUPT) == 130
+    assert "Traceback" not in sessions[0].text
+    assert not (tmp_path / "config").exists()
 
 
 @pytest.mark.parametrize(("answer", "status"), [("n\r", 130), (INTERRUPT, 130), ("\r", 0)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from urllib.parse import unquote
 
 import msgspec
 import pytest
@@ -10,10 +11,12 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.chats import Image, ToolCall, ToolResult
+from llmstream.dialects.model_facts import ListedModel
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.providers.sim import SimProvider
 from llmstream.simulator import Simulator
+from llmstream.streams.lookups import list_models
 
 LISTED = ["sim", "sim-cohere", "sim-gemini", "sim-gemini-interactions", "sim-mistral", "sim-ollama"]
 LISTED += ["sim-anthropic", "sim-openai-responses"]
@@ -84,6 +87,58 @@ async def test_without_a_key_nothing_is_asked(monkeypatch) -> None:
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
     with pytest.raises(ls.MissingKey):
         await ls.Model("groq:x").check()
+
+
+@pytest.mark.parametrize("name", LISTED)
+async def test_models_of_a_vendor_are_listed(server, name) -> None:
+    found = await list_models(at(server, name))
+    assert [model.name for model in found or ()] == ["small-1", "large-1"]
+
+
+@pytest.mark.parametrize(
+    ("pages", "query"),
+    [
+        (({"data": [{"id": "a"}], "has_more": True, "last_id": "a"}, {"data": [{"id": "b"}]}), "after_id=a"),
+        (
+            ({"models": [{"name": "models/a"}], "nextPageToken": "t/1"}, {"models": [{"name": "b"}]}),
+            "pageToken=t/1",
+        ),
+    ],
+)
+async def test_all_pages_of_a_list_are_read(serve, pages, query) -> None:
+    asked = []
+
+    async def vendor(request: web.Request) -> web.Response:
+        asked.append(request.query_string)
+        return web.json_response(pages[len(asked) - 1])
+
+    found = await list_models(ls.Model("anthropic:x", base_url=await serve(vendor), api_key="k"))
+    assert [model.name for model in found or ()] == ["a", "b"]
+    assert [unquote(one) for one in asked] == ["", query]
+
+
+async def test_listed_facts_are_read(serve) -> None:
+    """Sizes and prices, from an object or an array, whatever the rest of an entry is."""
+    prices = {"prompt": "0.0000025", "completion": "0.00001"}
+    entries = [
+        {"id": "a", "context_length": 128_000, "pricing": prices, "top": None},
+        {"id": "b", "context_window": "many", "pricing": {"prompt": "-1"}},
+        {"nothing": 1},
+        "text",
+    ]
+
+    async def vendor(request: web.Request) -> web.Response:
+        return web.json_response(entries)
+
+    found = await list_models(ls.Model("openai:x", base_url=await serve(vendor), api_key="k"))
+    assert found == [
+        ListedModel(name="a", context_tokens=128_000, input_usd=2.5, output_usd=10.0),
+        ListedModel(name="b"),
+    ]
+
+
+async def test_vendor_without_list_lists_nothing(server) -> None:
+    assert await list_models(at(server, "sim-bedrock")) is None
 
 
 @pytest.mark.parametrize("name", COUNTED)

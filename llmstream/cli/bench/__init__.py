@@ -34,7 +34,9 @@ from llmstream.cli.bench.load import (
 )
 from llmstream.cli.bench.report import Load, Report, Sample, read_report, report_of
 from llmstream.cli.bench.views import comparison_lines, report_lines, svg
+from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
+from llmstream.cli.key_store import api_key_for
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import print_message, typed
 from llmstream.errors import InvalidRequest, LLMStreamError
@@ -73,7 +75,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("-m", "--model", metavar="PROVIDER:MODEL", help="model to use (default: $LLMSTREAM_MODEL)")
+    add("-m", "--model", metavar="PROVIDER:MODEL", help=MODEL_HELP)
     requests, concurrency, tokens = (
         _number(1, _MAX_REQUESTS),
         _number(1, _MAX_CONCURRENCY),
@@ -133,10 +135,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _measured(arguments: argparse.Namespace) -> Report:
     """Runs the benchmark."""
-    spec = arguments.model or os.environ.get("LLMSTREAM_MODEL") or ""
+    spec = arguments.model or default_model()
     if not spec:
         raise InvalidRequest(
-            "no model given. Pass -m provider:model or set LLMSTREAM_MODEL. -m sim:demo needs no key."
+            "no model given. Pass -m provider:model, or choose one with `llmstream models default`. "
+            "-m sim:demo needs no key."
         )
     return asyncio.run(_bench(spec, arguments))
 
@@ -158,7 +161,12 @@ def _output(report: Report, other: Report | None, arguments: argparse.Namespace)
 
 async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     """Runs the warm-up and the measurement. A cancellation ends it early with a report."""
-    model = Model(checked_model(spec), base_url=arguments.base_url, retry=Retry(max_retries=0))
+    model = Model(
+        checked_model(spec),
+        base_url=arguments.base_url,
+        api_key=api_key_for(spec),
+        retry=Retry(max_retries=0),
+    )
     load = Load(
         model=spec,
         requests=arguments.requests,

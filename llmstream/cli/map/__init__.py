@@ -12,7 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import SUCCESS
+from llmstream.cli.key_store import api_key_for
 from llmstream.cli.map.estimate import Survey, answer_tokens, estimate_lines, surveyed
 from llmstream.cli.map.job import Job, execute
 from llmstream.cli.map.progress import amount
@@ -57,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("input", metavar="INPUT", help="file of rows; - is standard input")
-    add("-m", "--model", metavar="PROVIDER:MODEL", help="model to use (default: $LLMSTREAM_MODEL)")
+    add("-m", "--model", metavar="PROVIDER:MODEL", help=MODEL_HELP)
     add(
         "-o",
         "--output",
@@ -135,7 +137,9 @@ def run(arguments: argparse.Namespace) -> int:
     _check_template(job.template)
     if survey is not None and not _agreed(job, survey):
         return SUCCESS
-    Model(job.spec).provider.key(None)  # a missing key is reported before the output is touched
+    Model(job.spec).provider.key(
+        api_key_for(job.spec)
+    )  # a missing key is reported before the output is touched
     return execute(job, survey)
 
 
@@ -169,10 +173,11 @@ def _agreed(job: Job, survey: Survey) -> bool:
 
 
 def _model(arguments: argparse.Namespace) -> str:
-    spec = arguments.model or os.environ.get("LLMSTREAM_MODEL") or ""
+    spec = arguments.model or default_model()
     if not spec:
         raise InvalidRequest(
-            "no model given. Pass -m provider:model or set LLMSTREAM_MODEL. -m sim:demo needs no key."
+            "no model given. Pass -m provider:model, or choose one with `llmstream models default`. "
+            "-m sim:demo needs no key."
         )
     for other in arguments.fallback:
         checked_model(other)

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, Final, cast
 import msgspec
 
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS, USAGE, error_message, exit_status
+from llmstream.cli.key_store import api_key_for
 from llmstream.cli.map.estimate import Survey
 from llmstream.cli.map.progress import Display, amount, counted, duration, failures
 from llmstream.cli.map.rows import BadRow, Source, in_background
@@ -99,7 +100,7 @@ class Job:
         common: dict[str, Any] = {"limiter": limiter, "deadlines": Deadlines(total_s=None)}
         rows = self.source.rows()
         return make(
-            Model(self.spec, base_url=arguments.base_url, **common),
+            Model(self.spec, base_url=arguments.base_url, api_key=api_key_for(self.spec), **common),
             in_background(rows) if self.source.is_stdin else rows,
             options=cast(Options, {**self.options, "retry": Retry(max_retries=arguments.retries)}),
             prompt=self.prompt_of,
@@ -110,7 +111,7 @@ class Job:
             keep=self.path,
             lines=self.lines(survey),
             retry_failed=arguments.retry_failed,
-            fallback=[Model(other, **common) for other in arguments.fallback],
+            fallback=[Model(other, api_key=api_key_for(other), **common) for other in arguments.fallback],
             max_cost=arguments.max_cost,
             dedupe=arguments.dedupe,
             patience_s=_PATIENCE_S,

@@ -1,0 +1,152 @@
+"""`llmstream keys`: stores, lists and removes API keys. Never prints one."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import re
+import sys
+from typing import Final
+
+from llmstream.cli.errors import SUCCESS
+from llmstream.cli.key_store import (
+    in_environment,
+    key_variables,
+    keys_path,
+    remove_key,
+    store_key,
+    stored_places,
+)
+from llmstream.cli.model_names import likely_models
+from llmstream.cli.terminal import print_message, wrapped
+from llmstream.errors import InvalidRequest
+from llmstream.providers.base import Provider
+from llmstream.providers.registry import all_providers, find_provider, provider_names
+
+__all__ = ["configure", "run"]
+
+_EPILOG: Final = """\
+set reads the key from the terminal without showing it, or from standard input. It goes to the
+system keyring if the package keyring is installed and has a secure backend, else to a file that
+only you can read. An environment variable wins over a stored key.
+
+Stored keys are for the llmstream commands. The Python library does not read them: it takes keys
+from the environment and from api_key=.
+
+examples:
+  llmstream keys set openai                   asks for the key
+  pass show openai | llmstream keys set openai
+  llmstream keys list
+  llmstream keys remove openai
+  llmstream keys path                         prints the path of the file
+"""
+
+_MAX_KEY_CHARS: Final = 16_384
+_PROVIDER: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
+"""A longer argument may be a key, and is not repeated in an error."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.epilog = _EPILOG
+    parser.add_argument("action", choices=("set", "list", "path", "remove"), help="what to do")
+    parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="name of a provider, such as openai")
+    # Takes what is left, so that a key given by mistake is not repeated in argparse's error.
+    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    parser.add_argument("--file", action="store_true", help="store in the file, even if there is a keyring")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs one action."""
+    if arguments.rest:
+        raise InvalidRequest(
+            "too many arguments. A key is never given as an argument: the shell's history and the list of "
+            "processes would show it. Run `llmstream keys set PROVIDER`, which asks for it."
+        )
+    match arguments.action:
+        case "set":
+            _set(_provider(arguments.provider), file=arguments.file)
+        case "remove":
+            _remove(_provider(arguments.provider))
+        case "path":
+            print(keys_path())
+        case _:
+            _list()
+    return SUCCESS
+
+
+def _provider(name: str | None) -> Provider:
+    """Finds a provider that has a key.
+
+    raises: InvalidRequest, which repeats the name only if it cannot be a key
+    """
+    if not name:
+        raise InvalidRequest("name a provider, such as openai; `llmstream providers` lists all")
+    known = name.strip().lower().replace("_", "-")
+    try:
+        provider = find_provider(known)
+    except InvalidRequest:
+        shown = f" {known!r}" if _PROVIDER.fullmatch(known) and not known.startswith("sk-") else ""
+        near = [model.partition(":")[0] for model in likely_models(f"{known}:MODEL")]
+        hint = f"Did you mean {' or '.join(near)}? " if near and near[0] in provider_names() else ""
+        raise InvalidRequest(f"unknown provider{shown}. {hint}`llmstream providers` lists all.") from None
+    if not provider.key_env:
+        raise InvalidRequest(f"{provider.name} takes no API key; see `llmstream providers {provider.name}`.")
+    return provider
+
+
+def _set(provider: Provider, *, file: bool) -> None:
+    name = provider.key_env[0]
+    place = store_key(name, _read_key(provider), file=file)
+    where = "the system keyring" if place == "keyring" else str(keys_path())
+    print(wrapped(f"Stored the key for {provider.name} in {where}."))
+    found = in_environment(provider)
+    if found:
+        print_message(f"warning: {found} is set in the environment and wins over the stored key")
+
+
+def _read_key(provider: Provider) -> str:
+    """Reads the key, without echo from a terminal.
+
+    raises: InvalidRequest for a text that cannot be a key; the message does not show it
+    """
+    if sys.stdin.isatty():
+        try:
+            text = getpass.getpass(f"Key for {provider.name} (not shown): ")
+        except EOFError:
+            text = ""
+    else:
+        text = sys.stdin.read(_MAX_KEY_CHARS + 1)
+    key = text.strip()
+    if not key:
+        raise InvalidRequest("no key was given, and nothing was stored")
+    if len(key) > _MAX_KEY_CHARS or not (key.isascii() and key.isprintable()) or " " in key:
+        raise InvalidRequest(
+            "this is not a key: a key is one line of ASCII without blanks. Nothing was stored."
+        )
+    return key
+
+
+def _remove(provider: Provider) -> None:
+    found = [name for name in provider.key_env if remove_key(name)]
+    if not found:
+        raise InvalidRequest(
+            f"no key is stored for {provider.name}; `llmstream keys list` lists those that are"
+        )
+    print(f"Removed the key for {provider.name}.")
+
+
+def _list() -> None:
+    """Prints one line for each stored key: its provider, its variable, its place."""
+    places = stored_places()
+    if not places:
+        print(wrapped("No keys are stored. To store one: llmstream keys set openai"))
+        return
+    providers = sorted(all_providers(), key=lambda provider: (len(provider.name), provider.name))
+    owners = {name: next((p for p in providers if name in key_variables(p)), None) for name in places}
+    shown = {name: owner.name if owner else "?" for name, owner in owners.items()}
+    widths = max(map(len, shown.values())), max(map(len, places))
+    for name in sorted(places, key=lambda name: shown[name]):
+        owner = owners[name]
+        hidden = f" ({found} is set and wins)" if owner and (found := in_environment(owner)) else ""
+        print(f"{shown[name]:<{widths[0]}}  {name:<{widths[1]}}  {places[name]}{hidden}")
