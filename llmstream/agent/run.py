@@ -31,10 +31,9 @@ from llmstream.streams.reading import (
     growing_objects,
     require_asyncio,
     required_output,
-    short_form,
-    state_of,
     text_deltas,
 )
+from llmstream.streams.showing import short_form, state_of
 from llmstream.tools.outcome import ToolCallStatus
 
 __all__ = ["AgentRun", "answer_of", "check_finished"]
@@ -80,6 +79,13 @@ class AgentRun(AsyncOnly, Generic[T]):
             facts.append(f"cost {state.cost_estimate:.6g}")
         name = f"{model.provider.name}:{model.name}"
         return short_form(self, name, self._condition, facts, self.total_usage)
+
+    def _repr_html_(self) -> str | None:
+        """The completed steps as a table, for notebooks; None before the first."""
+        from llmstream.agent.run_table import run_table  # loaded by those who have a notebook
+
+        over = self.suspended is not None or self.error is not None
+        return run_table(self) if over or self.state.steps else None
 
     @property
     def _condition(self) -> str:

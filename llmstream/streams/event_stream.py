@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
@@ -14,9 +14,8 @@ from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
-from llmstream.short_forms import counted
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
-from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation, to_continue
+from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
 from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
@@ -29,10 +28,9 @@ from llmstream.streams.reading import (
     repair_message,
     require_asyncio,
     required_output,
-    short_form,
-    state_of,
     text_deltas,
 )
+from llmstream.streams.showing import stream_form, stream_table
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
@@ -88,11 +86,11 @@ class EventStream(AsyncOnly, Generic[T]):
         self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
 
     def __repr__(self) -> str:
-        message, end = self.message, self.finish_reason or ("left" if self._left else None)
-        state = state_of(self.error, end, begun=self._call is not None)
-        counts = ((len(message.text), "character"), (len(message.tool_calls), "tool call"))
-        facts = [counted(count, noun) for count, noun in counts if count]
-        return short_form(self, self._answered_by(), state, facts, self.usage)
+        return stream_form(self, left=self._left, begun=self._call is not None)
+
+    def _repr_html_(self) -> str | None:
+        """The response as a table, for notebooks; None before its end."""
+        return stream_table(self) if self._over else None
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._check_unread()
@@ -360,17 +358,9 @@ class EventStream(AsyncOnly, Generic[T]):
             raise InvalidRequest(
                 "this answer was not interrupted; continue_with() continues only one that failed or was left"
             )
-        conversation = self._conversation
-        given = cast(Options, {**conversation.own_options(), **options})
-        if given.get("output") is not None:
-            raise InvalidRequest(
-                "continue_with() does not support structured output. Start a new request instead."
-            )
-        other = self.model.other(model) if isinstance(model, str) else model
-        messages, length = conversation.messages, len(self.text)
-        if length:
-            messages = to_continue(messages, other, given, note=note)
-        stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
+        other, length = self.model.other(model) if isinstance(model, str) else model, len(self.text)
+        messages, given = self._conversation.continued(other, options, note=note if length else None)
+        stream: EventStream[Message] = EventStream(other, messages, given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = ContinuationMarks(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
+from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
@@ -16,8 +16,6 @@ from llmstream.chats.content import Text
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, RetryNotice, StepStart, TextDelta
-from llmstream.short_forms import counted
-from llmstream.usage import Usage
 
 if TYPE_CHECKING:
     from llmstream.structured import Output
@@ -34,8 +32,6 @@ __all__ = [
     "repair_message",
     "require_asyncio",
     "required_output",
-    "short_form",
-    "state_of",
     "text_deltas",
 ]
 
@@ -287,23 +283,3 @@ def require_asyncio() -> asyncio.Task[Any] | None:
 
 def _kind(value: object) -> str:
     return f"an {type(value).__name__}"
-
-
-# What `repr` shows of a stream or run.
-
-
-def state_of(error: LLMStreamError | None, end: str | None, *, begun: bool) -> str:
-    """The state in a word or two: "in progress", "stop", "failed (rate-limited)".
-
-    end: the finish reason, or another reason why it is over
-    """
-    if error is not None:
-        return f"failed ({error.code})"
-    return end or ("in progress" if begun else "not read yet")
-
-
-def short_form(handle: object, model: str, state: str, facts: Iterable[str], usage: Usage) -> str:
-    """Kind, model, state, facts and tokens of a stream or run, in one line without content."""
-    tokens = ((usage.input_tokens, "in"), (usage.output_tokens, "out"))
-    known = [f"{counted(count, 'token')} {way}" for count, way in tokens if count is not None]
-    return f"<{type(handle).__name__} of {model}: {', '.join([state, *facts, *known])}>"
