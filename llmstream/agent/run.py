@@ -154,6 +154,20 @@ class AgentRun(AsyncOnly, Generic[T]):
             )
         return self.message
 
+    async def display(self) -> T:
+        """Shows the run as it grows, and returns its `object` if it has an output type, else its `message`.
+
+        Shown as by `EventStream.display`, with the calls and their results. A run that waits for a decision
+        returns its message so far; see `suspended`.
+
+        raises: as `collect`, after what has arrived was shown; InvalidOutput if the answer does not fit
+        """
+        from llmstream.display.showing import show  # loaded by those who show something
+
+        await show(self, markdown=not self.typed)
+        message: Any = await self.collect()
+        return self.object if self.typed and self.suspended is None else message
+
     @overload
     def objects(self: AgentRun[list[Item]]) -> AsyncGenerator[Item]: ...
 

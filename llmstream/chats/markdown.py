@@ -21,7 +21,7 @@ from llmstream.chats.content import (
     data_url,
     part_kind,
 )
-from llmstream.chats.safe_markdown import code_span, one_line, plain_text, safe_markdown
+from llmstream.chats.safe_markdown import code_span, folded_line, plain_text, safe_markdown
 from llmstream.exchange import shown_address
 from llmstream.short_forms import counted
 
@@ -66,10 +66,10 @@ def _blocks(kind: type, parts: Sequence[Part], names: Mapping[str, str], *, fold
 def _block(part: Part, names: Mapping[str, str]) -> str:
     match part:
         case ToolCall():
-            return code_span(one_line(f"{part.name}({part.arguments})", _CODE_CHARS))
+            return code_span(folded_line(f"{part.name}({part.arguments})", _CODE_CHARS))
         case ToolResult():
             name = code_span(part.name or names.get(part.tool_call_id) or part.tool_call_id or "tool")
-            content = code_span(one_line(part.content, _CODE_CHARS)) if part.content.strip() else ""
+            content = code_span(folded_line(part.content, _CODE_CHARS)) if part.content.strip() else ""
             line = f"{name} failed: {content}" if part.is_error else f"{name} → {content or 'nothing'}"
             return "\n\n".join([line, *[_file(file) for file in part.parts]])
         case Image() | Audio() | Document() | File():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["code_span", "one_line", "plain_text", "safe_markdown"]
+__all__ = ["code_span", "folded_line", "plain_text", "safe_markdown"]
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _FENCE: Final = re.compile(r"([ \t]*)(`{3,}|~{3,})([^`]*)")
@@ -62,7 +62,7 @@ def code_span(text: str) -> str:
 
     With a character that could end it, in a table or otherwise, it is HTML, in which it cannot.
     """
-    text = one_line(text)
+    text = folded_line(text)
     if text and not re.search(r"[<|`\\$]", text) and "script:" not in text.lower():
         return f"`{text}`"
     return f"<code>{plain_text(text)}</code>"
@@ -70,10 +70,10 @@ def code_span(text: str) -> str:
 
 def plain_text(text: str) -> str:
     """The text in one line, in which no character means anything to Markdown or HTML."""
-    return _PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", one_line(text))
+    return _PUNCTUATION.sub(lambda found: f"&#{ord(found[0])};", folded_line(text))
 
 
-def one_line(text: str, limit: int = 0) -> str:
+def folded_line(text: str, limit: int = 0) -> str:
     """The text without line breaks, cut to `limit` characters; 0 for no limit."""
     text = _CONTROL.sub(_shown_control, text[: 2 * limit] if limit else text)
     text = " ".join(text.split())

@@ -161,6 +161,17 @@ class EventStream(AsyncOnly, Generic[T]):
             raise InvalidRequest("the stream was left before its end; the content so far is in `message`")
         return self.message
 
+    async def display(self) -> Message:
+        """Shows this response as it grows and returns the message, as `collect` does.
+
+        It is Markdown in a notebook, and on a terminal with the extra `cli`; elsewhere plain text on standard
+        output. With an `output` type it is JSON. Raises InvalidRequest for a response that is over.
+        """
+        from llmstream.display.showing import show  # loaded by those who show something
+
+        await show(self, markdown=self._conversation.output is None)
+        return await self.collect()
+
     @overload
     def objects(self: EventStream[list[Item]]) -> AsyncGenerator[Item]: ...
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from llmstream.chats.safe_markdown import code_span, one_line, plain_text, safe_markdown
+from llmstream.chats.safe_markdown import code_span, folded_line, plain_text, safe_markdown
 
 PIECES = [
     *(
@@ -110,4 +110,4 @@ def test_attributes_of_formulas_are_removed() -> None:
 
 def test_plain_text_means_nothing_else() -> None:
     assert plain_text("a*b\n[c]<d>") == "a&#42;b &#91;c&#93;&#60;d&#62;"
-    assert one_line("a\n  b" + "c" * 20, 8) == "a bcccc…"
+    assert folded_line("a\n  b" + "c" * 20, 8) == "a bcccc…"
