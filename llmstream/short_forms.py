@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-__all__ = ["counted", "fields", "quoted"]
+__all__ = ["amount", "counted", "fields", "quoted"]
 
 _CHARS: Final = 80
 """Text of one value: with a name and a role it fits into a line of 110 characters."""
+
+_LEAST: Final = 0.000001
 
 
 def quoted(text: str, limit: int = _CHARS) -> str:
@@ -21,6 +23,13 @@ def quoted(text: str, limit: int = _CHARS) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun: "1 message", "1,204 characters"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def amount(cost: float) -> str:
+    """A cost in any currency, without an exponent: "0.000125", "1,204.50", "< 0.000001"."""
+    if 0 < cost < _LEAST:
+        return f"< {_LEAST:f}"
+    return f"{cost:,.2f}" if cost >= 1 else f"{cost:.6f}".rstrip("0").rstrip(".")
 
 
 def fields(value: Any, names: Iterable[str]) -> list[str]:

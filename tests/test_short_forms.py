@@ -6,7 +6,7 @@ import pytest
 
 import llmstream as ls
 from llmstream.chats import Message
-from llmstream.short_forms import counted, quoted
+from llmstream.short_forms import amount, counted, quoted
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,11 @@ def test_text_is_quoted_in_one_line(text: str, shown: str) -> None:
 
 def test_one_is_not_counted_as_many() -> None:
     assert [counted(n, "step") for n in (0, 1, 1204)] == ["0 steps", "1 step", "1,204 steps"]
+
+
+def test_a_cost_has_no_exponent() -> None:
+    costs = (0, 1e-9, 0.00005123, 0.25, 1204.5)
+    assert [amount(cost) for cost in costs] == ["0", "< 0.000001", "0.000051", "0.25", "1,204.50"]
 
 
 def test_usage_shows_only_known_counts() -> None:

@@ -21,7 +21,7 @@ from llmstream.errors import (
     RunSuspended,
 )
 from llmstream.events import Event, FinishReason, Usage, Warning
-from llmstream.short_forms import counted, quoted
+from llmstream.short_forms import amount, counted, quoted
 from llmstream.streams.call import ResponseInfo
 from llmstream.streams.model import Model
 from llmstream.streams.reading import (
@@ -76,7 +76,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         counts = ((len(state.steps), "step"), (state.tool_calls, "tool call"))
         facts = [counted(count, noun) for count, noun in counts if count]
         if state.cost_estimate is not None:
-            facts.append(f"cost {state.cost_estimate:.6g}")
+            facts.append(f"cost {amount(state.cost_estimate)}")
         name = f"{model.provider.name}:{model.name}"
         return short_form(self, name, self._condition, facts, self.total_usage)
 

@@ -10,6 +10,7 @@ from html import escape
 from typing import Final, NamedTuple
 
 from llmstream.errors import LLMStreamError
+from llmstream.short_forms import amount
 from llmstream.usage import Usage
 
 __all__ = ["CallCell", "TableRow", "html_table"]
@@ -128,7 +129,7 @@ _COLUMNS: Final = (
     _Column("Finish", lambda row: escape(row.finish), _LEFT),
     _Column("Tokens in", lambda r: _tokens(r.usage.input_tokens, r.usage.cached_input_tokens, "cached")),
     _Column("Tokens out", lambda r: _tokens(r.usage.output_tokens, r.usage.reasoning_tokens, "reasoning")),
-    _Column("Cost", lambda row: "" if row.cost is None else f"{row.cost:,.6g}"),
+    _Column("Cost", lambda row: "" if row.cost is None else amount(row.cost)),
     _Column("First content", lambda row: _seconds(row.first_content_s)),
     _Column("Response", lambda row: _seconds(row.total_s)),
 )
