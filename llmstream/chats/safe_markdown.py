@@ -20,6 +20,7 @@ _FENCE: Final = re.compile(r"([ \t]*)(`{3,}|~{3,})([^`]*)")
 _LANGUAGE: Final = re.compile(r"[\w+#.-]+")
 _BLANK_LINES: Final = re.compile(r"\n[ \t]*\n")
 _BACKTICKS: Final = re.compile("`+")
+_MEANS_MORE: Final = re.compile(r"[<|`\\$!\[\]]")
 _PUNCTUATION: Final = re.compile(r"[!-/:-@\[-`{-~]")
 
 _UNSAFE: Final = re.compile(
@@ -60,10 +61,11 @@ def safe_markdown(text: str) -> str:
 def code_span(text: str) -> str:
     """A code span of one line.
 
-    With a character that could end it, in a table or otherwise, it is HTML, in which it cannot.
+    Some renderers end it early: a "|" in a table does, and an address before it can swallow its backtick. So
+    it is HTML without punctuation if its content would then mean something.
     """
     text = folded_line(text)
-    if text and not re.search(r"[<|`\\$]", text) and "script:" not in text.lower():
+    if text and not _MEANS_MORE.search(text) and "script:" not in text.lower():
         return f"`{text}`"
     return f"<code>{plain_text(text)}</code>"
 

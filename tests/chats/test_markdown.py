@@ -34,8 +34,8 @@ def test_reasoning_is_folded_before_text() -> None:
 
 
 def test_calls_and_results_are_short_code() -> None:
-    call = ToolCall("1", "find", f'["{"x" * 300}"]')
-    assert shown(Text("Look."), call) == f'Look.\n\n`find(["{"x" * 192}…`'
+    call = ToolCall("1", "find", '{"q":"' + "x" * 300 + '"}')
+    assert shown(Text("Look."), call) == 'Look.\n\n`find({"q":"' + "x" * 188 + "…`"
     assert shown(ToolResult("1", "-2 °C", name="find")) == "`find` → `-2 °C`"
     assert shown(ToolResult("1", "no such city", is_error=True)) == "`1` failed: `no such city`"
 

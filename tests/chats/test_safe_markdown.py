@@ -63,6 +63,7 @@ def rendered(text: str) -> list[object]:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=14).map("".join))
 @example("```\n<b>\n``` x\n<b>\n```")
+@example("https://a.b`![a](https://a.b/c)`")
 @example("a `|<b>` | c\n--|--\n`|<b>` | d")
 def test_nothing_becomes_tag_or_image(text: str) -> None:
     for token in rendered(safe_markdown(text)):
@@ -102,6 +103,13 @@ def test_formulas_and_tables_remain() -> None:
 def test_spans_with_a_bar_or_tag_are_html() -> None:
     assert safe_markdown("a `List<int>` b `x y`") == "a <code>List&#60;int&#62;</code> b `x y`"
     assert code_span("a\nb") == "`a b`"
+
+
+def test_an_address_swallows_no_backtick() -> None:
+    """As marked does, which renders Markdown in JupyterLab: its bare addresses reach up to the next blank."""
+    shown = safe_markdown("https://a.b`![a](https://a.b/c)`")
+    assert "![" not in shown
+    assert "`" not in shown
 
 
 def test_attributes_of_formulas_are_removed() -> None:

@@ -84,7 +84,7 @@ async def test_a_call_shows_while_it_is_written() -> None:
     assert displayed(*called).shown[1] == 'Look.\n\n`find({"q":1})`\n\n…'
     ran = [*called, ToolResult("half", "c", "find", preliminary=True), ToolResult([1], "c", "find")]
     cell = displayed(*ran, TextDelta("One.", "1"))
-    assert cell.shown[1] == 'Look.\n\n`find({"q":1})`\n\n`find` → `[1]`\n\nOne.'
+    assert cell.shown[1] == 'Look.\n\n`find({"q":1})`\n\n`find` → <code>&#91;1&#93;</code>\n\nOne.'
     assert cell.text == "Look.\n\nOne."
 
 
