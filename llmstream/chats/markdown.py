@@ -100,4 +100,4 @@ def _link(text: str, url: str) -> str:
     """A link; only the text where the address is not of the web."""
     if not url.lower().startswith(("https://", "http://")):
         return text
-    return f"[{text}]({quote(url, safe=_URL_CHARS)})"
+    return f"[{text}]({quote(url, safe=_URL_CHARS, errors='replace')})"

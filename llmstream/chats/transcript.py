@@ -85,7 +85,7 @@ def _result_line(result: ToolResult, names: dict[str, str]) -> str:
 
 def _speaker(message: Message) -> str:
     name = _fold(message.sender) or _fold(message.role).capitalize()
-    return re.sub(r"([\\`*_\[\]<>&])", r"\\\1", name)
+    return re.sub(r"([\\`*_\[\]<>])", r"\\\1", name)
 
 
 def _fold(text: str) -> str:

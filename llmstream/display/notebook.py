@@ -184,7 +184,8 @@ class NotebookDisplay:
         text = "\n\n".join(
             [part.text for parts in self._steps for part in parts if isinstance(part, content.Text)]
         )
-        self._output("\n\n".join(filter(None, blocks)), text)
+        # A message of a kernel is UTF-8, which has no lone surrogates.
+        self._output("\n\n".join(filter(None, blocks)), text.encode("utf-8", "replace").decode())
         self._cost_s = time.monotonic() - started
 
     def _shown(self, parts: list[content.Part]) -> list[content.Part]:

@@ -6,7 +6,7 @@ The table has no colours of its own, so that it looks right in light and in dark
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
+from html import escape as html_escape
 from typing import Final, NamedTuple
 
 from llmstream.errors import LLMStreamError
@@ -75,6 +75,11 @@ def html_table(
         if error is None
         else f"{table}<p><strong>{escape(error.code)}</strong>: {escape(str(error))}</p>"
     )
+
+
+def escape(text: str) -> str:
+    """The text as HTML; a lone surrogate, which no message of a kernel can hold, becomes "?"."""
+    return html_escape(text.encode("utf-8", "replace").decode())
 
 
 _LEFT: Final = 'style="text-align:left"'

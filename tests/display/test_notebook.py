@@ -70,6 +70,11 @@ async def test_events_in_a_burst_are_drawn_once() -> None:
     assert [text.partition("\n")[0] for text in cell.shown] == ["…", "a" * 5000]
 
 
+async def test_a_lone_surrogate_is_replaced() -> None:
+    cell = displayed(TextDelta("a\ud800", "0"))
+    assert (cell.shown[1], cell.text) == ("a\ufffd", "a?")
+
+
 async def test_reasoning_is_open_until_text_comes() -> None:
     thinking = displayed(ReasoningDelta("Hm.", "0"))
     assert thinking.shown[1] == "<details open><summary>Reasoning</summary>\n\nHm.\n\n</details>"
