@@ -67,7 +67,7 @@ def test_sources_are_a_list_of_links() -> None:
         Source("url", url="javascript:x", title="B"),
     )
     assert shown(*sources) == "- [&#91;A&#93;](https://a.b/%28c%29)\n- B"
-    assert shown(Source("url", url="https://a.b/\ud800", title="\ud800")) == "- [\ufffd](https://a.b/%3F)"
+    assert shown(Source("url", url="https://a.b/\ud800", title="\ud800")) == "- [\ufffd](https://a.b/?)"
 
 
 def test_parts_of_other_kinds_are_named() -> None:
