@@ -44,8 +44,16 @@ def loaded(statement: str) -> set[str]:
         ),
         (
             "ls.Agent; ls.tool",
-            {"aiohttp", "llmstream.display", "llmstream.simulator", "llmstream.providers.sim"},
+            {
+                "aiohttp",
+                "llmstream.display",
+                "llmstream.log",
+                "llmstream.providers.sim",
+                "llmstream.simulator",
+            },
         ),
+        ("ls.open_logs('memory:')", {"sqlite3", "redis", "aiohttp", "llmstream.streams", "llmstream.agent"}),
+        ("ls.open_logs('sqlite:x.db')", {"redis", "aiohttp", "llmstream.streams", "llmstream.agent"}),
     ],
 )
 def test_a_name_loads_only_what_it_needs(statement: str, absent: set[str]) -> None:
