@@ -190,6 +190,18 @@ class OtherWarning(msgspec.Struct, frozen=True, tag_field="type", tag="other", o
 Warning: TypeAlias = UnsupportedSetting | UnsupportedTool | OtherWarning
 
 
+def warning_text(warning: Warning) -> str:
+    """The text of a request warning."""
+    match warning:
+        case UnsupportedSetting(name, details):
+            text = f"the option {name} is not supported as given"
+        case UnsupportedTool(name, details):
+            text = f"the tool {name} is not supported"
+        case _:
+            return warning.message
+    return f"{text}: {details}" if details else text
+
+
 class StreamStart(BaseEvent, frozen=True, tag="stream-start", omit_defaults=False):
     """The first event of every stream."""
 
