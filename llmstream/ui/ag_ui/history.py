@@ -1,0 +1,279 @@
+"""The messages of an AG-UI client as a conversation.
+
+The client has reasoning, text with calls, and each result as messages of their own, with results directly
+behind their calls. Ours are one message for each response of the model and one for each set of results: the
+ids of the writer's messages, `RUN-STEP-PLACE`, say what was one response. Of messages that others wrote,
+neighbours are one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import (
+    Audio,
+    Document,
+    Image,
+    Metadata,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    read_base64,
+    read_data_url,
+)
+from llmstream.chats.message import Message, Role
+from llmstream.errors import InvalidRequest
+from llmstream.ui.ag_ui import wire
+from llmstream.ui.ag_ui.output import OWN, unpacked
+
+__all__ = ["History"]
+
+# The message of one response: run and step, without the place in it.
+_RESPONSE: Final = re.compile(r"(.+-\d+)-\d+", re.DOTALL)
+
+# Key of what other servers put into `encryptedValue`, in the metadata of a part.
+_FOREIGN: Final = "ag-ui"
+
+_URL_SCHEMES: Final = ("https://", "http://", "data:")
+
+
+class History:
+    """Reads messages in order.
+
+    messages: the conversation; the id of the first message of each is in its metadata, as "id"
+    system:   the texts of system and developer messages, which are not in `messages`
+    ignored:  what was left out, as places in the request
+    """
+
+    def __init__(self, given: list[wire.Message]) -> None:
+        self.messages: list[Message] = []
+        self.system: list[str] = []
+        self.ignored: list[str] = []
+        self._names: dict[str, str] = {}  # of tools, by the id of the call
+        self._cut: set[str] = set()  # calls that were cut off: they were never made
+        self._by_provider: set[str] = set()
+        self._response: str | None = None  # the one under way
+        self._said: list[Part] = []
+        self._results: list[ToolResult] = []
+        self._id = ""
+        for place, message in enumerate(given):
+            self._read(message, f"messages[{place}]")
+        self._end_response()
+
+    def _read(self, message: wire.Message, where: str) -> None:
+        if message.subagent_run_id is not None:
+            self._ignore(where, "of a sub-agent")
+            return
+        match message.role:
+            case "assistant" | "reasoning":
+                self._of_model(message, where)
+            case "tool":
+                self._result(message, where)
+            case "user":
+                self._end_response()
+                parts = tuple(_parts(message.content, where))
+                metadata = {"id": message.id} if message.id else None
+                self.messages.append(Message(message.name or "", Role.USER, parts, metadata))
+            case "system" | "developer":
+                self.system.append(_text(message.content, where))
+            case role:
+                self._ignore(where, f"of role {role!r}")
+
+    def _ignore(self, where: str, why: str) -> None:
+        self.ignored.append(f"{where}, {why}")
+
+    # A response of the model, and the results of its calls.
+
+    def _of_model(self, message: wire.Message, where: str) -> None:
+        ours = _RESPONSE.fullmatch(message.id or "")
+        response = ours[1] if ours is not None else None
+        continues = response is not None and response == self._response
+        if not continues and (self._results or response or self._response):
+            self._end_response()
+        self._response = response
+        self._id = self._id or message.id or ""
+        if message.role == "reasoning":
+            metadata = _metadata(message.encrypted_value)
+            text = _text(message.content, where)
+            if text or metadata:
+                self._said.append(Reasoning(text, metadata))
+            return
+        self._said += _texts(_text(message.content, where), message.encrypted_value)
+        for call in message.tool_calls or ():
+            self._call(call, where)
+
+    def _call(self, call: wire.Call, where: str) -> None:
+        own = _own(call.metadata)
+        if own.get("incomplete") is True:
+            self._cut.add(call.id)
+            self._ignore(where, f"call {call.id!r}, which broke off")
+            return
+        self._names[call.id] = call.function.name
+        by_provider = own.get("providerExecuted") is True
+        if by_provider:
+            self._by_provider.add(call.id)
+        metadata = _metadata(call.encrypted_value)
+        self._said.append(
+            ToolCall(call.id, call.function.name, call.function.arguments or "", by_provider, metadata)
+        )
+
+    def _result(self, message: wire.Message, where: str) -> None:
+        call_id = message.tool_call_id
+        if not call_id:
+            raise InvalidRequest(f"{where}: a tool message needs the toolCallId that it answers")
+        if call_id in self._cut:
+            return
+        own = _own(message.metadata)
+        parts = [] if isinstance(message.content, str) else list(_parts(message.content, where))
+        text = (
+            message.content
+            if isinstance(message.content, str)
+            else "".join(part.text for part in parts if isinstance(part, Text))
+        )
+        by_provider = call_id in self._by_provider
+        result = ToolResult(
+            call_id,
+            message.error or text,
+            message.error is not None or own.get("isError") is True,
+            self._names.get(call_id, ""),
+            tuple([part for part in parts if isinstance(part, Image | Audio | Document)]),
+            _value(text, is_json=own.get("json") is True) if by_provider else None,
+            by_provider,
+            _metadata(message.encrypted_value),
+        )
+        if by_provider:
+            self._said.append(result)
+        else:
+            self._results.append(result)
+
+    def _end_response(self) -> None:
+        metadata = {"id": self._id} if self._id else None
+        if self._said:
+            self.messages.append(Message("", Role.ASSISTANT, tuple(self._said), metadata))
+        if self._results:
+            self.messages.append(Message.tool(self._results))
+        self._said, self._results, self._response, self._id = [], [], None, ""
+
+
+# Content: text, or parts.
+
+
+def _text(content: object, where: str) -> str:
+    """The text of content that may be parts; other parts have no place there.
+
+    raises: InvalidRequest for anything else
+    """
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.text for part in _parts(content, where) if isinstance(part, Text))
+
+
+def _texts(text: str, encrypted: object) -> Iterator[Part]:
+    """The blocks of a text, by what the writer noted; one block if the text has another length by now."""
+    blocks = unpacked(encrypted)
+    if isinstance(blocks, list) and _fit(blocks, text):
+        start = 0
+        for size, metadata in blocks:
+            if size or metadata:
+                yield Text(text[start : start + size], _checked(metadata))
+            start += size
+    elif text:
+        yield Text(text, _metadata(encrypted) if blocks is None else None)
+
+
+def _fit(blocks: list[Any], text: str) -> bool:
+    try:
+        return all(size >= 0 for size, _ in blocks) and sum(size for size, _ in blocks) == len(text)
+    except (TypeError, ValueError):
+        return False
+
+
+def _parts(content: object, where: str) -> Iterator[Part]:
+    if isinstance(content, str):
+        yield Text(content)
+        return
+    if not isinstance(content, list):
+        raise InvalidRequest(f"{where}: content is a text or a list of parts")
+    for place, part in enumerate(content):
+        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+            raise InvalidRequest(f"{where}.content[{place}] is no part with a type")
+        yield _part(part, f"{where}.content[{place}]")
+
+
+def _part(part: dict[str, Any], where: str) -> Part:
+    kind = part["type"]
+    if kind == "text" and isinstance(part.get("text"), str):
+        return Text(part["text"])
+    source = part if kind == "binary" else part.get("source")
+    if kind not in ("image", "audio", "video", "document", "binary") or not isinstance(source, dict):
+        raise InvalidRequest(
+            f"{where} of type {kind!r} cannot be read. Send a text, or an image, audio, video or document "
+            "with a source."
+        )
+    media_type, url, data = _source(source, where)
+    if kind == "image" or media_type.startswith("image/"):
+        return Image(url, data, media_type)
+    if kind == "audio" or media_type.startswith("audio/"):
+        return Audio(url, data, media_type)
+    name = part.get("filename")
+    return Document(url, data, media_type, name if isinstance(name, str) else "")
+
+
+def _source(source: dict[str, Any], where: str) -> tuple[str, str, bytes]:
+    """Media type, address and bytes; also of a `binary` part, which clients before 1.0 send."""
+    given = source.get("mimeType")
+    media_type = given if isinstance(given, str) else ""
+    match source:
+        case {"type": "data", "value": str(data)} | {"type": "binary", "data": str(data)}:
+            return media_type, "", read_base64(data, where)
+        case {"type": "url", "value": str(url)} | {"type": "binary", "url": str(url)}:
+            if not url.lower().startswith(_URL_SCHEMES):
+                # Such as gs: and file ids: the server's key would read them for whoever knows their name.
+                raise InvalidRequest(f"{where}: the address of a file begins with https:, http: or data:")
+            if url.lower().startswith("data:"):
+                found, data_bytes = read_data_url(url, where)
+                return media_type or found, "", data_bytes
+            return media_type, url, b""
+    raise InvalidRequest(
+        f"{where}: a file is read from a source of type data or url, with a value. Send the bytes of files "
+        "that a vendor stores."
+    )
+
+
+# Metadata: what comes back from the client may be anything.
+
+
+def _own(metadata: object) -> dict[str, Any]:
+    own = metadata.get(OWN) if isinstance(metadata, dict) else None
+    return own if isinstance(own, dict) else {}
+
+
+def _metadata(encrypted: object) -> Metadata | None:
+    if encrypted is None:
+        return None
+    found = unpacked(encrypted)
+    return {_FOREIGN: {"encryptedValue": encrypted}} if found is None else _checked(found)
+
+
+def _checked(metadata: object) -> Metadata | None:
+    """The metadata, if it is of the form that ours has."""
+    if not isinstance(metadata, dict) or not all(isinstance(own, dict) for own in metadata.values()):
+        return None
+    return metadata or None
+
+
+def _value(text: str, *, is_json: bool) -> Any:
+    if not is_json:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return text
