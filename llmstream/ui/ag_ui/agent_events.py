@@ -28,18 +28,12 @@ from llmstream.events import (
     File,
     Metadata,
     Raw,
-    ReasoningDelta,
-    ReasoningEnd,
     ReasoningFile,
-    ReasoningStart,
     ResponseMetadata,
     RetryNotice,
     Source,
     StepFinish,
     StepStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
     ToolApprovalRequest,
     ToolCall,
     ToolInputDelta,
@@ -50,6 +44,7 @@ from llmstream.events import (
 )
 from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui.application import KEY
+from llmstream.ui.ag_ui.messages import Messages
 from llmstream.ui.ag_ui.output import OWN, WIDEST_FRAME, Output, builtins, packed, present
 
 __all__ = ["AgentEvents", "Waiting"]
@@ -98,18 +93,11 @@ class AgentEvents:
         self._prefix, self._call_prefix = prefix, call_prefix
         self._tag: dict[str, Any] = {} if owner is None else {"subagentRunId": owner}
         self._tail = b"" if owner is None else b',"subagentRunId":%s' % _encode(owner)
-        self._step = 0
         self._step_name: str | None = None
         self._step_facts: dict[str, Any] = {}
         self._warned: set[bytes] = set()
         self._failure: str | None = None
-        # Of the response that may still be taken back.
-        self._minted: list[str] = []
-        self._count = 0
-        self._message: str | None = None  # the one to which a call belongs
-        self._texts: dict[str, tuple[_Message, list[Any]]] = {}
-        self._ending: _Message | None = None  # its text may go on
-        self._thoughts: dict[str, _Message] = {}
+        self._messages = Messages(output, prefix, owner)
         self._calls: dict[str, _Call] = {}  # those without a result
         self._discarded: set[str] = set()
         self._progress: dict[str, dict[str, Any]] = {}
@@ -117,10 +105,11 @@ class AgentEvents:
         self._children: dict[str, AgentEvents] = {}  # running sub-agents, by the id of their call
 
     def feed(self, event: Event) -> None:
-        """Writes one event."""
-        write = _WRITE.get(type(event))
-        if write is not None:
-            write(self, event)
+        """Writes one event; start and finish are the run's."""
+        if not self._messages.feed(event):
+            write = _WRITE.get(type(event))
+            if write is not None:
+                write(self, event)
 
     def custom(self, name: str, value: Any) -> None:
         """Writes a `CUSTOM` event, for what AG-UI has no event for."""
@@ -155,7 +144,7 @@ class AgentEvents:
             else:
                 suspended = present(interruptIds=[one.approval_id for one in child.waiting()] or None)
                 self._end_child(child, outcome={"type": "suspended", **suspended})
-        self._end_text()
+        self._messages.end_text()
         for call_id, call in list(self._calls.items()):
             if call.ended or (failed and call.cut):
                 continue
@@ -169,18 +158,15 @@ class AgentEvents:
     # Steps.
 
     def _start_step(self, event: StepStart) -> None:
-        self._end_text()
+        self._messages.start_step(event.step)
         self._end_step()
-        self._step, self._count = event.step, 0
-        self._minted.clear()
-        self._message = None
         self._step_name = f"step-{event.step}"
         self._out.write("STEP_STARTED", stepName=self._step_name, **self._tag)
         self.warn(event.warnings)
 
     def _finish_step(self, event: StepFinish) -> None:
         """Holds the facts: the results of its calls belong to the step, and ours follow it."""
-        self._end_text()
+        self._messages.end_text()
         usage = self._out.usage
         usage[self.model] = usage.get(self.model, Usage()) + event.usage
         facts = builtins(event)
@@ -211,7 +197,7 @@ class AgentEvents:
     def _retry(self, event: RetryNotice) -> None:
         """Takes back what the response has written: what it began ends first, which the client checks."""
         self.custom("retry", {"attempt": event.attempt, "waitS": event.wait_s})
-        self._end_text()
+        self._messages.end_text()
         owners = {child.owner for child in self._children.values() if child.owner is not None}
         for child in self._children.values():
             owners |= child._abandon()
@@ -225,9 +211,7 @@ class AgentEvents:
             self._end_progress(call_id, discarded=True)
         self._calls.clear()
         self._approvals.clear()
-        self._out.take_back(set(self._minted), owners)
-        self._minted.clear()
-        self._message = None
+        self._out.take_back(self._messages.take(), owners)
 
     def _abandon(self) -> set[str]:
         """Ends everything of a sub-agent whose run is discarded; returns the ids of the sub-agents below."""
@@ -239,81 +223,6 @@ class AgentEvents:
         self.close(failed=False)
         return below
 
-    # Text and reasoning.
-
-    def _text_start(self, event: TextStart) -> None:
-        message, self._ending = self._ending, None
-        if message is None:
-            message = _Message(self._mint())
-            self._message = message.id
-            self._out.write("TEXT_MESSAGE_START", messageId=message.id, role="assistant", **self._tag)
-        block = [0, event.provider_metadata]
-        message.blocks.append(block)
-        self._texts[event.id] = message, block
-
-    def _text_delta(self, event: TextDelta) -> None:
-        message, block = self._texts[event.id]
-        block[0] += len(event.delta)
-        if event.provider_metadata is not None:
-            block[1] = merge_metadata(block[1], event.provider_metadata)
-        self._out.write_delta(b"TEXT_MESSAGE_CONTENT", message.id, event.delta, self._tail)
-
-    def _text_end(self, event: TextEnd) -> None:
-        message, block = self._texts.pop(event.id)
-        block[1] = merge_metadata(block[1], event.provider_metadata)
-        message.incomplete |= event.incomplete
-        self._end_text()
-        self._ending = message
-
-    def _end_text(self) -> None:
-        """Ends the message whose text has ended, once it is known that no text continues it."""
-        message, self._ending = self._ending, None
-        if message is None:
-            return
-        if any(metadata for _, metadata in message.blocks):
-            self._encrypted("message", message.id, packed([(size, meta) for size, meta in message.blocks]))
-        self._out.write("TEXT_MESSAGE_END", messageId=message.id, **message.marks, **self._tag)
-
-    def _reasoning_start(self, event: ReasoningStart) -> None:
-        if not self._settings.reasoning:
-            return
-        self._end_text()
-        self._message = None
-        message = self._thoughts[event.id] = _Message(self._mint())
-        message.blocks.append([0, event.provider_metadata])
-        self._out.write("REASONING_START", messageId=message.id, **self._tag)
-        self._out.write("REASONING_MESSAGE_START", messageId=message.id, role="reasoning", **self._tag)
-
-    def _reasoning_delta(self, event: ReasoningDelta) -> None:
-        message = self._thoughts.get(event.id)
-        if message is None:
-            return
-        if event.provider_metadata is not None:
-            message.blocks[0][1] = merge_metadata(message.blocks[0][1], event.provider_metadata)
-        self._out.write_delta(b"REASONING_MESSAGE_CONTENT", message.id, event.delta, self._tail)
-
-    def _reasoning_end(self, event: ReasoningEnd) -> None:
-        message = self._thoughts.pop(event.id, None)
-        if message is None:
-            return
-        message.incomplete = event.incomplete
-        metadata = merge_metadata(message.blocks[0][1], event.provider_metadata)
-        if metadata:
-            self._encrypted("message", message.id, packed(metadata))
-        self._out.write("REASONING_MESSAGE_END", messageId=message.id, **message.marks, **self._tag)
-        self._out.write("REASONING_END", messageId=message.id, **self._tag)
-
-    def _mint(self) -> str:
-        """Returns the id of a new message of this step."""
-        name = f"{self._prefix}{self._step}-{self._count}"
-        self._count += 1
-        self._minted.append(name)
-        return name
-
-    def _encrypted(self, subtype: str, entity: str, value: str) -> None:
-        fields = {"subtype": subtype, "entityId": entity, "encryptedValue": value}
-        self._out.write("REASONING_ENCRYPTED_VALUE", **fields, **self._tag)
-
     # Calls and their results.
 
     def _input_start(self, event: ToolInputStart) -> None:
@@ -321,13 +230,11 @@ class AgentEvents:
         self._begin_call(event.id, event.tool_name, marks, event.provider_metadata)
 
     def _begin_call(self, call_id: str, name: str, marks: dict[str, Any], metadata: Metadata | None) -> _Call:
-        self._end_text()
-        if self._message is None:
-            self._message = self._mint()
+        parent = self._messages.for_call()
         shown = self._out.free_call_id(self._call_prefix + call_id)
         call = self._calls[call_id] = _Call(shown, name, marks, metadata)
         self._discarded.discard(call_id)
-        fields = {"toolCallId": shown, "toolCallName": name, "parentMessageId": self._message}
+        fields = {"toolCallId": shown, "toolCallName": name, "parentMessageId": parent}
         self._out.write("TOOL_CALL_START", **fields, **call.marked, **self._tag)
         return call
 
@@ -360,7 +267,7 @@ class AgentEvents:
     def _end_call(self, call: _Call) -> None:
         call.ended = True
         if call.metadata:
-            self._encrypted("tool-call", call.shown, packed(call.metadata))
+            self._messages.encrypted("tool-call", call.shown, packed(call.metadata))
         self._out.write("TOOL_CALL_END", toolCallId=call.shown, **call.marked, **self._tag)
 
     def _result(self, event: ToolResult) -> None:
@@ -374,8 +281,7 @@ class AgentEvents:
         call_id = event.tool_call_id
         if call_id in self._discarded:
             return
-        self._end_text()
-        self._message = None
+        self._messages.part()
         child = self._children.pop(call_id, None)
         if child is not None:
             child.close(failed=False)
@@ -394,11 +300,11 @@ class AgentEvents:
         )
         foreign = {key: value for key, value in (event.provider_metadata or {}).items() if key != OWN}
         if foreign:
-            self._encrypted("message", message_id, packed(foreign))
+            self._messages.encrypted("message", message_id, packed(foreign))
 
     def _write_result(self, call_id: str, shown: str, content: str, metadata: dict[str, Any]) -> str:
         message_id = f"{self._prefix}{call_id}-result"
-        self._minted.append(message_id)
+        self._messages.minted.add(message_id)
         fields: dict[str, Any] = {"messageId": message_id, "toolCallId": shown, "content": content}
         fields |= {"role": "tool"} | ({"metadata": metadata} if metadata else {})
         self._out.write("TOOL_CALL_RESULT", **fields, **self._tag)
@@ -495,24 +401,6 @@ class AgentEvents:
         self.custom("error", shown | present(retryAfterS=error.retry_after_s))
 
 
-class _Message:
-    """A message under way.
-
-    blocks: length in characters and metadata of each block in it
-    """
-
-    __slots__ = ("blocks", "id", "incomplete")
-
-    def __init__(self, message_id: str) -> None:
-        self.id = message_id
-        self.blocks: list[list[Any]] = []
-        self.incomplete = False
-
-    @property
-    def marks(self) -> dict[str, Any]:
-        return {"metadata": {OWN: {"incomplete": True}}} if self.incomplete else {}
-
-
 class _Call:
     """A call without a result.
 
@@ -545,12 +433,6 @@ _WRITE: Final[Mapping[type, Callable[[AgentEvents, Any], None]]] = {
     ResponseMetadata: AgentEvents._response,
     RetryNotice: AgentEvents._retry,
     ErrorEvent: AgentEvents.failed,
-    TextStart: AgentEvents._text_start,
-    TextDelta: AgentEvents._text_delta,
-    TextEnd: AgentEvents._text_end,
-    ReasoningStart: AgentEvents._reasoning_start,
-    ReasoningDelta: AgentEvents._reasoning_delta,
-    ReasoningEnd: AgentEvents._reasoning_end,
     ToolInputStart: AgentEvents._input_start,
     ToolInputDelta: AgentEvents._input_delta,
     ToolInputEnd: AgentEvents._input_end,
