@@ -63,12 +63,14 @@ class Waiting(msgspec.Struct, frozen=True):
 
     call_id: as the client has it
     name:    of the tool; "" if the call was made in an earlier run
+    input:   JSON text of the arguments, if they differ from those that the client has
     owner:   the sub-agent that made it
     """
 
     approval_id: str
     call_id: str
     name: str
+    input: str | None
     owner: str | None
 
 
@@ -80,6 +82,7 @@ class AgentEvents:
     owner:       its `subagentRunId`; None for the run's own agent
 
     model, response_id: of its last response
+    is_resumed:         whether its first step is not the run's first
     """
 
     def __init__(
@@ -88,6 +91,8 @@ class AgentEvents:
         self.owner = owner
         self.model: str | None = None
         self.response_id: str | None = None
+        self.is_resumed = False
+        self._has_steps = False
         self._out = output
         self._settings = output.settings
         self._prefix, self._call_prefix = prefix, call_prefix
@@ -101,7 +106,7 @@ class AgentEvents:
         self._calls: dict[str, _Call] = {}  # those without a result
         self._discarded: set[str] = set()
         self._progress: dict[str, dict[str, Any]] = {}
-        self._approvals: dict[str, str] = {}  # by the id of the call
+        self._approvals: dict[str, ToolApprovalRequest] = {}  # by the id of the call
         self._children: dict[str, AgentEvents] = {}  # running sub-agents, by the id of their call
 
     def feed(self, event: Event) -> None:
@@ -120,10 +125,12 @@ class AgentEvents:
     def waiting(self) -> list[Waiting]:
         """Returns the calls that wait for a decision, those of sub-agents too."""
         found = []
-        for call_id, approval_id in self._approvals.items():
+        for call_id, event in self._approvals.items():
             call = self._calls.get(call_id)
             shown = self._shown(call_id) if call is None else call.shown
-            found.append(Waiting(approval_id, shown, "" if call is None else call.name, self.owner))
+            changed = (event.provider_metadata or {}).get(OWN, {})
+            name = changed.get("tool_name", "" if call is None else call.name)
+            found.append(Waiting(event.approval_id, shown, name, changed.get("input"), self.owner))
         return found + [waiting for child in self._children.values() for waiting in child.waiting()]
 
     def unanswered(self) -> list[str]:
@@ -131,7 +138,7 @@ class AgentEvents:
         own = [
             call.shown
             for call_id, call in self._calls.items()
-            if not (call.by_provider or call_id in self._approvals or call_id in self._children)
+            if not (call.cut or call.by_provider or call_id in self._approvals or call_id in self._children)
         ]
         return own + [call for child in self._children.values() for call in child.unanswered()]
 
@@ -158,6 +165,8 @@ class AgentEvents:
     # Steps.
 
     def _start_step(self, event: StepStart) -> None:
+        self.is_resumed = self.is_resumed or (event.step > 0 and not self._has_steps)
+        self._has_steps = True
         self._messages.start_step(event.step)
         self._end_step()
         self._step_name = f"step-{event.step}"
@@ -333,7 +342,7 @@ class AgentEvents:
         self._out.write("ACTIVITY_SNAPSHOT", **fields, content=content, replace=True, **self._tag)
 
     def _approval(self, event: ToolApprovalRequest) -> None:
-        self._approvals[event.tool_call_id] = event.approval_id
+        self._approvals[event.tool_call_id] = event
 
     # Sub-agents.
 

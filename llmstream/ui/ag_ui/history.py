@@ -29,6 +29,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
+from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui import wire
 from llmstream.ui.ag_ui.output import OWN, unpacked
 
@@ -145,7 +146,7 @@ class History:
             tuple([part for part in parts if isinstance(part, Image | Audio | Document)]),
             _value(text, is_json=own.get("json") is True) if by_provider else None,
             by_provider,
-            _metadata(message.encrypted_value),
+            merge_metadata(_metadata(message.encrypted_value), _outcome(own)),
         )
         if by_provider:
             self._said.append(result)
@@ -254,6 +255,11 @@ def _source(source: dict[str, Any], where: str) -> tuple[str, str, bytes]:
 def _own(metadata: object) -> dict[str, Any]:
     own = metadata.get(OWN) if isinstance(metadata, dict) else None
     return own if isinstance(own, dict) else {}
+
+
+def _outcome(own: dict[str, Any]) -> Metadata | None:
+    """The mark of a call that a person denied, or that was cancelled."""
+    return {OWN: {"outcome": own["outcome"]}} if own.get("outcome") in ("denied", "cancelled") else None
 
 
 def _metadata(encrypted: object) -> Metadata | None:

@@ -188,6 +188,13 @@ class Writer:
         return {"type": "success", **present(pendingToolCallIds=unanswered or None)}
 
     def _interrupt(self, waiting: Waiting) -> dict[str, Any]:
+        """The question about a call: with the arguments, if the page shows others than will run."""
+        message, metadata = None, None
+        if waiting.name:
+            message = f"May {waiting.name} run?"
+        if waiting.input is not None:
+            message = f"May {waiting.name} run with {waiting.input}?"
+            metadata = {OWN: {"toolName": waiting.name, "input": waiting.input}}
         expires = None
         if self._approval_ttl_s is not None:
             moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._approval_ttl_s)
@@ -198,18 +205,22 @@ class Writer:
             "toolCallId": waiting.call_id,
             "responseSchema": _DECISION_SCHEMA,
             **present(
-                message=f"May {waiting.name} run?" if waiting.name else None,
+                message=message,
+                metadata=metadata,
                 subagentRunId=waiting.owner,
                 expiresAt=expires,
             ),
         }
 
     def _usage(self, total: Usage) -> dict[str, Any]:
-        """The tokens of this run by model: those of its steps, or the total where no step has any.
+        """The tokens of this run by model: those of its steps, and of a last one that failed.
 
         The total of a resumed run has the tokens of the run before it too, which the client has counted.
         """
-        usage = self._out.usage or {self._agent.model: total}
+        usage = dict(self._out.usage)
+        if not self._agent.is_resumed:
+            rest = _difference(total, sum(usage.values(), Usage()))
+            usage[self._agent.model] = usage.get(self._agent.model, Usage()) + rest
         entries = []
         for model, one in usage.items():
             counts = builtins(msgspec.structs.replace(one, raw=None))
@@ -221,6 +232,16 @@ class Writer:
     def _error_fields(self, error: ErrorInfo) -> dict[str, Any]:
         facts = {"retryable": error.retryable, **present(retryAfterS=error.retry_after_s)}
         return {"message": self._error_text(error), "code": error.code, "metadata": {OWN: facts}}
+
+
+def _difference(total: Usage, counted: Usage) -> Usage:
+    """The counts of the total that are not in the others; None where nothing is left."""
+    rest = {}
+    for name in (name for name in Usage.__struct_fields__ if name != "raw"):
+        count = getattr(total, name)
+        if count is not None and count > (getattr(counted, name) or 0):
+            rest[name] = count - (getattr(counted, name) or 0)
+    return Usage(**rest)
 
 
 def _public_message(error: ErrorInfo) -> str:
