@@ -50,8 +50,12 @@ class Client:
 
     async def talk(self, respond: Respond, *runs: dict[str, Any], **task: Any) -> dict[str, Any]:
         """The runs of one agent against a server that responds so."""
-        async with serving(respond) as url:
-            task = {"url": url, "thread": "t1", "runs": list(runs), **task}
+        return await self.visit(responding(respond), "/", *runs, **task)
+
+    async def visit(self, app: Any, path: str, *runs: dict[str, Any], **task: Any) -> dict[str, Any]:
+        """The runs of one agent against an ASGI application."""
+        async with serving(app) as url:
+            task = {"url": url + path, "thread": "t1", "runs": list(runs), **task}
             answer: dict[str, Any] = await asyncio.to_thread(self.ask, task)
         return answer
 
@@ -74,9 +78,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         process.kill()
 
 
-@asynccontextmanager
-async def serving(respond: Respond) -> AsyncIterator[str]:
-    """Yields the address of a uvicorn that responds to requests of AG-UI; a refusal is a 400."""
+def responding(respond: Respond) -> Any:
+    """An ASGI application that responds to requests of AG-UI; what is none is a 400."""
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -84,18 +87,25 @@ async def serving(respond: Respond) -> AsyncIterator[str]:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         try:
-            asked = ag_ui.read(body)
-            await asgi.respond(respond(asked))(scope, receive, send)
+            response = respond(ag_ui.read(body))
         except InvalidRequest as error:
             await send({"type": "http.response.start", "status": 400, "headers": []})
             await send({"type": "http.response.body", "body": error.message.encode()})
+        else:
+            await asgi.respond(response)(scope, receive, send)
 
+    return application
+
+
+@asynccontextmanager
+async def serving(app: Any) -> AsyncIterator[str]:
+    """Yields the address of a uvicorn with the application."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        options = uvicorn.Config(application, log_config=None, lifespan="off", timeout_graceful_shutdown=5)
+        options = uvicorn.Config(app, log_config=None, lifespan="off", ws="none", timeout_graceful_shutdown=5)
         server = uvicorn.Server(options)
         running = asyncio.create_task(server.serve(sockets=[listening]))
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}/"
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         finally:
             server.should_exit = True
             await running
