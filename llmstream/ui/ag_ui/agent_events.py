@@ -108,6 +108,8 @@ class AgentEvents:
         self._progress: dict[str, dict[str, Any]] = {}
         self._approvals: dict[str, ToolApprovalRequest] = {}  # by the id of the call
         self._children: dict[str, AgentEvents] = {}  # running sub-agents, by the id of their call
+        self._all_below: set[str] = set()  # the sub-agents that it has started, and theirs
+        self._below: set[str] = set()  # those of the response under way
 
     def feed(self, event: Event) -> None:
         """Writes one event; start and finish are the run's."""
@@ -144,13 +146,14 @@ class AgentEvents:
 
     def close(self, *, failed: bool) -> None:
         """Ends everything that is open; a run that failed leaves the calls open that were cut off."""
-        for child in self._children.values():
+        for call_id, child in list(self._children.items()):
+            waiting = [one.approval_id for one in child.waiting()]
             child.close(failed=failed)
             if failed:
-                self._end_child(child, failure="The run failed.")
+                self._end_child(call_id, failure="The run failed.")
             else:
-                suspended = present(interruptIds=[one.approval_id for one in child.waiting()] or None)
-                self._end_child(child, outcome={"type": "suspended", **suspended})
+                suspended = {"type": "suspended", **present(interruptIds=waiting or None)}
+                self._end_child(call_id, outcome=suspended)
         self._messages.end_text()
         for call_id, call in list(self._calls.items()):
             if call.ended or (failed and call.cut):
@@ -168,6 +171,7 @@ class AgentEvents:
         self.is_resumed = self.is_resumed or (event.step > 0 and not self._has_steps)
         self._has_steps = True
         self._messages.start_step(event.step)
+        self._below.clear()
         self._end_step()
         self._step_name = f"step-{event.step}"
         self._out.write("STEP_STARTED", stepName=self._step_name, **self._tag)
@@ -207,11 +211,7 @@ class AgentEvents:
         """Takes back what the response has written: what it began ends first, which the client checks."""
         self.custom("retry", {"attempt": event.attempt, "waitS": event.wait_s})
         self._messages.end_text()
-        owners = {child.owner for child in self._children.values() if child.owner is not None}
-        for child in self._children.values():
-            owners |= child._abandon()
-            self._end_child(child, failure=_SUPERSEDED)
-        self._children.clear()
+        self._abandon_children()
         for call_id, call in self._calls.items():
             if not call.ended:
                 self._end_call(call)
@@ -220,17 +220,15 @@ class AgentEvents:
             self._end_progress(call_id, discarded=True)
         self._calls.clear()
         self._approvals.clear()
-        self._out.take_back(self._messages.take(), owners)
+        self._out.take_back(self._messages.take(), self._below)
+        self._below.clear()
 
-    def _abandon(self) -> set[str]:
-        """Ends everything of a sub-agent whose run is discarded; returns the ids of the sub-agents below."""
-        below = {child.owner for child in self._children.values() if child.owner is not None}
-        for child in self._children.values():
-            below |= child._abandon()
-            self._end_child(child, failure=_SUPERSEDED)
-        self._children.clear()
-        self.close(failed=False)
-        return below
+    def _abandon_children(self) -> None:
+        """Ends the sub-agents of a response that is discarded."""
+        for call_id, child in list(self._children.items()):
+            child._abandon_children()
+            child.close(failed=False)
+            self._end_child(call_id, failure=_SUPERSEDED)
 
     # Calls and their results.
 
@@ -291,11 +289,11 @@ class AgentEvents:
         if call_id in self._discarded:
             return
         self._messages.part()
-        child = self._children.pop(call_id, None)
+        child = self._children.get(call_id)
         if child is not None:
             child.close(failed=False)
             failure = (child._failure or "The sub-agent failed.") if event.is_error else None
-            self._end_child(child, failure=failure)
+            self._end_child(call_id, failure=failure)
         self._end_progress(call_id)
         call = self._calls.pop(call_id, None)
         self._approvals.pop(call_id, None)
@@ -360,12 +358,17 @@ class AgentEvents:
         owner = self._out.ids.fresh(f"{self._settings.run_id}/{shown}")
         above = present(parentSubagentRunId=self.owner, parentToolCallId=shown)
         self._out.write("SUBAGENT_STARTED", subagentRunId=owner, name=nested.agent, **above)
+        self._below.add(owner)
+        self._all_below.add(owner)
         below = f"{self._call_prefix}{nested.parent_call}/"
         return AgentEvents(self._out, prefix=f"{owner}-", call_prefix=below, owner=owner)
 
     def _end_child(
-        self, child: AgentEvents, *, failure: str | None = None, outcome: dict[str, Any] | None = None
+        self, call_id: str, *, failure: str | None = None, outcome: dict[str, Any] | None = None
     ) -> None:
+        child = self._children.pop(call_id)
+        self._below |= child._all_below
+        self._all_below |= child._all_below
         if failure is not None:
             self._out.write("SUBAGENT_ERROR", subagentRunId=child.owner, message=failure)
             return

@@ -113,6 +113,8 @@ class Run:
         events: list[ev.Event] = [ev.StepStart(number, [ev.OtherWarning("left out")])]
         if draw(st.booleans()) and draw(st.booleans()):
             events += self.response()
+            if draw(st.booleans()):  # calls of eager tools run before the response is complete
+                events += self.results(waits=draw(st.booleans()))
             if draw(st.booleans()):
                 name = self.next_id()
                 events += [ev.ToolInputStart("f", name), ev.ToolInputDelta("{", name)]

@@ -189,6 +189,31 @@ def test_edited_text_loses_its_blocks_alone() -> None:
 
 
 @pytest.mark.parametrize(
+    "blocks", ['"x"', "[[5]]", '[["5",null]]', "[[-1,null],[6,null]]", "[[5,{}]", '[[5,{"acme":1}]]', "{}"]
+)
+def test_forged_blocks_are_plain_text(blocks: str) -> None:
+    message = {
+        "id": "m",
+        "role": "assistant",
+        "content": "Hello",
+        "encryptedValue": f'{{"llmstream":{blocks}}}',
+    }
+    ((_, parts),) = conversation(message)
+    assert [part.text for part in parts] == ["Hello"]
+    assert "acme" not in str(parts)
+
+
+def test_values_of_provider_results_are_read() -> None:
+    call = {"id": "c1", "function": {"name": "search"}, "metadata": {"llmstream": {"providerExecuted": True}}}
+    asking = {"id": "m1", "role": "assistant", "toolCalls": [call]}
+    marks = {"metadata": {"llmstream": {"json": True}}}
+    result = {"id": "m2", "role": "tool", "toolCallId": "c1", **marks}
+    for content, value in (('{"n":1}', {"n": 1}), ("{n", "{n")):
+        ((_, (_, found)),) = conversation(asking, {**result, "content": content})
+        assert (found.result, found.provider_executed) == (value, True)
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         (b"{", "not a request of AG-UI"),
@@ -236,6 +261,13 @@ def test_larger_requests_name_the_limit(limit: str, given: Any) -> None:
         ag_ui.read(given, **{limit: 1})
     assert refused.value.reason == limit
     assert f"{limit}=1" in refused.value.message
+
+
+def test_edited_arguments_are_an_object() -> None:
+    payload = {"approved": True, "editedArgs": ["x"]}
+    resume = [{"interruptId": "a1", "status": "resolved", "payload": payload}]
+    with pytest.raises(InvalidRequest, match="an object of arguments by name"):
+        assert ag_ui.read(request(USER, resume=resume)).decisions
 
 
 @pytest.mark.parametrize("payload", [None, {}, "yes", 1, {"approved": "true"}, {"approved": None}])
@@ -289,7 +321,7 @@ async def test_every_waiting_call_needs_an_answer() -> None:
         ag_ui.read(answer(suspension, resume=other)).answers(suspension)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pydantic
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
@@ -37,7 +38,7 @@ def written(sentence: list[Event], **options: Any) -> tuple[list[dict[str, Any]]
     return events_of(b"".join([writer.feed(event) for event in sentence]) + writer.close()), writer
 
 
-def accepted(client: Client, sentence: list[Event]) -> None:
+def check_client(client: Client, sentence: list[Event]) -> None:
     """The client reads it without a complaint, and has the messages that the writer says it has."""
     assert grammar.check(sentence) == []
     events, writer = written(sentence, raw=True)
@@ -50,34 +51,19 @@ def accepted(client: Client, sentence: list[Event]) -> None:
     assert seen.get("outcome") or seen["runError"]
 
 
-@options(60)
-@given(runs())
-def test_client_accepts_any_run(client: Client, sentence: list[Event]) -> None:
-    accepted(client, sentence)
-
-
-@pytest.mark.slow
-@options(2500)
-@given(runs())
-def test_client_accepts_very_many_runs(client: Client, sentence: list[Event]) -> None:
-    accepted(client, sentence)
-
-
-@options(100)
-@given(runs())
-def test_events_fit_the_models_of_pypi(sentence: list[Event]) -> None:
-    core = pytest.importorskip("ag_ui.core", reason="pip install ag-ui-protocol")
-    pydantic = pytest.importorskip("pydantic")
+def check_models(sentence: list[Event]) -> None:
+    """Each event is one of those that the PyPI package describes."""
+    core = pytest.importorskip(
+        "ag_ui.core", reason="ag-ui-protocol is not installed; it is in the extra test"
+    )
     model = pydantic.TypeAdapter(core.Event)
     for event in written(sentence, raw=True)[0]:
         assert None not in event.values() or event["type"] == "CUSTOM"
         model.validate_json(json.dumps(event))
 
 
-@options(100)
-@given(runs())
-def test_response_has_one_end_at_any_cut(sentence: list[Event]) -> None:
-    """A source that ends anywhere is an error, never a success."""
+def check_ends(sentence: list[Event]) -> None:
+    """A source that ends anywhere is an error, never a success; one that was stopped is cancelled."""
     for end in range(len(sentence)):
         events, _ = written(sentence[:end])
         kinds = [event["type"] for event in events]
@@ -86,12 +72,50 @@ def test_response_has_one_end_at_any_cut(sentence: list[Event]) -> None:
         assert kinds.count("RUN_ERROR") + kinds.count("RUN_FINISHED") == 1
 
 
-@options(150)
-@given(runs())
-def test_the_next_request_can_be_read(sentence: list[Event]) -> None:
-    """What the client has by then, sent back."""
+def check_next_request(sentence: list[Event]) -> None:
+    """What the client has by then can be read when it sends it back."""
     _, writer = written(sentence)
     asked = ag_ui.read({"threadId": "t", "runId": "run-2", "messages": [*writer.messages, USER]})
     calls = [call.id for message in asked.messages for call in message.tool_calls]
     assert len(calls) == len(set(calls))
     assert asked.prompt[-1] == asked.messages[-1]
+
+
+@options(15)
+@given(runs())
+def test_client_accepts_any_run(client: Client, sentence: list[Event]) -> None:
+    check_client(client, sentence)
+
+
+@options(10)
+@given(runs())
+def test_events_fit_the_models_of_pypi(sentence: list[Event]) -> None:
+    check_models(sentence)
+
+
+@options(25)
+@given(runs())
+def test_response_has_one_end_at_any_cut(sentence: list[Event]) -> None:
+    check_ends(sentence)
+
+
+@options(25)
+@given(runs())
+def test_the_next_request_can_be_read(sentence: list[Event]) -> None:
+    check_next_request(sentence)
+
+
+@pytest.mark.slow
+@options(2000)
+@given(runs())
+def test_very_many_runs_are_accepted(client: Client, sentence: list[Event]) -> None:
+    check_client(client, sentence)
+    check_next_request(sentence)
+
+
+@pytest.mark.slow
+@options(1000)
+@given(runs())
+def test_very_many_runs_fit_the_models(sentence: list[Event]) -> None:
+    check_models(sentence)
+    check_ends(sentence)

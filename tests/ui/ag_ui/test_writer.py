@@ -8,6 +8,8 @@ from typing import Any, get_args
 import pytest
 
 import llmstream as ls
+from llmstream.agent.nested import Nested, as_result
+from llmstream.chats.content import ToolCall as CallPart
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
@@ -263,3 +265,58 @@ def test_retry_before_any_text_takes_nothing() -> None:
 def test_ids_have_to_be_texts() -> None:
     with pytest.raises(ls.InvalidRequest, match="run_id"):
         ag_ui.Writer("t1", "")
+
+
+def within(call_id: str, event: Event) -> ToolResult:
+    """An event of the sub-agent that a call runs."""
+    return as_result(Nested("writer", event), CallPart(call_id, "writer", "{}"))
+
+
+def test_retry_takes_back_sub_agents() -> None:
+    """One that has ended, and one that runs with another below it; the page's own messages stay."""
+    user = {"id": "u1", "role": "user", "content": "Hi"}
+    writer = ag_ui.Writer("t1", "r1", messages=[user])
+    inner = ToolCall("writer", "{}", "c1")
+    below = as_result(Nested("reader", TextStart("9")), CallPart("c1", "writer", "{}"))
+    discarded: tuple[Event, ...] = (
+        StreamStart(),
+        StepStart(0),
+        *TEXT,
+        ToolCall("writer", "{}", "a"),
+        *[within("a", event) for event in TEXT],
+        ToolResult("Written.", "a", "writer"),
+        ToolCall("writer", "{}", "b"),
+        within("b", inner),
+        within("b", below),
+        within("b", as_result(Nested("reader", TextEnd("9")), CallPart("c1", "writer", "{}"))),
+        RetryNotice("broke", 0, 1, 0.0),
+    )
+    for event in discarded:
+        written_last = writer.feed(event)
+    ends = [json.loads(frame[6:]) for frame in written_last.decode().split("\n\n")[:-1]]
+    assert [event["type"] for event in ends if event["type"].startswith("SUBAGENT")] == ["SUBAGENT_ERROR"] * 2
+    assert ends[-1] == {"type": "MESSAGES_SNAPSHOT", "messages": [user]}
+    assert writer.messages == [user]
+    late: tuple[Event, ...] = (
+        within("b", TextStart("1")),
+        ToolResult({"done": 1}, "b", "writer", preliminary=True),
+        ToolResult("Superseded.", "b", "writer", is_error=True),
+    )
+    assert b"".join([writer.feed(event) for event in late]) == b""
+    assert b"TOOL_CALL_START" in writer.feed(ToolCall("writer", "{}", "b"))  # its id is free again
+    assert b"TOOL_CALL_RESULT" in writer.feed(ToolResult("Written.", "b", "writer"))
+
+
+def test_invalid_call_is_marked() -> None:
+    events = written(ToolCall("pay", "{", "c1", invalid=True), Finish("stop"))
+    (ended,) = [event for event in events if event["type"] == "TOOL_CALL_END"]
+    assert ended["metadata"] == {"llmstream": {"invalid": True}}
+
+
+def test_metadata_of_fragments_is_not_lost() -> None:
+    signed = {"acme": {"s": 1}}
+    thought = (ReasoningStart("r"), ReasoningDelta("Hm.", "r", signed), ReasoningEnd("r"))
+    text = (TextStart("0"), TextDelta("Hi", "0", signed), TextEnd("0"))
+    events = written(*thought, *text, Finish("stop"))
+    packed = [event["encryptedValue"] for event in events if event["type"] == "REASONING_ENCRYPTED_VALUE"]
+    assert [json.loads(value)["llmstream"] for value in packed] == [signed, [[2, signed]]]
