@@ -44,10 +44,11 @@ from llmstream.events import (
 )
 from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui.application import KEY
+from llmstream.ui.ag_ui.interrupts import Waiting
 from llmstream.ui.ag_ui.messages import Messages
 from llmstream.ui.ag_ui.output import OWN, WIDEST_FRAME, Output, builtins, packed, present
 
-__all__ = ["AgentEvents", "Waiting"]
+__all__ = ["AgentEvents"]
 
 PROGRESS: Final = "llmstream.progress"
 """The type of activities that show the progress of a call."""
@@ -56,22 +57,6 @@ _CUT_OFF: Final = "The response broke off inside this call. It has not run."
 _SUPERSEDED: Final = "The response that asked for this sub-agent was discarded."
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Waiting(msgspec.Struct, frozen=True):
-    """A call that waits for a person's decision.
-
-    call_id: as the client has it
-    name:    of the tool; "" if the call was made in an earlier run
-    input:   JSON text of the arguments, if they differ from those that the client has
-    owner:   the sub-agent that made it
-    """
-
-    approval_id: str
-    call_id: str
-    name: str
-    input: str | None
-    owner: str | None
 
 
 class AgentEvents:
@@ -121,6 +106,10 @@ class AgentEvents:
     def custom(self, name: str, value: Any) -> None:
         """Writes a `CUSTOM` event, for what AG-UI has no event for."""
         self._out.write("CUSTOM", name=f"{OWN}.{name}", value=value, **self._tag)
+
+    def result_id(self, call_id: str) -> str:
+        """Returns the id of the message with the result of a call."""
+        return f"{self._prefix}{call_id}-result"
 
     # What waits at the end of a run.
 
@@ -310,7 +299,7 @@ class AgentEvents:
             self._messages.encrypted("message", message_id, packed(foreign))
 
     def _write_result(self, call_id: str, shown: str, content: str, metadata: dict[str, Any]) -> str:
-        message_id = f"{self._prefix}{call_id}-result"
+        message_id = self.result_id(call_id)
         self._messages.minted.add(message_id)
         fields: dict[str, Any] = {"messageId": message_id, "toolCallId": shown, "content": content}
         fields |= {"role": "tool"} | ({"metadata": metadata} if metadata else {})

@@ -8,8 +8,7 @@ neighbours are one.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -24,42 +23,40 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
-    read_base64,
-    read_data_url,
 )
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui import wire
+from llmstream.ui.ag_ui.content import ContentReader
+from llmstream.ui.ag_ui.messages import MESSAGE_ID
 from llmstream.ui.ag_ui.output import OWN, unpacked
 
 __all__ = ["History"]
 
-# The message of one response: run and step, without the place in it.
-_RESPONSE: Final = re.compile(r"(.+-\d+)-\d+", re.DOTALL)
-
 # Key of what other servers put into `encryptedValue`, in the metadata of a part.
 _FOREIGN: Final = "ag-ui"
-
-_URL_SCHEMES: Final = ("https://", "http://", "data:")
 
 
 class History:
     """Reads messages in order.
+
+    allow_url: whether a file may be read from an address
 
     messages: the conversation; the id of the first message of each is in its metadata, as "id"
     system:   the texts of system and developer messages, which are not in `messages`
     ignored:  what was left out, as places in the request
     """
 
-    def __init__(self, given: list[wire.Message]) -> None:
+    def __init__(self, given: list[wire.Message], allow_url: Callable[[str], bool]) -> None:
+        self._content = ContentReader(allow_url)
         self.messages: list[Message] = []
         self.system: list[str] = []
         self.ignored: list[str] = []
         self._names: dict[str, str] = {}  # of tools, by the id of the call
         self._cut: set[str] = set()  # calls that were cut off: they were never made
         self._by_provider: set[str] = set()
-        self._response: str | None = None  # the one under way
+        self._response: tuple[Any, ...] | None = None  # the one under way
         self._said: list[Part] = []
         self._results: list[ToolResult] = []
         self._id = ""
@@ -78,11 +75,11 @@ class History:
                 self._result(message, where)
             case "user":
                 self._end_response()
-                parts = tuple(_parts(message.content, where))
+                parts = tuple(self._content.parts(message.content, where))
                 metadata = {"id": message.id} if message.id else None
                 self.messages.append(Message(message.name or "", Role.USER, parts, metadata))
             case "system" | "developer":
-                self.system.append(_text(message.content, where))
+                self.system.append(self._content.text(message.content, where))
             case role:
                 self._ignore(where, f"of role {role!r}")
 
@@ -92,8 +89,8 @@ class History:
     # A response of the model, and the results of its calls.
 
     def _of_model(self, message: wire.Message, where: str) -> None:
-        ours = _RESPONSE.fullmatch(message.id or "")
-        response = ours[1] if ours is not None else None
+        ours = MESSAGE_ID.fullmatch(message.id or "")
+        response = ours.groups() if ours is not None else None
         continues = response is not None and response == self._response
         if not continues and (self._results or response or self._response):
             self._end_response()
@@ -101,11 +98,11 @@ class History:
         self._id = self._id or message.id or ""
         if message.role == "reasoning":
             metadata = _metadata(message.encrypted_value)
-            text = _text(message.content, where)
+            text = self._content.text(message.content, where)
             if text or metadata:
                 self._said.append(Reasoning(text, metadata))
             return
-        self._said += _texts(_text(message.content, where), message.encrypted_value)
+        self._said += _texts(self._content.text(message.content, where), message.encrypted_value)
         for call in message.tool_calls or ():
             self._call(call, where)
 
@@ -131,7 +128,7 @@ class History:
         if call_id in self._cut:
             return
         own = _own(message.metadata)
-        parts = [] if isinstance(message.content, str) else list(_parts(message.content, where))
+        parts = [] if isinstance(message.content, str) else list(self._content.parts(message.content, where))
         text = (
             message.content
             if isinstance(message.content, str)
@@ -162,21 +159,6 @@ class History:
         self._said, self._results, self._response, self._id = [], [], None, ""
 
 
-# Content: text, or parts.
-
-
-def _text(content: object, where: str) -> str:
-    """The text of content that may be parts; other parts have no place there.
-
-    raises: InvalidRequest for anything else
-    """
-    if content is None:
-        return ""
-    if isinstance(content, str):
-        return content
-    return "".join(part.text for part in _parts(content, where) if isinstance(part, Text))
-
-
 def _texts(text: str, encrypted: object) -> Iterator[Part]:
     """The blocks of a text, by what the writer noted; one block if the text has another length by now."""
     blocks = unpacked(encrypted)
@@ -195,58 +177,6 @@ def _fit(blocks: list[Any], text: str) -> bool:
         return all(size >= 0 for size, _ in blocks) and sum(size for size, _ in blocks) == len(text)
     except (TypeError, ValueError):
         return False
-
-
-def _parts(content: object, where: str) -> Iterator[Part]:
-    if isinstance(content, str):
-        yield Text(content)
-        return
-    if not isinstance(content, list):
-        raise InvalidRequest(f"{where}: content is a text or a list of parts")
-    for place, part in enumerate(content):
-        if not isinstance(part, dict) or not isinstance(part.get("type"), str):
-            raise InvalidRequest(f"{where}.content[{place}] is no part with a type")
-        yield _part(part, f"{where}.content[{place}]")
-
-
-def _part(part: dict[str, Any], where: str) -> Part:
-    kind = part["type"]
-    if kind == "text" and isinstance(part.get("text"), str):
-        return Text(part["text"])
-    source = part if kind == "binary" else part.get("source")
-    if kind not in ("image", "audio", "video", "document", "binary") or not isinstance(source, dict):
-        raise InvalidRequest(
-            f"{where} of type {kind!r} cannot be read. Send a text, or an image, audio, video or document "
-            "with a source."
-        )
-    media_type, url, data = _source(source, where)
-    if kind == "image" or media_type.startswith("image/"):
-        return Image(url, data, media_type)
-    if kind == "audio" or media_type.startswith("audio/"):
-        return Audio(url, data, media_type)
-    name = part.get("filename")
-    return Document(url, data, media_type, name if isinstance(name, str) else "")
-
-
-def _source(source: dict[str, Any], where: str) -> tuple[str, str, bytes]:
-    """Media type, address and bytes; also of a `binary` part, which clients before 1.0 send."""
-    given = source.get("mimeType")
-    media_type = given if isinstance(given, str) else ""
-    match source:
-        case {"type": "data", "value": str(data)} | {"type": "binary", "data": str(data)}:
-            return media_type, "", read_base64(data, where)
-        case {"type": "url", "value": str(url)} | {"type": "binary", "url": str(url)}:
-            if not url.lower().startswith(_URL_SCHEMES):
-                # Such as gs: and file ids: the server's key would read them for whoever knows their name.
-                raise InvalidRequest(f"{where}: the address of a file begins with https:, http: or data:")
-            if url.lower().startswith("data:"):
-                found, data_bytes = read_data_url(url, where)
-                return media_type or found, "", data_bytes
-            return media_type, url, b""
-    raise InvalidRequest(
-        f"{where}: a file is read from a source of type data or url, with a value. Send the bytes of files "
-        "that a vendor stores."
-    )
 
 
 # Metadata: what comes back from the client may be anything.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -20,7 +21,10 @@ from llmstream.events import (
 from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui.output import OWN, Output, packed
 
-__all__ = ["Messages"]
+__all__ = ["MESSAGE_ID", "Messages"]
+
+MESSAGE_ID: Final = re.compile(r"(.+-)(\d+)-\d+", re.DOTALL)
+"""The id of a message: its prefix, and its step; the messages of one response have both in common."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -87,7 +91,7 @@ class Messages:
         message, self._ending = self._ending, None
         if message is None:
             return
-        if any(block.metadata for block in message.blocks):
+        if len(message.blocks) > 1 or message.blocks[0].metadata:
             blocks = [(block.chars, block.metadata) for block in message.blocks]
             self.encrypted("message", message.id, packed(blocks))
         self._out.write("TEXT_MESSAGE_END", messageId=message.id, **message.marks, **self._tag)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,14 +19,25 @@ from llmstream.ui.ag_ui import wire
 from llmstream.ui.ag_ui.history import History
 from llmstream.ui.ag_ui.writer import Writer
 
-__all__ = ["Context", "RunInput", "read"]
-
-# Above what a page collects in a long conversation with pictures, and far below what would stop a server.
-_MAX_BYTES: Final = 20 * 1024 * 1024
-_MAX_MESSAGES: Final = 5_000
-_MAX_TOOLS: Final = 500
+__all__ = ["Context", "Limits", "RunInput", "read"]
 
 _DISMISSED: Final = "The user dismissed the question."
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Maximum sizes of a request: above what a page collects in a long conversation with pictures.
+
+    max_bytes:    of the body; files are in it as base64
+    max_messages: number of messages, which are several for each turn; and of answers to interrupts
+    max_parts:    number of parts and calls of all messages
+    max_tools:    number of tools, and of entries of the context
+    """
+
+    max_bytes: int = 20 * 1024 * 1024
+    max_messages: int = 5_000
+    max_parts: int = 10_000
+    max_tools: int = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,18 +163,18 @@ class RunInput:
 def read(
     body: bytes | str | Mapping[str, Any],
     *,
-    max_bytes: int = _MAX_BYTES,
-    max_messages: int = _MAX_MESSAGES,
-    max_tools: int = _MAX_TOOLS,
+    limits: Limits = Limits(),
+    allow_url: Callable[[str], bool] | None = None,
 ) -> RunInput:
     """Reads a request.
 
-    body:   JSON, or its value
-    limits: `max_bytes` of a body of JSON; `max_messages`; `max_tools` for tools and entries of the context
-    raises: InvalidRequest if it is no request of AG-UI, or larger than allowed: `reason` names the limit
+    body:      JSON, or its value
+    allow_url: whether a file may be read from an address; by default from any https: or http: one. Files that
+               are in the request are always read
+    raises:    InvalidRequest if it is no request of AG-UI, or larger than allowed: `reason` names the limit
     """
-    if isinstance(body, bytes | str) and len(body) > max_bytes:
-        raise _too_large("bytes", len(body), "max_bytes", max_bytes)
+    if isinstance(body, bytes | str):
+        _check_size("bytes", len(body), "max_bytes", limits)
     try:
         raw = msgspec.json.decode(body) if isinstance(body, bytes | str) else body
         found = msgspec.convert(raw, wire.Input)
@@ -171,15 +182,12 @@ def read(
         raise InvalidRequest(
             f"not a request of AG-UI: {error}. It is JSON with threadId, runId and messages."
         ) from None
-    for what, counted, limit, allowed in (
-        ("messages", len(found.messages), "max_messages", max_messages),
-        ("tools", len(found.tools or ()), "max_tools", max_tools),
-        ("entries of the context", len(found.context or ()), "max_tools", max_tools),
-        ("answers", len(found.resume or ()), "max_messages", max_messages),
-    ):
-        if counted > allowed:
-            raise _too_large(what, counted, limit, allowed)
-    history = History(found.messages)
+    _check_size("messages", len(found.messages), "max_messages", limits)
+    _check_size("answers", len(found.resume or ()), "max_messages", limits)
+    _check_size("parts", sum(map(_part_count, found.messages)), "max_parts", limits)
+    _check_size("tools", len(found.tools or ()), "max_tools", limits)
+    _check_size("entries of the context", len(found.context or ()), "max_tools", limits)
+    history = History(found.messages, allow_url or _is_web)
     return RunInput(
         thread_id=_named(found.thread_id, "threadId"),
         run_id=_named(found.run_id, "runId"),
@@ -198,10 +206,22 @@ def read(
     )
 
 
-def _too_large(what: str, counted: int, limit: str, allowed: int) -> InvalidRequest:
-    return InvalidRequest(
-        f"the request has {counted:,} {what}, and ag_ui.read({limit}={allowed}) allows no more", reason=limit
-    )
+def _check_size(what: str, counted: int, limit: str, limits: Limits) -> None:
+    allowed = getattr(limits, limit)
+    if counted > allowed:
+        raise InvalidRequest(
+            f"the request has {counted:,} {what}, and ag_ui.Limits({limit}={allowed}) allows no more",
+            reason=limit,
+        )
+
+
+def _part_count(message: wire.Message) -> int:
+    content = len(message.content) if isinstance(message.content, list) else 1
+    return content + len(message.tool_calls or ())
+
+
+def _is_web(url: str) -> bool:
+    return url.lower().startswith(("https://", "http://"))
 
 
 def _named(value: str, name: str) -> str:

@@ -26,7 +26,7 @@ class Transcript:
         self._owners: dict[str, dict[str, Any]] = {}  # the message of a call, by the call's id
         self._fragments: dict[tuple[str, str], list[str]] = {}  # text of a message, arguments of a call
         for message in messages:
-            self._add(dict(message))
+            self.add(dict(message))
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -82,7 +82,12 @@ class Transcript:
             self._owners.pop(call["id"], None)
             self._fragments.pop(("arguments", call["id"]), None)
 
-    def _add(self, message: dict[str, Any], at: int | None = None) -> None:
+    def replace_content(self, message_id: str, content: list[dict[str, Any]]) -> None:
+        """Gives a message other content than the events of ours can say: files of a result."""
+        self._by_id[message_id]["content"] = content
+
+    def add(self, message: dict[str, Any], at: int | None = None) -> None:
+        """Adds a message, at the end or at a place."""
         self._messages.insert(len(self._messages) if at is None else at, message)
         self._by_id[message["id"]] = message
         for call in message.get("toolCalls") or ():
@@ -91,17 +96,19 @@ class Transcript:
 
     def _text_start(self, event: Mapping[str, Any]) -> None:
         role = "reasoning" if event["type"] == "REASONING_MESSAGE_START" else event["role"]
-        self._add({"id": event["messageId"], "role": role, "content": "", **_owner(event)})
+        self.add({"id": event["messageId"], "role": role, "content": "", **_owner(event)})
         self._fragments["content", event["messageId"]] = []
 
     def _text_end(self, event: Mapping[str, Any]) -> None:
-        _merge(self._by_id[event["messageId"]], event)
+        message = self._by_id[event["messageId"]]
+        message["content"] = "".join(self._fragments.pop(("content", event["messageId"])))
+        _merge(message, event)
 
     def _call_start(self, event: Mapping[str, Any]) -> None:
         parent = self._by_id.get(event["parentMessageId"])
         if parent is None:
             parent = {"id": event["parentMessageId"], "role": "assistant", **_owner(event)}
-            self._add(parent)
+            self.add(parent)
         name = {"name": event["toolCallName"], "arguments": ""}
         call: dict[str, Any] = {"id": event["toolCallId"], "type": "function", "function": name}
         parent.setdefault("toolCalls", []).append(call)
@@ -110,16 +117,19 @@ class Transcript:
         _merge(call, event)
 
     def _call_more(self, event: Mapping[str, Any]) -> None:
+        call = self._calls[event["toolCallId"]]
         if "delta" in event:
             self.add_arguments(event["toolCallId"], event["delta"])
-        _merge(self._calls[event["toolCallId"]], event)
+        else:
+            call["function"]["arguments"] = "".join(self._fragments.pop(("arguments", event["toolCallId"])))
+        _merge(call, event)
 
     def _result(self, event: Mapping[str, Any]) -> None:
         """Stands behind its call and the results of the calls beside it, wherever the text is by now."""
         result = {"id": event["messageId"], "toolCallId": event["toolCallId"], "role": "tool"}
         result = {**result, "content": event["content"], **_owner(event)}
         _merge(result, event)
-        self._add(result, self._place_of(self._owners.get(event["toolCallId"])))
+        self.add(result, self._place_of(self._owners.get(event["toolCallId"])))
 
     def _place_of(self, owner: Mapping[str, Any] | None) -> int | None:
         if owner is None:

@@ -6,7 +6,7 @@ begins with `RUN_STARTED` and ends with `RUN_FINISHED` or `RUN_ERROR`, whatever 
 
 from __future__ import annotations
 
-import datetime
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -15,7 +15,8 @@ import msgspec
 from llmstream.errors import ErrorInfo, InvalidRequest
 from llmstream.events import ErrorEvent, Event, File, Finish, ReasoningFile, StreamStart, Usage
 from llmstream.serve.writers import PING, UNBUFFERED
-from llmstream.ui.ag_ui.agent_events import AgentEvents, Waiting
+from llmstream.ui.ag_ui.agent_events import AgentEvents
+from llmstream.ui.ag_ui.interrupts import Waiting, interrupt_of
 from llmstream.ui.ag_ui.output import OWN, Output, Settings, builtins, present
 
 __all__ = ["PROTOCOL_VERSION", "Writer"]
@@ -30,16 +31,6 @@ _MOST_TOKENS: Final = 2**53 - 1
 
 # Names of the six counts that differ from ours; the others are equal in camelCase.
 _COUNTS: Final = {"cacheWriteTokens": "cacheWriteInputTokens"}
-
-_DECISION_SCHEMA: Final = {
-    "type": "object",
-    "properties": {
-        "approved": {"type": "boolean", "description": "Whether the call may run."},
-        "reason": {"type": "string", "description": "For the model, of a call that may not run."},
-        "editedArgs": {"type": "object", "description": "Arguments to run it with, instead of the model's."},
-    },
-    "required": ["approved"],
-}
 
 
 class Writer:
@@ -173,7 +164,7 @@ class Writer:
             self._out.write("RUN_ERROR", **fields, **ended)
         else:
             if waiting and not self._takes_outcomes:
-                self._agent.custom("interrupts", [self._interrupt(one) for one in waiting])
+                self._agent.custom("interrupts", self._interrupts(waiting))
             outcome: dict[str, Any] = {}
             if self._takes_outcomes:
                 outcome["outcome"] = (
@@ -184,33 +175,12 @@ class Writer:
 
     def _outcome(self, waiting: list[Waiting], unanswered: list[str]) -> dict[str, Any]:
         if waiting:
-            return {"type": "interrupt", "interrupts": [self._interrupt(one) for one in waiting]}
+            return {"type": "interrupt", "interrupts": self._interrupts(waiting)}
         return {"type": "success", **present(pendingToolCallIds=unanswered or None)}
 
-    def _interrupt(self, waiting: Waiting) -> dict[str, Any]:
-        """The question about a call: with the arguments, if the page shows others than will run."""
-        message, metadata = None, None
-        if waiting.name:
-            message = f"May {waiting.name} run?"
-        if waiting.input is not None:
-            message = f"May {waiting.name} run with {waiting.input}?"
-            metadata = {OWN: {"toolName": waiting.name, "input": waiting.input}}
-        expires = None
-        if self._approval_ttl_s is not None:
-            moment = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self._approval_ttl_s)
-            expires = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return {
-            "id": waiting.approval_id,
-            "reason": "tool_call",
-            "toolCallId": waiting.call_id,
-            "responseSchema": _DECISION_SCHEMA,
-            **present(
-                message=message,
-                metadata=metadata,
-                subagentRunId=waiting.owner,
-                expiresAt=expires,
-            ),
-        }
+    def _interrupts(self, waiting: list[Waiting]) -> list[dict[str, Any]]:
+        expires = None if self._approval_ttl_s is None else time.time() + self._approval_ttl_s
+        return [interrupt_of(one, expires) for one in waiting]
 
     def _usage(self, total: Usage) -> dict[str, Any]:
         """The tokens of this run by model: those of its steps, and of a last one that failed.

@@ -1,6 +1,7 @@
 // Runs the real client of AG-UI. Reads a line of JSON for each task, writes a line with what the client saw.
 //
-// {"url", "thread", "state", "runs": [...]}: one `HttpAgent` over several runs. Of a run:
+// {"url", "thread", "state", "messages", "interrupts", "runs": [...]}: one `HttpAgent` over several runs, which may
+// begin as a page that was reloaded. Of a run:
 //     messages   added before it
 //     decide     the response to every pending interrupt
 //     results    of the page's tools, by the name of the tool: a message for each pending call
@@ -79,7 +80,9 @@ async function runOnce(agent, run) {
 }
 
 async function overHttp(task) {
-  const agent = new HttpAgent({ url: task.url, threadId: task.thread, initialState: task.state });
+  const { url, thread, state, messages } = task;
+  const agent = new HttpAgent({ url, threadId: thread, initialState: state, initialMessages: messages });
+  agent.pendingInterrupts = task.interrupts ?? [];
   const runs = [];
   for (const run of task.runs) {
     runs.push(await runOnce(agent, run));

@@ -183,6 +183,7 @@ class Approvals:
     def __init__(self) -> None:
         self.deleted: list[str] = []
         self.waiting: dict[str, ls.Suspension] = {}
+        self.histories: dict[str, list[ls.Message]] = {}
         model = ScriptedModel(
             Turn(text="Away with it.", calls=(Call("delete", {"path": "notes.txt"}),)), "Done."
         )
@@ -207,6 +208,7 @@ class Approvals:
                 if run.suspended is not None:
                     self.waiting[asked.thread_id] = run.suspended
                 yield event
+        self.histories[asked.thread_id] = run.messages()
 
 
 DECISIONS = [
@@ -242,6 +244,24 @@ async def test_interrupt_is_resumed_as_decided(
     assert tool["toolCallId"] == call["id"]
     assert result in tool["content"]
     assert answer["content"] == "Done."
+
+
+async def test_reloaded_page_decides(client: Client) -> None:
+    """It has its messages and interrupts from the server: in the same form, and with the same ids."""
+    server = Approvals()
+    before = await client.talk(server.respond, said("Delete it"))
+    (suspension,) = server.waiting.values()
+    (thread,) = server.histories.values()
+    messages, interrupts = ag_ui.dump(thread, suspension), ag_ui.interrupts(suspension)
+    assert messages[1:] == [
+        {**message, "id": f"history-1-{place}"} for place, message in enumerate(before["messages"][1:])
+    ]
+    assert [one["id"] for one in interrupts] == [one["id"] for one in before["runs"][0]["pending"]]
+    yes = {"decide": {"status": "resolved", "payload": {"approved": True}}}
+    seen = await client.talk(server.respond, yes, messages=messages, interrupts=interrupts)
+    assert seen["runs"][0]["outcome"] == "success"
+    assert [message["role"] for message in seen["messages"]] == ["user", "assistant", "tool", "assistant"]
+    assert server.deleted == ["notes.txt"]
 
 
 async def test_unclear_decision_runs_nothing(client: Client) -> None:

@@ -46,7 +46,7 @@ async def test_guides_endpoint_refuses_the_rest(client: Client, module: ModuleTy
     seen = await client.visit(module.app, "/agent", stray, broken)
     assert [run["failed"]["status"] for run in seen["runs"]] == [400, 400]
     assert seen["runs"][0]["failed"]["payload"]["code"] == "invalid-request"
-    assert "https:, http: or data:" in seen["runs"][1]["failed"]["payload"]
+    assert "Send the file itself" in seen["runs"][1]["failed"]["payload"]
 
 
 FILE = {"type": "url", "value": "gs://bucket/secret", "mimeType": "image/png"}

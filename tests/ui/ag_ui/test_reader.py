@@ -240,8 +240,11 @@ def test_errors_name_place_and_remedy(given: Any, said: str | None) -> None:
 @pytest.mark.parametrize("url", ["gs://bucket/x", "file:///etc/passwd", "s3://b/k"])
 def test_addresses_of_the_server_are_refused(url: str) -> None:
     """The server's own key would read them for whoever knows the name."""
-    with pytest.raises(InvalidRequest, match="https:, http: or data:"):
-        part({"type": "image", "source": {"type": "url", "value": url}})
+    image = {"type": "image", "source": {"type": "url", "value": url}}
+    with pytest.raises(InvalidRequest, match="Send the file itself"):
+        part(image)
+    body = request({"id": "u", "role": "user", "content": [image]})
+    assert ag_ui.read(body, allow_url=url.__eq__).messages[0].parts == (Image(url),)
     with pytest.raises(InvalidRequest, match="data or url"):
         part({"type": "image", "source": {"type": "file", "value": "file-123"}})
 
@@ -251,6 +254,8 @@ def test_addresses_of_the_server_are_refused(url: str) -> None:
     [
         ("max_bytes", json.dumps(request(USER)).encode()),
         ("max_messages", request(USER, USER)),
+        ("max_parts", request({**USER, "content": [{"type": "text", "text": "a"}] * 2})),
+        ("max_messages", request(USER, resume=[{"interruptId": "a", "status": "cancelled"}] * 2)),
         ("max_tools", request(USER, tools=[{"name": "a"}, {"name": "b"}])),
         ("max_tools", request(USER, context=[{"description": "a", "value": "b"}] * 2)),
     ],
@@ -258,7 +263,7 @@ def test_addresses_of_the_server_are_refused(url: str) -> None:
 def test_larger_requests_name_the_limit(limit: str, given: Any) -> None:
     ag_ui.read(given)
     with pytest.raises(InvalidRequest) as refused:
-        ag_ui.read(given, **{limit: 1})
+        ag_ui.read(given, limits=ag_ui.Limits(**{limit: 1}))
     assert refused.value.reason == limit
     assert f"{limit}=1" in refused.value.message
 

@@ -79,6 +79,8 @@ def check_next_request(sentence: list[Event]) -> None:
     calls = [call.id for message in asked.messages for call in message.tool_calls]
     assert len(calls) == len(set(calls))
     assert asked.prompt[-1] == asked.messages[-1]
+    loaded = ag_ui.read({"threadId": "t", "runId": "run-3", "messages": ag_ui.dump(asked.messages)})
+    assert [(one.role, one.parts) for one in loaded.messages] == [(m.role, m.parts) for m in asked.messages]
 
 
 @options(15)
