@@ -29,9 +29,13 @@ Respond = Callable[[ag_ui.RunInput], serve.Body]
 
 
 class Client:
-    """A process that runs the client: a line of JSON in, a line out."""
+    """A process that runs the client: a line of JSON in, a line out.
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    folder: where other programs find the package too
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.folder = folder
         self._process = process
 
     def ask(self, task: dict[str, Any]) -> Any:
@@ -74,7 +78,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         ["node", "client.mjs"], cwd=place, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     with process:
-        yield Client(process)
+        yield Client(process, place)
         process.kill()
 
 
