@@ -108,7 +108,8 @@ def _events(part: Part, block: str) -> Iterator[Event]:
 
 
 def _settle(output: Output, agent: AgentEvents, result: ToolResult) -> None:
-    value = result.result if result.provider_executed and result.result is not None else result.content
+    by_value = result.provider_executed and (result.result is not None or result.content in ("", "null"))
+    value = result.result if by_value else result.content
     event = ToolResultEvent(
         value,
         result.tool_call_id,
