@@ -173,10 +173,10 @@ def _texts(text: str, encrypted: object) -> Iterator[Part]:
 
 
 def _fit(blocks: list[Any], text: str) -> bool:
-    try:
-        return all(size >= 0 for size, _ in blocks) and sum(size for size, _ in blocks) == len(text)
-    except (TypeError, ValueError):
-        return False
+    """Whether they are lengths and metadata, and the lengths are those of this text."""
+    pairs = [block for block in blocks if isinstance(block, list) and len(block) == 2]
+    sizes = [size for size, _ in pairs if isinstance(size, int) and size >= 0]
+    return len(sizes) == len(blocks) and sum(sizes) == len(text)
 
 
 # Metadata: what comes back from the client may be anything.

@@ -54,12 +54,12 @@ class Output:
         self.settings = settings
         self.ids = UniqueIds("#")
         self.usage: dict[str | None, Usage] = {}
-        self.transcript = Transcript(messages or ())
+        earlier = [_in_form(message) for message in messages or () if isinstance(message.get("id"), str)]
+        self.transcript = Transcript(earlier)
         self.wrote_any = False
         self._knows_history = messages is not None
-        self._earlier_calls = {
-            call["id"]: message["id"] for message in messages or () for call in message.get("toolCalls") or ()
-        }
+        self._earlier_calls = [call["id"] for message in earlier for call in message.get("toolCalls", ())]
+        self._earlier_ids = frozenset(self._earlier_calls)
         self._frames = bytearray()
 
     def take(self) -> bytes:
@@ -102,7 +102,7 @@ class Output:
 
         The client would append the new arguments to the old call. Servers that count calls repeat ids.
         """
-        return f"{call_id}@{self.settings.run_id}" if call_id in self._earlier_calls else call_id
+        return f"{call_id}@{self.settings.run_id}" if call_id in self._earlier_ids else call_id
 
     def earlier_call_id(self, call_id: str) -> str:
         """Returns the id that a call of an earlier run, which has its result now, has at the client."""
@@ -130,6 +130,13 @@ class Output:
 def frame(event: Mapping[str, Any]) -> bytes:
     """Returns an event as a frame of SSE. Lines end in LF: the client's parser breaks on CRLF."""
     return b"data: %s\n\n" % _encode(event)
+
+
+def _in_form(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as a snapshot may have it: some pages write null for what they do not have."""
+    kept = present(**message)
+    calls = kept.get("toolCalls", ())
+    return {**kept, "toolCalls": [present(**call) for call in calls]} if calls else kept
 
 
 def present(**fields: Any) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from llmstream.ui.ag_ui.writer import Writer
 
 __all__ = ["Context", "Limits", "RunInput", "read"]
 
+# Of ids, which are part of each frame: those of the client have 36 characters.
+_MAX_ID_CHARS: Final = 200
+
 _DISMISSED: Final = "The user dismissed the question."
 
 
@@ -225,8 +228,8 @@ def _is_web(url: str) -> bool:
 
 
 def _named(value: str, name: str) -> str:
-    if not value:
-        raise InvalidRequest(f"not a request of AG-UI: {name} is empty")
+    if not 0 < len(value) <= _MAX_ID_CHARS:
+        raise InvalidRequest(f"not a request of AG-UI: {name} is text of 1 to {_MAX_ID_CHARS} characters")
     return value
 
 

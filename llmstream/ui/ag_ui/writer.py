@@ -106,14 +106,13 @@ class Writer:
             return b""
         if not self._out.wrote_any:
             self._start()
-        kind = type(event)
-        if kind is Finish:
-            self._finish(event)  # type: ignore[arg-type]  # as its type says
-        elif kind is ErrorEvent:
+        if isinstance(event, Finish):
+            self._finish(event)
+        elif isinstance(event, ErrorEvent):
             self._release_error()
-            self._error = event.error  # type: ignore[union-attr]
-        elif kind is StreamStart:
-            self._agent.warn(event.warnings)  # type: ignore[union-attr]
+            self._error = event.error
+        elif isinstance(event, StreamStart):
+            self._agent.warn(event.warnings)
         else:
             self._release_error()
             self._agent.feed(event)
@@ -144,34 +143,39 @@ class Writer:
             self._error = None
 
     def _finish(self, event: Finish) -> None:
-        failed = event.finish_reason == "error"
-        error = (self._error or _BROKE_OFF) if failed else None
-        if not failed:
+        error = (self._error or _BROKE_OFF) if event.finish_reason == "error" else None
+        if error is None:
             self._release_error()
-        waiting, unanswered = self._agent.waiting(), self._agent.unanswered()
         was_stopped = error is not None and error.code == "stopped" and self._takes_outcomes
-        self._agent.close(failed=failed and not was_stopped)
-        facts = present(
+        if error is None or was_stopped:
+            self._finish_run(event, was_stopped=was_stopped)
+        else:
+            self._agent.close(failed=True)
+            fields = self._error_fields(error)
+            facts = self._facts(event) | fields.pop("metadata")[OWN]
+            self._out.write("RUN_ERROR", **fields, metadata={OWN: facts}, **self._usage(event.usage))
+        self._is_over = True
+
+    def _finish_run(self, event: Finish, *, was_stopped: bool) -> None:
+        waiting, unanswered = self._agent.waiting(), self._agent.unanswered()
+        self._agent.close(failed=False)
+        outcome: dict[str, Any] = {}
+        if was_stopped:
+            outcome = {"outcome": {"type": "cancelled"}}
+        elif self._takes_outcomes:
+            outcome = {"outcome": self._outcome(waiting, unanswered)}
+        elif waiting:
+            self._agent.custom("interrupts", self._interrupts(waiting))
+        ended = {"metadata": {OWN: self._facts(event)}, **self._usage(event.usage)}
+        self._out.write("RUN_FINISHED", **self._ids, **outcome, **ended)
+
+    def _facts(self, event: Finish) -> dict[str, Any]:
+        return present(
             finishReason=event.finish_reason,
             rawFinishReason=event.raw_finish_reason,
             model=self._agent.model,
             responseId=self._agent.response_id,
         )
-        ended = {"metadata": {OWN: facts}} | self._usage(event.usage)
-        if error is not None and not was_stopped:
-            fields = self._error_fields(error)
-            ended["metadata"][OWN] = facts | fields.pop("metadata")[OWN]
-            self._out.write("RUN_ERROR", **fields, **ended)
-        else:
-            if waiting and not self._takes_outcomes:
-                self._agent.custom("interrupts", self._interrupts(waiting))
-            outcome: dict[str, Any] = {}
-            if self._takes_outcomes:
-                outcome["outcome"] = (
-                    {"type": "cancelled"} if was_stopped else self._outcome(waiting, unanswered)
-                )
-            self._out.write("RUN_FINISHED", **self._ids, **outcome, **ended)
-        self._is_over = True
 
     def _outcome(self, waiting: list[Waiting], unanswered: list[str]) -> dict[str, Any]:
         if waiting:

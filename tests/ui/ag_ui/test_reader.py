@@ -189,7 +189,18 @@ def test_edited_text_loses_its_blocks_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "blocks", ['"x"', "[[5]]", '[["5",null]]', "[[-1,null],[6,null]]", "[[5,{}]", '[[5,{"acme":1}]]', "{}"]
+    "blocks",
+    [
+        '"x"',
+        "[[5]]",
+        '[["5",null]]',
+        "[[-1,null],[6,null]]",
+        "[[5.0,null]]",
+        "[5]",
+        "[[5,{}]",
+        '[[5,{"acme":1}]]',
+        "{}",
+    ],
 )
 def test_forged_blocks_are_plain_text(blocks: str) -> None:
     message = {
@@ -220,7 +231,8 @@ def test_values_of_provider_results_are_read() -> None:
         (b"[]", "not a request of AG-UI"),
         (request(), None),
         ({"threadId": "t1", "messages": []}, "runId"),
-        ({"threadId": "", "runId": "r", "messages": []}, "threadId is empty"),
+        ({"threadId": "t", "runId": "r" * 201, "messages": []}, "runId is text of 1 to 200"),
+        ({"threadId": "", "runId": "r", "messages": []}, "threadId is text of 1 to 200"),
         (request({"role": "user", "id": "u", "content": 3}), "messages[0]: content is a text or a list"),
         (request({"role": "user", "id": "u", "content": [{"text": "x"}]}), "no part with a type"),
         (request({"role": "user", "id": "u", "content": [{"type": "smell"}]}), "cannot be read"),
@@ -361,4 +373,7 @@ def test_any_json_is_read_or_refused(value: Any) -> None:
     for body in (value, request(value), request(*messages), request(USER, resume=[value])):
         with suppress(InvalidRequest):
             asked = ag_ui.read(body if isinstance(body, dict) else json.dumps(body))
+            writer = asked.writer()  # it has what the page sent
+            assert writer.feed(StreamStart())
+            assert writer.messages is not None
             assert isinstance(asked.decisions, dict)

@@ -256,6 +256,19 @@ def test_retry_without_history_is_refused() -> None:
         writer.feed(RetryNotice("broke", 0, 1, 0.0))
 
 
+def test_snapshot_has_no_null_of_the_page() -> None:
+    """Some pages write every field; the client refuses null, and a message without an id."""
+    function = {"name": "f", "arguments": "{}"}
+    call = {"id": "c", "type": "function", "function": function}
+    page = [
+        {"id": "m1", "role": "assistant", "content": None, "toolCalls": [{**call, "metadata": None}]},
+        {"id": None, "role": "user", "content": "Hi"},
+    ]
+    events = written(*TEXT, RetryNotice("broke", 0, 1, 0.0), Finish("stop"), messages=page)
+    (snapshot,) = [event for event in events if event["type"] == "MESSAGES_SNAPSHOT"]
+    assert snapshot["messages"] == [{"id": "m1", "role": "assistant", "toolCalls": [call]}]
+
+
 def test_retry_before_any_text_takes_nothing() -> None:
     assert kinds(RetryNotice("broke at 10.0.0.7", 0, 1, 0.5), *TEXT, Finish("stop"))[0] == "CUSTOM"
     shown = named("llmstream.retry", RetryNotice("broke at 10.0.0.7", 0, 1, 0.5), Finish("stop"))
