@@ -82,7 +82,6 @@ class AgentEvents:
         self._settings = output.settings
         self._prefix, self._call_prefix = prefix, call_prefix
         self._tag: dict[str, Any] = {} if owner is None else {"subagentRunId": owner}
-        self._tail = b"" if owner is None else b',"subagentRunId":%s' % _encode(owner)
         self._step_name: str | None = None
         self._step_facts: dict[str, Any] = {}
         self._warned: set[bytes] = set()
@@ -232,13 +231,14 @@ class AgentEvents:
         self._discarded.discard(call_id)
         fields = {"toolCallId": shown, "toolCallName": name, "parentMessageId": parent}
         self._out.write("TOOL_CALL_START", **fields, **call.marked, **self._tag)
+        call.write = self._out.fragments("TOOL_CALL_ARGS", toolCallId=shown, **self._tag)
         return call
 
     def _input_delta(self, event: ToolInputDelta) -> None:
         call = self._calls[event.id]
         call.has_arguments = True
         call.metadata = merge_metadata(call.metadata, event.provider_metadata)
-        self._out.write_arguments(call.shown, event.delta, self._tail)
+        call.write(event.delta)
 
     def _input_end(self, event: ToolInputEnd) -> None:
         """Writes nothing of a complete input: the call that follows ends it."""
@@ -254,7 +254,7 @@ class AgentEvents:
         if call is None:
             call = self._begin_call(event.tool_call_id, event.tool_name, _flags(event), None)
         if not call.has_arguments:
-            self._out.write_arguments(call.shown, event.input or "{}", self._tail)
+            call.write(event.input or "{}")
         call.metadata = merge_metadata(call.metadata, event.provider_metadata)
         if event.invalid:
             call.marks["invalid"] = True
@@ -408,9 +408,12 @@ class _Call:
     shown: its id at the client
     marks: what is ours in its metadata; each event that has any repeats them, since the last one wins
     cut:   whether the response broke off inside it
+    write: writes a fragment of its arguments
     """
 
-    __slots__ = ("cut", "ended", "has_arguments", "marks", "metadata", "name", "shown")
+    __slots__ = ("cut", "ended", "has_arguments", "marks", "metadata", "name", "shown", "write")
+
+    write: Callable[[str], None]
 
     def __init__(self, shown: str, name: str, marks: dict[str, Any], metadata: Metadata | None) -> None:
         self.shown = shown

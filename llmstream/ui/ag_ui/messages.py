@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from llmstream.events import (
     Event,
     Metadata,
@@ -26,8 +24,6 @@ __all__ = ["MESSAGE_ID", "Messages"]
 MESSAGE_ID: Final = re.compile(r"(.+-)(\d+)-\d+", re.DOTALL)
 """The id of a message: its prefix, and its step; the messages of one response have both in common."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 class Messages:
     """Writes the texts and the reasoning of one agent.
@@ -43,7 +39,6 @@ class Messages:
         self._out = output
         self._prefix = prefix
         self._tag: dict[str, Any] = {} if owner is None else {"subagentRunId": owner}
-        self._tail = b"" if owner is None else b',"subagentRunId":%s' % _encode(owner)
         self._step = self._count = 0
         self._current: str | None = None
         self._texts: dict[str, tuple[_Message, _Block]] = {}
@@ -99,9 +94,9 @@ class Messages:
     def _text_start(self, event: TextStart) -> None:
         message, self._ending = self._ending, None
         if message is None:
-            message = _Message(self._mint())
-            self._current = message.id
-            self._out.write("TEXT_MESSAGE_START", messageId=message.id, role="assistant", **self._tag)
+            name = self._current = self._mint()
+            self._out.write("TEXT_MESSAGE_START", messageId=name, role="assistant", **self._tag)
+            message = _Message(name, self._out.fragments("TEXT_MESSAGE_CONTENT", messageId=name, **self._tag))
         block = _Block(event.provider_metadata)
         message.blocks.append(block)
         self._texts[event.id] = message, block
@@ -111,7 +106,7 @@ class Messages:
         block.chars += len(event.delta)
         if event.provider_metadata is not None:
             block.metadata = merge_metadata(block.metadata, event.provider_metadata)
-        self._out.write_delta(b"TEXT_MESSAGE_CONTENT", message.id, event.delta, self._tail)
+        message.write(event.delta)
 
     def _text_end(self, event: TextEnd) -> None:
         message, block = self._texts.pop(event.id)
@@ -124,10 +119,13 @@ class Messages:
         if not self._out.settings.reasoning:
             return
         self.part()
-        message = self._thoughts[event.id] = _Message(self._mint())
+        name = self._mint()
+        self._out.write("REASONING_START", messageId=name, **self._tag)
+        self._out.write("REASONING_MESSAGE_START", messageId=name, role="reasoning", **self._tag)
+        message = self._thoughts[event.id] = _Message(
+            name, self._out.fragments("REASONING_MESSAGE_CONTENT", messageId=name, **self._tag)
+        )
         message.blocks.append(_Block(event.provider_metadata))
-        self._out.write("REASONING_START", messageId=message.id, **self._tag)
-        self._out.write("REASONING_MESSAGE_START", messageId=message.id, role="reasoning", **self._tag)
 
     def _reasoning_delta(self, event: ReasoningDelta) -> None:
         message = self._thoughts.get(event.id)
@@ -136,7 +134,7 @@ class Messages:
         if event.provider_metadata is not None:
             block = message.blocks[0]
             block.metadata = merge_metadata(block.metadata, event.provider_metadata)
-        self._out.write_delta(b"REASONING_MESSAGE_CONTENT", message.id, event.delta, self._tail)
+        message.write(event.delta)
 
     def _reasoning_end(self, event: ReasoningEnd) -> None:
         message = self._thoughts.pop(event.id, None)
@@ -177,12 +175,13 @@ class _Block:
 
 
 class _Message:
-    """A message under way."""
+    """A message under way; `write` writes a fragment."""
 
-    __slots__ = ("blocks", "id", "incomplete")
+    __slots__ = ("blocks", "id", "incomplete", "write")
 
-    def __init__(self, message_id: str) -> None:
+    def __init__(self, message_id: str, write: Callable[[str], None]) -> None:
         self.id = message_id
+        self.write = write
         self.blocks: list[_Block] = []
         self.incomplete = False
 

@@ -60,11 +60,11 @@ class Output:
         self._knows_history = messages is not None
         self._earlier_calls = [call["id"] for message in earlier for call in message.get("toolCalls", ())]
         self._earlier_ids = frozenset(self._earlier_calls)
-        self._frames = bytearray()
+        self._frames: list[bytes] = []
 
     def take(self) -> bytes:
         """Returns the frames since the last time."""
-        frames = bytes(self._frames)
+        frames = b"".join(self._frames)
         self._frames.clear()
         return frames
 
@@ -72,30 +72,23 @@ class Output:
         """Writes an event. Fields without a value have to be left out: the client refuses null."""
         event = {"type": kind, **fields}
         self.transcript.apply(event)
-        self._frames += frame(event)
+        self._frames.append(frame(event))
         self.wrote_any = True
 
-    def write_delta(self, kind: bytes, message_id: str, delta: str, tail: bytes) -> None:
-        """Writes a fragment of a message: the one event of which there are hundreds.
+    def fragments(self, kind: str, **fields: Any) -> Callable[[str], None]:
+        """Returns a function that writes fragments: the one event of which there are hundreds.
 
-        tail: the fields behind it, as JSON, with a comma before each
+        fields: of each event, but its delta; the message or call has begun
         """
-        self.transcript.add_text(message_id, delta)
-        self._frames += b'data: {"type":"%s","messageId":%s,"delta":%s%s}\n\n' % (
-            kind,
-            _encode(message_id),
-            _encode(delta),
-            tail,
-        )
+        pieces = self.transcript.fragments(fields)
+        head = b'data: %s,"delta":' % _encode({"type": kind, **fields})[:-1]
+        frames = self._frames
 
-    def write_arguments(self, call_id: str, delta: str, tail: bytes) -> None:
-        """Writes a fragment of a call's arguments; `tail` as above."""
-        self.transcript.add_arguments(call_id, delta)
-        self._frames += b'data: {"type":"TOOL_CALL_ARGS","toolCallId":%s,"delta":%s%s}\n\n' % (
-            _encode(call_id),
-            _encode(delta),
-            tail,
-        )
+        def write(delta: str) -> None:
+            pieces.append(delta)
+            frames.append(b"%s%s}\n\n" % (head, _encode(delta)))
+
+        return write
 
     def free_call_id(self, call_id: str) -> str:
         """Returns the id of a new call; another one if an earlier call of the thread has it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import msgspec
 
@@ -17,7 +17,7 @@ from llmstream.request import ToolSpec
 from llmstream.tools.approval import Approve, Deny
 from llmstream.ui.ag_ui import wire
 from llmstream.ui.ag_ui.history import History
-from llmstream.ui.ag_ui.writer import Writer
+from llmstream.ui.ag_ui.writer import Writer, WriterOptions
 
 __all__ = ["Context", "Limits", "RunInput", "read"]
 
@@ -147,17 +147,18 @@ class RunInput:
             results.append(msgspec.structs.replace(found, tool_call_id=pending.call_id))
         return decisions, results
 
-    def writer(self, **options: Any) -> Writer:
+    def writer(self, **options: Unpack[WriterOptions]) -> Writer:
         """Returns a writer of the response.
 
         options: of `Writer`, such as `reasoning` or `error_text`
         """
-        defaults = {
+        own: WriterOptions = {
             "messages": self.raw["messages"],
             "protocol_version": self.protocol_version,
             "parent_run_id": self.parent_run_id,
         }
-        return Writer(self.thread_id, self.run_id, **{**defaults, **options})
+        chosen: WriterOptions = {**own, **options}
+        return Writer(self.thread_id, self.run_id, **chosen)
 
     def _results(self) -> list[ToolResult]:
         return [result for message in self.messages for result in message.tool_results]

@@ -46,13 +46,11 @@ class Transcript:
         if change is not None:
             change(self, event)
 
-    def add_text(self, message_id: str, delta: str) -> None:
-        """Folds a fragment of a message."""
-        self._fragments["content", message_id].append(delta)
-
-    def add_arguments(self, call_id: str, delta: str) -> None:
-        """Folds a fragment of a call's arguments."""
-        self._fragments["arguments", call_id].append(delta)
+    def fragments(self, event: Mapping[str, Any]) -> list[str]:
+        """Returns the fragments of the message or call of an event; whoever has more adds them."""
+        if "messageId" in event:
+            return self._fragments["content", event["messageId"]]
+        return self._fragments["arguments", event["toolCallId"]]
 
     def discard(self, is_discarded: Callable[[Mapping[str, Any]], bool]) -> bool:
         """Removes messages, so that a snapshot of the others removes them; returns whether there were any.
@@ -118,9 +116,7 @@ class Transcript:
 
     def _call_more(self, event: Mapping[str, Any]) -> None:
         call = self._calls[event["toolCallId"]]
-        if "delta" in event:
-            self.add_arguments(event["toolCallId"], event["delta"])
-        else:
+        if event["type"] == "TOOL_CALL_END":
             call["function"]["arguments"] = "".join(self._fragments.pop(("arguments", event["toolCallId"])))
         _merge(call, event)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import msgspec
 
@@ -19,7 +19,7 @@ from llmstream.ui.ag_ui.agent_events import AgentEvents
 from llmstream.ui.ag_ui.interrupts import Waiting, interrupt_of
 from llmstream.ui.ag_ui.output import OWN, Output, Settings, builtins, present
 
-__all__ = ["PROTOCOL_VERSION", "Writer"]
+__all__ = ["PROTOCOL_VERSION", "Writer", "WriterOptions"]
 
 PROTOCOL_VERSION: Final = "1.0"
 """The version of AG-UI that is written."""
@@ -31,6 +31,19 @@ _MOST_TOKENS: Final = 2**53 - 1
 
 # Names of the six counts that differ from ours; the others are equal in camelCase.
 _COUNTS: Final = {"cacheWriteTokens": "cacheWriteInputTokens"}
+
+
+class WriterOptions(TypedDict, total=False):
+    """The keyword arguments of `Writer`, which describes them."""
+
+    messages: Iterable[Mapping[str, Any]] | None
+    protocol_version: str | None
+    parent_run_id: str | None
+    reasoning: bool
+    raw: bool
+    approval_ttl_s: float | None
+    error_text: Callable[[ErrorInfo], str] | None
+    file_url: Callable[[File | ReasoningFile], str] | None
 
 
 class Writer:
