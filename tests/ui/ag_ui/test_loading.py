@@ -22,7 +22,7 @@ def read(messages: list[dict[str, Any]]) -> list[tuple[str, tuple[Any, ...]]]:
     return [(message.role, message.parts) for message in asked.messages]
 
 
-def test_all_parts_come_back() -> None:
+def test_every_part_comes_back() -> None:
     files = (Image(data=b"\x89PNG", media_type="image/png"), Document("https://a.example/b.pdf"))
     messages = [
         Message.user("See", *files),

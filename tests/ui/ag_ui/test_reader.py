@@ -34,7 +34,7 @@ def part(content: Any) -> Any:
     return found
 
 
-def test_all_fields_are_read() -> None:
+def test_every_field_of_it_is_read() -> None:
     asked = ag_ui.read(
         json.dumps(
             request(

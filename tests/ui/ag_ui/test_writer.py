@@ -110,7 +110,7 @@ def test_call_without_deltas_has_its_input() -> None:
     assert events[-1]["outcome"] == {"type": "success", "pendingToolCallIds": ["c1"]}
 
 
-def test_provider_executed_call_is_not_pending() -> None:
+def test_call_the_provider_ran_is_no_pending() -> None:
     call = ToolCall("search", "{}", "c1", provider_executed=True)
     events = written(call, Finish("tool-calls"))
     assert events[-1]["outcome"] == {"type": "success"}
@@ -145,7 +145,7 @@ def test_interrupt_shows_what_will_run() -> None:
     assert interrupt["metadata"]["llmstream"]["input"] == '{"euros":2}'
 
 
-def test_older_client_has_interrupts_as_custom() -> None:
+def test_older_client_has_custom_interrupts() -> None:
     options = {"protocol_version": None}
     assert "outcome" not in written(CALL, ASKED, Finish("tool-calls"), **options)[-1]
     (interrupt,) = named("llmstream.interrupts", CALL, ASKED, Finish("tool-calls"), **options)
@@ -159,7 +159,7 @@ def test_error_before_more_events_is_custom() -> None:
     assert "10.0.0.7" not in str(shown)
 
 
-def test_error_that_ends_the_run_is_run_error() -> None:
+def test_error_of_the_whole_run_is_run_error() -> None:
     info = ErrorInfo("rate-limited", "at 10.0.0.7", retryable=True, retry_after_s=2.0)
     *_, ended = written(*TEXT, ErrorEvent(info), Finish("error", Usage(1, 2, 3)))
     assert ended["type"] == "RUN_ERROR"
@@ -221,7 +221,7 @@ def test_raw_events_are_written_on_request() -> None:
     assert kinds(Raw({"a": 1}), Finish("stop"), raw=True) == ["RAW"]
 
 
-def test_large_file_does_not_break_the_client() -> None:
+def test_large_file_is_left_out_with_a_note() -> None:
     """Its parser ends at a frame of more than 10 MB."""
     large = File("image/png", bytes(8 * 1024 * 1024))
     assert "file_url" in named("llmstream.file", large, Finish("stop"))["omitted"]
