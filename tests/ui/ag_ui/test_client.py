@@ -320,6 +320,21 @@ async def test_cut_stream_is_a_run_error(client: Client, fault: Any) -> None:
     assert message["metadata"]["llmstream"]["incomplete"] is True
 
 
+async def test_bug_in_the_source_is_no_success(client: Client) -> None:
+    """The server cuts the connection: a clean end would pass for a success."""
+
+    async def events() -> AsyncIterator[Event]:
+        for event in (StreamStart(), TextStart("0"), TextDelta("Half", "0")):
+            yield event
+        raise ValueError("a bug of the application")
+
+    seen = await client.talk(lambda asked: serve.Body(events(), asked.writer()), said("Hi"))
+    (run,) = seen["runs"]
+    assert "outcome" not in run
+    assert run["failed"]["message"]
+    assert "a bug" not in json.dumps(seen)
+
+
 async def test_call_cut_in_its_input_never_runs(client: Client) -> None:
     """It stays open for the page, and the next request does not have it."""
     turns = [Turn(calls=(Call("weather", {"city": "Oslo"}),), fault=Cut(after_events=3)), Turn(text="Hi.")]
