@@ -9,7 +9,7 @@ What the client makes it do:
   response of the model, which the client stores with results between them.
 - What a vendor wants back verbatim rides in `encryptedValue`, marks of ours in `metadata`.
 - A call that was cut off stays open if the run fails. If it does not, the client needs its end, and gets a
-  result that says so: a call without one is a call that the page should run.
+  result that reports it: a call without one is a call that the page should run.
 """
 
 from __future__ import annotations

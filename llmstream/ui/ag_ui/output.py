@@ -127,9 +127,9 @@ def frame(event: Mapping[str, Any]) -> bytes:
 
 def _in_form(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message as a snapshot may have it: some pages write null for what they do not have."""
-    kept = present(**message)
-    calls = kept.get("toolCalls", ())
-    return {**kept, "toolCalls": [present(**call) for call in calls]} if calls else kept
+    fields = present(**message)
+    calls = fields.get("toolCalls", ())
+    return {**fields, "toolCalls": [present(**call) for call in calls]} if calls else fields
 
 
 def present(**fields: Any) -> dict[str, Any]:
