@@ -340,7 +340,11 @@ class ToolResult(BaseEvent, frozen=True, tag="tool-result"):
 
 
 class ToolApprovalRequest(BaseEvent, frozen=True, tag="tool-approval-request"):
-    """A call waits for a person's decision."""
+    """A call waits for a person's decision.
+
+    Its metadata has `tool_name` and `input` under "llmstream" if a hook or a repair changed them: the call
+    runs with these, not with those of its `tool-call`.
+    """
 
     tool_call_id: str
     approval_id: str
