@@ -158,9 +158,13 @@ PAGES = (
     ),
     Page(
         "ui.md",
-        "Chat pages",
-        "Pages with `useChat` of the AI SDK. The recipe is [A chat page](../recipes/use-chat.md).",
-        "ui.vercel.Chats ui.vercel.Writer ui.vercel.read ui.vercel.dump ui.vercel.*",
+        "User interfaces",
+        "Requests and responses in protocols of user interfaces. The recipe for `useChat` is "
+        "[A chat page](../recipes/use-chat.md), the guide to AG-UI is [AG-UI](../guides/ag-ui.md).",
+        """
+            ui.vercel.Chats ui.vercel.Writer ui.vercel.read ui.vercel.dump ui.vercel.*
+            ui.ag_ui.read ui.ag_ui.RunInput ui.ag_ui.Writer ui.ag_ui.*
+        """,
     ),
     Page(
         "low-level.md",
