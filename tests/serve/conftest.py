@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from llmstream.simulator import Cut, Refuse, Simulator, Stall, Turn
+from llmstream.simulator import Cut, Pace, Refuse, Simulator, Stall, Turn
 from llmstream.simulator.recording import Received
 from llmstream.testing import in_thread
 
@@ -39,6 +39,10 @@ class Vendor:
             if received.request is not None and received.request.messages[-1].text == prompt:
                 return received
         return None
+
+    def count(self, prompt: str) -> int:
+        requests = [received.request for received in self._simulator.requests]
+        return sum(request is not None and request.messages[-1].text == prompt for request in requests)
 
     def was_left(self, prompt: str) -> bool:
         received = self.request(prompt)
@@ -105,6 +109,14 @@ class Server:
         finally:
             connection.close()
 
+    def listens(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+        except OSError:
+            return False
+        return True
+
     def connect(self, path: str, **options: int) -> Connection:
         return Connection(self.port, path, **options)
 
@@ -139,6 +151,9 @@ def _turn(request: Any) -> Turn:
         return Turn(fault=Refuse(status=429, retry_after_s=7, message="at 10.0.0.7"))
     if kind == "silent":
         return Turn(text="Once upon a time.", fault=Stall(after_events=4))
+    if kind == "slow":
+        text = " ".join(f"word{number}" for number in range(30))
+        return Turn(text=text, pace=Pace(delta_s=0.02), fault=Stall(after_events=25))
     if kind == "mute":
         return Turn(text="Once upon a time.", fault=Stall())
     if kind == "broken":
@@ -186,17 +201,20 @@ def launched(name: str, vendor: Vendor, log: Path) -> Server:
             [sys.executable, str(LAUNCH), name, str(port)], env=environment, stdout=output, stderr=output
         )
     server = Server(name, port, process, log)
-
-    def listens() -> bool:
-        assert process.poll() is None, log.read_text()
-        try:
-            socket.create_connection(("127.0.0.1", port)).close()
-        except OSError:
-            return False
-        return True
-
-    until(listens, f"{name} listens")
+    until(server.listens, f"{name} listens")
     return server
+
+
+@pytest.fixture(name="free_port")
+def _free_port() -> Callable[[], int]:
+    """`free_port()`: a port of loopback that nobody listens on."""
+    return free_port
+
+
+@pytest.fixture
+def server_at() -> type[Server]:
+    """The client's side of a server that a test started: `server_at(name, port, process, log)`."""
+    return Server
 
 
 def free_port() -> int:

@@ -106,7 +106,7 @@ async def test_text_that_breaks_off_raises() -> None:
         await sent(body)
 
 
-async def test_foreign_exception_reaches_server() -> None:
+async def test_foreign_error_reaches_server() -> None:
     body = serve.Body(played(*TEXT, ZeroDivisionError("ours")))
     chunks = []
     with pytest.raises(ZeroDivisionError):
@@ -130,7 +130,7 @@ async def test_status_does_not_wait_for_ever() -> None:
     assert [type(event) for event in events] == [StreamStart, ErrorEvent, Finish]
 
 
-async def test_events_of_one_read_are_one_chunk() -> None:
+async def test_events_of_one_read_are_a_chunk() -> None:
     body = serve.Body(played(*TEXT, Finish("stop")))
     await body.open()
     assert len([chunk async for chunk in body]) == 1
@@ -213,7 +213,7 @@ async def test_early_defect_is_raised_by_open() -> None:
     await body.aclose()
 
 
-async def test_failed_source_closes_its_blocks() -> None:
+async def test_failed_source_closes_blocks() -> None:
     """The frames obey the grammar, whatever the generator of the application leaves open."""
     body = serve.Body(played(*TEXT[:3], RateLimited("busy")))
     events = frames_of(await sent(body))
@@ -231,7 +231,7 @@ async def test_source_without_start_gets_one() -> None:
     assert grammar.check(frames_of(await sent(body))) == []
 
 
-async def test_source_without_finish_is_cut_off() -> None:
+async def test_unfinished_source_is_cut_off() -> None:
     """A generator of the application that returns early is no complete response."""
     events = frames_of(await sent(serve.Body(played(*TEXT))))
     assert [type(event) for event in events[-2:]] == [ErrorEvent, Finish]

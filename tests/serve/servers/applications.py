@@ -196,6 +196,32 @@ ASGI_FRAMEWORKS: dict[str, tuple[str, Callable[[], asgi.ASGIApp]]] = {
 }
 
 
+PAGE = b"""<!doctype html><title>frames</title><script>
+const asked = new URLSearchParams(location.search)
+const source = new EventSource(`/plain/${asked.get('case')}?prompt=${asked.get('prompt')}`)
+const frames = []
+source.onmessage = ({ data, lastEventId }) => frames.push({ data, id: lastEventId })
+source.addEventListener('end', () => {
+  source.close()
+  // Later, so that a page that asks again would have done so.
+  setTimeout(() => fetch('/report', { method: 'POST', body: JSON.stringify(frames) }), 200)
+})
+</script>"""
+REPORTS: list[Any] = []  # the frames that a page has read
+
+
+async def page(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
+    """The page that reads a response, and where it reports."""
+    if scope["method"] == "POST":
+        data, more = b"", True
+        while more:
+            message = await receive()
+            data, more = data + message["body"], message.get("more_body", False)
+        REPORTS.append(json.loads(data))
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
+    await send({"type": "http.response.body", "body": PAGE})
+
+
 def asgi_application() -> asgi.ASGIApp:
     """All frameworks that are installed, each below its name."""
     apps = {name: make() for name, (package, make) in ASGI_FRAMEWORKS.items() if find_spec(package)}
@@ -203,8 +229,10 @@ def asgi_application() -> asgi.ASGIApp:
     async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         if scope["type"] == "lifespan":
             await lifespan(receive, send)
+        elif scope["path"] in ("/page", "/report"):
+            await page(scope, receive, send)
         elif scope["path"] == "/state":
-            found = json.loads(state()) | {"tasks": tasks()}
+            found = json.loads(state()) | {"tasks": tasks(), "reports": REPORTS}
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": json.dumps(found).encode()})
         else:
