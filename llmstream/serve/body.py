@@ -148,8 +148,8 @@ class Body:
         try:
             await self.open()
             while not self._over or self._ready:
-                chunk = self._chunk() or await self._wait()
-                if chunk:
+                heartbeat = b"" if self._ready else await self._wait()
+                if chunk := self._chunk() or heartbeat:
                     self._silence.given()
                     yield chunk
             self._check_complete()
@@ -179,15 +179,15 @@ class Body:
         return chunk
 
     async def _wait(self) -> bytes:
-        """Waits for bytes or the end; returns a heartbeat if there were none for too long, else nothing."""
+        """Waits for bytes, the end or a heartbeat, which it returns."""
         self._waiter = asyncio.get_running_loop().create_future()
         self._silence.waits()
         try:
             await self._waiter
         finally:
             self._waiter = None
-        beat, self._beat = self._beat and not self._ready, False
-        return self._writer.heartbeat if beat else b""
+        is_due, self._beat = self._beat, False
+        return self._writer.heartbeat if is_due else b""
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

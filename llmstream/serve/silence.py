@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 
 __all__ = ["Silence"]
@@ -29,6 +30,7 @@ class Silence:
         self._send_timeout_s = send_timeout_s
         self._on_silent, self._on_lost = on_silent, on_lost
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._time = time.monotonic  # until there is a loop, whose clock may be another
         self._timer: asyncio.TimerHandle | None = None
         self._waiting = False  # for the source; else the client has something to take
         self._since = 0.0
@@ -37,7 +39,8 @@ class Silence:
         """Begins to measure, once. Until `waits`, the client has something to take."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._since = self._loop.time()
+            self._time = self._loop.time
+            self._since = self._time()
             self._look()
 
     def stop(self) -> None:
@@ -49,19 +52,15 @@ class Silence:
 
     def waits(self) -> None:
         """Notes that all has been taken, and the response waits for its source."""
-        self._note(waiting=True)
+        self._waiting, self._since = True, self._time()
 
     def given(self) -> None:
         """Notes that the client has something to take."""
-        self._note(waiting=False)
-
-    def _note(self, *, waiting: bool) -> None:
-        if self._loop is not None:
-            self._waiting, self._since = waiting, self._loop.time()
+        self._waiting, self._since = False, self._time()
 
     def _look(self) -> None:
         assert self._loop is not None
-        now = self._loop.time()
+        now = self._time()
         limit_s = self._heartbeat_s if self._waiting else self._send_timeout_s
         if now >= self._since + limit_s:
             self._since = now
