@@ -11,8 +11,8 @@ from llmstream.events import ErrorEvent, Event, Finish, RetryNotice, StepStart, 
 
 __all__ = ["PING", "UNBUFFERED", "SSEWriter", "TextWriter", "Writer", "safe_error"]
 
-# For proxies, which otherwise collect what they compress or forward; the second is nginx's.
 UNBUFFERED: Final = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+"""Headers for proxies, which otherwise collect what they compress or forward; the second is nginx's."""
 
 # A comment of SSE (WHATWG HTML, 9.2.6). LF only: the parser of AG-UI 1.0 breaks on CRLF.
 PING: Final = b": ping\n\n"
