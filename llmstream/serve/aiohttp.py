@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Final
 
 from aiohttp import web
@@ -33,33 +33,42 @@ async def respond(request: web.Request, body: Body | Source) -> web.StreamRespon
         watch.stop()
         sending.cancel()
         await asyncio.wait((sending,))
-        await sent.aclose()
     if not sending.cancelled():
         sending.result()
     return response
 
 
 async def _send(request: web.Request, body: Body, response: web.StreamResponse) -> None:
+    """Sends the response, and leaves the body in any case."""
     head = request.method == "HEAD"
-    if not head:
+    if head:
+        await body.aclose()
+    else:
         await body.open()
-    response.set_status(body.status)
-    response.headers.update(body.headers)
-    await response.prepare(request)
-    try:
-        if not head:
-            async with aclosing(aiter(body)) as chunks:
-                async for chunk in chunks:
-                    try:
-                        await response.write(chunk)
-                    except ConnectionError:  # the client has left
-                        return
-        await response.write_eof()
-    except BaseException:
-        # aiohttp ends a response in order even if its handler raises: only a cut connection tells the client.
-        if request.transport is not None:
-            request.transport.abort()
-        raise
+    async with aclosing(body):
+        response.set_status(body.status)
+        response.headers.update(body.headers)
+        await response.prepare(request)
+        try:
+            if head or await _send_chunks(body, response):
+                with suppress(ConnectionError):  # the client has left
+                    await response.write_eof()
+        except BaseException:
+            # aiohttp ends a response in order even if its handler raises; a cut connection tells the client.
+            if request.transport is not None:
+                request.transport.abort()
+            raise
+
+
+async def _send_chunks(body: Body, response: web.StreamResponse) -> bool:
+    """Returns whether the client is there to the end."""
+    async with aclosing(aiter(body)) as chunks:
+        async for chunk in chunks:
+            try:
+                await response.write(chunk)
+            except ConnectionError:  # the client has left
+                return False
+    return True
 
 
 class _Watch:

@@ -27,8 +27,9 @@ def respond(body: Body | Source, *, headers: Iterable[tuple[bytes, bytes]] = ())
     sent, further = body_of(body), list(headers)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        sender = _Sender(sent, further, send)
         # Watched beside the writing: a silent response has no next write that would report the disconnect.
-        sending = asyncio.create_task(_send(sent, further, send, head=scope["method"] == "HEAD"))
+        sending = asyncio.create_task(sender.run(head=scope["method"] == "HEAD"))
         leaving = asyncio.create_task(_disconnect(receive))
         sent.on_lost = sending.cancel
         try:
@@ -37,40 +38,71 @@ def respond(body: Body | Source, *, headers: Iterable[tuple[bytes, bytes]] = ())
             leaving.cancel()
             sending.cancel()
             await asyncio.wait((sending, leaving))
-            await sent.aclose()
         error = TimeoutError(sent.lost) if sent.lost else None if sending.cancelled() else sending.exception()
         if error is not None:
-            await _cut(send, error)
+            await sender.cut(error)
             raise error
+        await sender.end()
 
     return application
 
 
-async def _send(body: Body, further: list[tuple[bytes, bytes]], send: Send, *, head: bool) -> None:
-    if not head:
-        await body.open()
-    own = {name.encode("latin-1"): value.encode("latin-1") for name, value in body.headers.items()}
-    for name, _ in further:
-        own.pop(name, None)
-    await send({"type": "http.response.start", "status": body.status, "headers": [*own.items(), *further]})
-    if not head:
-        async with aclosing(aiter(body)) as chunks:
+class _Sender:
+    """Sends a response to a server, and leaves the body in any case."""
+
+    def __init__(self, body: Body, further: list[tuple[bytes, bytes]], send: Send) -> None:
+        self._body, self._further, self._send = body, further, send
+        self._begun = False
+
+    async def run(self, *, head: bool) -> None:
+        """Sends all of it.
+
+        In a task that is not the framework's: a cancel scope of anyio would cancel the leaving too.
+        """
+        if head:
+            await self._body.aclose()
+        else:
+            await self._body.open()
+        async with aclosing(self._body):
+            await self._start(self._body.status, self._body.headers)
+            if head or await self._chunks():
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _start(self, status: int, headers: dict[str, str]) -> None:
+        own = {name.encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
+        for name, _ in self._further:
+            own.pop(name, None)
+        sent = [*own.items(), *self._further]
+        self._begun = True
+        await self._send({"type": "http.response.start", "status": status, "headers": sent})
+
+    async def _chunks(self) -> bool:
+        """Returns whether the client is there to the end."""
+        async with aclosing(aiter(self._body)) as chunks:
             async for chunk in chunks:
                 try:
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
-                except OSError:  # the client has left; by version 2.4 of the specification
-                    return
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+                except OSError:  # raised where the client has left, by version 2.4 of the specification
+                    return False
+        return True
 
+    async def end(self) -> None:
+        """Begins a response whose client left before: some layers report one without a head as a defect."""
+        if not self._begun:
+            with suppress(Exception):
+                # The status that nginx logs for it.
+                await self._start(499, {})
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
-async def _cut(send: Send, error: BaseException) -> None:
-    """Makes the layers above fail too, so that the connection is cut.
+    async def cut(self, error: BaseException) -> None:
+        """Makes the layers above fail too, so that the connection is cut.
 
-    Servers cut it for an exception of the application. Starlette's BaseHTTPMiddleware (1.10) ends the
-    response in order and raises only afterwards; it fails, as servers do, at a message that nobody knows.
-    """
-    with suppress(Exception):
-        await send({"type": "llmstream.response.failed", "reason": repr(error)})
+        Servers cut it for an exception of the application. Starlette's BaseHTTPMiddleware (1.10) ends the
+        response in order and raises only afterwards; it fails, as servers do, at a message that nobody knows.
+        """
+        if self._begun:
+            with suppress(Exception):
+                await self._send({"type": "llmstream.response.failed", "reason": repr(error)})
 
 
 async def _disconnect(receive: Receive) -> None:

@@ -49,6 +49,8 @@ _ENDS: Final[dict[type, type[_End]]] = {
     ToolInputStart: ToolInputEnd,
 }
 
+_SENT: Final = "a Body is sent once. Create a new one for another response."
+
 # How much is written ahead of the client: what one read of the vendor's socket may hold.
 _AHEAD_BYTES: Final = 64 * 1024
 
@@ -100,9 +102,7 @@ class Body:
         self._ready = bytearray()
         self._decided = asyncio.Event()  # set when the status is known
         self._room = asyncio.Event()  # set when the client has taken what was ready
-        self._waiter: asyncio.Future[None] | None = (
-            None  # of the iteration, for bytes, the end or a heartbeat
-        )
+        self._waiter: asyncio.Future[None] | None = None  # on which the iteration waits
         self._beat = False  # whether a heartbeat is due
         self._silence = Silence(
             heartbeat_s if self._writer.heartbeat else None, self._heartbeat, send_timeout_s, self._lose
@@ -126,12 +126,25 @@ class Body:
     async def open(self) -> None:
         """Starts to read the source, and returns when `status` and `headers` are final. Idempotent.
 
+        If this raises or is cancelled, the body is left.
+
         raises: what the source raised before its first content, if it is not an LLMStreamError;
-                IncompleteStream if the body was left
+                IncompleteStream if the body was left; InvalidRequest if it has been sent
         """
-        if self._reader is None and not self._left:
+        if self._left:
+            self._check_complete()
+            raise InvalidRequest(_SENT)
+        if self._reader is None:
             self._reader = asyncio.create_task(self._read())
             self._reader.add_done_callback(self._end)
+        try:
+            await self._head()
+        except BaseException:
+            await self.aclose()
+            raise
+        self._silence.start()
+
+    async def _head(self) -> None:
         if not self._decided.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._head_wait_s):
@@ -139,11 +152,10 @@ class Body:
             self._decided.set()
         if self._over and not self._ready:
             self._check_complete()
-        self._silence.start()
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         if self._sent:
-            raise InvalidRequest("a Body is sent once. Create a new one for another response.")
+            raise InvalidRequest(_SENT)
         self._sent = True
         try:
             await self.open()
@@ -208,6 +220,9 @@ class Body:
 
     def _end(self, reader: asyncio.Task[None]) -> None:
         """Ends the iteration once the reader is done, whether it has begun or not."""
+        failed = reader.cancelled() or reader.exception() is not None
+        if failed and not self._decided.is_set():
+            self._ready.clear()  # so that `open` raises
         self._over = True
         self._decided.set()
         self._wake()
@@ -216,14 +231,15 @@ class Body:
         """Raises if the response is not complete: a clean end would pass it off as such."""
         if self.lost:
             raise TimeoutError(self.lost)
-        if self._reader is None or self._reader.cancelled():
+        if self._reader is None or not self._reader.done() or self._reader.cancelled():
             raise IncompleteStream("the response was left before its end")
         self._reader.result()
 
     async def _read(self) -> None:
         """Reads the source to its end, in a task of its own: a heartbeat must not cancel a pending read."""
+        events = aiter(self._source)
         try:
-            async for event in self._source:
+            async for event in events:
                 self._take(event)
                 if len(self._ready) > _AHEAD_BYTES:
                     self._room.clear()
@@ -233,11 +249,8 @@ class Body:
         except LLMStreamError as error:  # after its finish, a stream raises
             if self._finish is None:
                 self._fail(error.info)
-        except Exception:
-            if not self._decided.is_set():
-                self._ready.clear()  # so that `open` raises
-            raise
         finally:
+            await _close(events)
             await _close(self._source)
         if self._decided.is_set() or self.error is None:
             self._ready += self._writer.close()
@@ -245,9 +258,10 @@ class Body:
             self._refuse(self.error)
 
     def _take(self, event: Event) -> None:
+        self._ready += self._writer.feed(event)
+        # After the writer: what it raises at a finish is not swallowed as what a stream raises after its own.
         if type(event) not in _DELTAS:
             self._note(event)
-        self._ready += self._writer.feed(event)
         if self._waiter is not None:
             self._wake()
 
@@ -293,7 +307,7 @@ def body_of(body: Body | Source) -> Body:
 
 
 async def _close(source: Any) -> None:
-    """Leaves streams, runs and async generators; other iterables have nothing to leave."""
+    """Leaves a stream, a run or an async generator; others have nothing to leave."""
     if hasattr(source, "aclose"):
         await source.aclose()
 

@@ -40,9 +40,5 @@ async def respond(body: Body | Source) -> BodyResponse:
     The view is cancelled when the client leaves, which leaves the stream.
     """
     sent = body_of(body)
-    try:
-        await sent.open()
-    except BaseException:
-        await sent.aclose()
-        raise
+    await sent.open()
     return BodyResponse(sent)

@@ -58,12 +58,16 @@ class LoopThread:
             # asyncio lets these two through; a tool that calls sys.exit() must not end the streams of others.
             with suppress(SystemExit, KeyboardInterrupt):
                 self._loop.run_forever()
-        tasks = asyncio.all_tasks(self._loop)
+        self._loop.run_until_complete(self._finish())
+        self._loop.close()
+
+    async def _finish(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_STOP_S / 2)
+        await self._loop.shutdown_asyncgens()  # which close the connections of this loop
 
 
 _lock = threading.Lock()

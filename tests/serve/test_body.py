@@ -350,3 +350,36 @@ async def test_defect_of_writer_leaves_source() -> None:
     with pytest.raises(ZeroDivisionError):
         await sent(serve.Body(source(), Broken()))
     assert left
+
+
+class Strict(serve.SSEWriter):
+    """A writer that does not accept a failure."""
+
+    def feed(self, event: Event) -> bytes:
+        if isinstance(event, Finish) and event.finish_reason == "error":
+            raise RateLimited("no form for it")
+        return super().feed(event)
+
+
+async def test_refusal_by_writer_is_raised() -> None:
+    """Though a stream's own exception after its finish is not."""
+    with pytest.raises(RateLimited, match="no form"):
+        await sent(serve.Body(played(*TEXT, ErrorEvent(RateLimited("busy").info), Finish("error")), Strict()))
+
+
+async def test_cancelled_open_leaves_source() -> None:
+    left = False
+
+    async def source() -> AsyncIterator[Event]:
+        nonlocal left
+        try:
+            yield StreamStart()
+            await asyncio.sleep(60)
+        finally:
+            left = True
+
+    body = serve.Body(source())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await body.open()
+    assert left

@@ -196,7 +196,7 @@ ASGI_FRAMEWORKS: dict[str, tuple[str, Callable[[], asgi.ASGIApp]]] = {
 }
 
 
-PAGE = b"""<!doctype html><title>frames</title><script>
+PAGE = b"""<!doctype html><title>frames</title><link rel=icon href="data:,"><script>
 const asked = new URLSearchParams(location.search)
 const source = new EventSource(`/plain/${asked.get('case')}?prompt=${asked.get('prompt')}`)
 const frames = []
