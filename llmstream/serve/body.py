@@ -114,6 +114,18 @@ class Body:
         self._open: dict[str, type[_End]] = {}
         self._finish: Finish | None = None
 
+    @classmethod
+    def plain(cls, status: int, text: str = "") -> Self:
+        """Returns a response without a stream: a status, and a text for the client."""
+        body = cls(_no_events())
+        body.status, body._over = status, True
+        body._decided.set()
+        body.headers = {"cache-control": "no-store"}
+        if text:
+            body.headers["content-type"] = "text/plain; charset=utf-8"
+            body._ready += text.encode()
+        return body
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self
@@ -134,7 +146,7 @@ class Body:
         if self._left:
             self._check_complete()
             raise InvalidRequest(_SENT)
-        if self._reader is None:
+        if self._reader is None and not self._over:
             self._reader = asyncio.create_task(self._read())
             self._reader.add_done_callback(self._end)
         try:
@@ -231,6 +243,8 @@ class Body:
         """Raises if the response is not complete: a clean end would pass it off as such."""
         if self.lost:
             raise TimeoutError(self.lost)
+        if self._reader is None and not self._left:
+            return  # there is no source
         if self._reader is None or not self._reader.done() or self._reader.cancelled():
             raise IncompleteStream("the response was left before its end")
         self._reader.result()
@@ -310,6 +324,12 @@ async def _close(source: Any) -> None:
     """Leaves a stream, a run or an async generator; others have nothing to leave."""
     if hasattr(source, "aclose"):
         await source.aclose()
+
+
+async def _no_events() -> AsyncGenerator[Event]:
+    """The source of a plain response."""
+    for event in list[Event]():
+        yield event
 
 
 def _nothing() -> None:

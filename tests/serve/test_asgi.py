@@ -117,7 +117,7 @@ async def test_failed_receive_is_a_disconnect() -> None:
     await asgi.respond(source)(GET, failing, client.send)
 
 
-async def test_failure_is_shown_to_layers_above() -> None:
+async def test_failure_is_shown_to_layers() -> None:
     """A message that nobody knows, for layers that would end the body in order."""
     client = Client()
     body = serve.Body(Source(*TEXT[:3], silent=False), serve.TextWriter())

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
 import llmstream as ls
 from llmstream import grammar, serve
@@ -21,6 +22,7 @@ from llmstream.events import (
     TextStart,
     decode,
 )
+from llmstream.serve.aiohttp import respond as aiohttp_respond
 from llmstream.serve.body import _AHEAD_BYTES
 from llmstream.simulator import Cut, Pace, Refuse, Simulator, Turn
 
@@ -383,3 +385,33 @@ async def test_cancelled_open_leaves_source() -> None:
         async with asyncio.timeout(0.02):
             await body.open()
     assert left
+
+
+async def test_plain_body_is_status_and_text() -> None:
+    body = serve.Body.plain(409, "Reload the page.")
+    async with body:
+        assert (body.status, body.headers["content-type"]) == (409, "text/plain; charset=utf-8")
+        assert await sent(body) == b"Reload the page."
+
+
+async def test_plain_204_has_no_content() -> None:
+    """Without content, content type or a chunked end, which clients would take for the next response."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await aiohttp_respond(request, serve.Body.plain(204))
+
+    application = web.Application()
+    application.router.add_get("/", handle)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
+        writer.write(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    finally:
+        await runner.cleanup()
+    assert head.startswith(b"HTTP/1.1 204")
+    assert b"content-type" not in head.lower()
+    assert rest == b""

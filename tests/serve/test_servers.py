@@ -98,6 +98,13 @@ def test_refusal_is_a_status(site: Site, prompt) -> None:
     assert b"10.0.0.7" not in data
 
 
+def test_plain_bodies_are_sent(site: Site) -> None:
+    response = site.get("plain", "text")
+    assert (response.status, response.data) == (409, b"Reload the page.")
+    response = site.get("plain", "empty")
+    assert (response.status, response.data, response.is_cut) == (204, b"", False)
+
+
 def test_early_defect_is_a_status(site: Site) -> None:
     response = site.get("failing", "early")
     assert response.status == 500

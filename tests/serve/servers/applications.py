@@ -68,8 +68,8 @@ def body(case: str, prompt: str) -> serve.Body:
             return serve.Body(flood(prompt), send_timeout_s=0.3)
         case "beating":
             return serve.Body(MODEL.stream(prompt), heartbeat_s=0.5)
-        case "beating text":
-            return serve.Body(MODEL.stream(prompt), serve.TextWriter())
+        case "plain":
+            return serve.Body.plain(204) if prompt == "empty" else serve.Body.plain(409, "Reload the page.")
     raise ValueError(f"no case {case!r}")
 
 
