@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final, cast
 
-from llmstream.errors import IncompleteStream
+from llmstream.errors import IncompleteStream, InvalidRequest
 from llmstream.serve.body import Body, Source, body_of
 from llmstream.serve.loop_thread import loop_thread
 
 __all__ = ["SyncBody", "respond"]
 
 # How often a response looks whether its client is there, and so how long it runs on in a silence.
-_LOOK_S: Final = 0.1
+_LOOK_S: Final = 0.05
 
 
 class SyncBody:
@@ -31,7 +31,7 @@ class SyncBody:
     make:    returns the body or its source; called within the loop
     environ: of the request; where it has the client's socket (gunicorn, Flask's own server) or tells
              whether the client is gone (waitress, with `channel_request_lookahead=1`), leaving is noticed
-             within 0.1 s
+             within 50 ms
     raises:  what the source raised before its first content, if it is not an LLMStreamError
     """
 
@@ -96,7 +96,17 @@ class SyncBody:
 
 
 def respond(make: Callable[[], Body | Source], environ: Mapping[str, Any] | None = None) -> SyncBody:
-    """Returns the body that `make` returns, opened, for a synchronous view."""
+    """Returns the body that `make` returns, opened, for a synchronous view.
+
+    `make` has the context of the view, such as Flask's `request`.
+
+    raises: as `SyncBody`; InvalidRequest if `make` is not a function
+    """
+    if not callable(make):
+        raise InvalidRequest(
+            "serve.wsgi.respond takes a function, because a stream begins in the loop that reads it: "
+            "respond(lambda: model.stream(prompt))"
+        )
     return SyncBody(make, environ)
 
 

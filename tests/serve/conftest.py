@@ -151,6 +151,8 @@ def _turn(request: Any) -> Turn:
         return Turn(fault=Refuse(status=429, retry_after_s=7, message="at 10.0.0.7"))
     if kind == "silent":
         return Turn(text="Once upon a time.", fault=Stall(after_events=4))
+    if kind == "odd":
+        return Turn(text="A line\u2028separator, \U0001f600 and\n\ntwo newlines. " * 20)
     if kind == "slow":
         text = " ".join(f"word{number}" for number in range(30))
         return Turn(text=text, pace=Pace(delta_s=0.02), fault=Stall(after_events=25))

@@ -16,24 +16,24 @@ from llmstream.events import Finish, TextDelta, decode
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason="no Chromium")]
 
-Visit = Callable[[str, str], list[dict[str, Any]]]
+Visit = Callable[..., list[Any]]
 
 
 @pytest.fixture
 def visit(started, until, tmp_path: Path) -> Iterator[Visit]:
-    """`visit(case, prompt)`: the frames that a page reads with EventSource, until it closes it."""
+    """`visit(case, prompt, by)`: what a page reads with EventSource, or with the guide's `read`."""
     server, browsers = started("uvicorn-httptools"), []
     options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}")
     # A page is left alone as long as its browser can be spoken to.
     command = [CHROMIUM, *options, "--remote-debugging-port=0"]
 
-    def visited(case: str, prompt: str) -> list[dict[str, Any]]:
+    def visited(case: str, prompt: str, by: str = "EventSource") -> list[Any]:
         before = len(server.state()["reports"])
-        page = f"http://127.0.0.1:{server.port}/page?case={case}&prompt={prompt}"
+        page = f"http://127.0.0.1:{server.port}/page?by={by}&case={case}&prompt={prompt}"
         with (tmp_path / "log").open("wb") as log:
             browsers.append(subprocess.Popen([*command, page], stdout=log, stderr=log))
         until(lambda: len(server.state()["reports"]) > before, "the page reports")
-        frames: list[dict[str, Any]] = server.state()["reports"][-1]
+        frames: list[Any] = server.state()["reports"][-1]
         return frames
 
     yield visited
@@ -58,3 +58,21 @@ def test_pings_are_no_messages(visit: Visit, prompt: Callable[[str], str]) -> No
     events = [decode(frame["data"]) for frame in visit("beating", prompt("pause"))]
     assert isinstance(events[-1], Finish)
     assert grammar.check(events) == []
+
+
+def test_fetch_reads_all_events(visit: Visit, prompt: Callable[[str], str]) -> None:
+    """The program of the guide, with text that a parser of lines could stumble over."""
+    events = visit("ask", prompt("odd"), "fetch")
+    text = "".join(event["delta"] for event in events if event["type"] == "text-delta")
+    assert text == "A line\u2028separator, \U0001f600 and\n\ntwo newlines. " * 20
+    assert events[-1]["type"] == "finish"
+
+
+def test_fetch_notices_a_break(visit: Visit, prompt: Callable[[str], str]) -> None:
+    *events, message = visit("failing", prompt("late"), "fetch")
+    assert [event["type"] for event in events] == ["stream-start", "text-start", "text-delta"]
+    assert message in ("The response broke off.", "network error")
+
+
+def test_fetch_shows_a_refusal(visit: Visit, prompt: Callable[[str], str]) -> None:
+    assert visit("ask", prompt("refused"), "fetch") == ["The model is busy. Try again in 7 s."]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
 import pytest
 
@@ -67,14 +69,36 @@ def test_defect_reaches_the_view() -> None:
         wsgi.respond(failing)
 
 
+def test_view_lends_its_context() -> None:
+    """Flask's `request` and the current span are context variables."""
+    asked = ContextVar[str]("asked")
+    asked.set("in the view")
+    seen = []
+
+    async def source() -> AsyncIterator[Event]:
+        seen.append(asked.get())
+        for event in TEXT:
+            yield event
+
+    def make() -> AsyncIterator[Event]:
+        seen.append(asked.get())
+        return source()
+
+    list(wsgi.respond(make))
+    assert seen == ["in the view"] * 2
+
+
+def test_stream_is_not_a_function() -> None:
+    with pytest.raises(ls.InvalidRequest, match="takes a function"):
+        wsgi.respond(ls.stream("sim:demo", "Hello"))
+
+
 def test_client_that_left_is_noticed() -> None:
     """A silent response has no write that would fail; the server's socket tells."""
     ours, theirs = socket.socketpair()
     left = threading.Event()
 
     async def silent() -> AsyncIterator[Event]:
-        import asyncio
-
         try:
             for event in TEXT[:3]:
                 yield event

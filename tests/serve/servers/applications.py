@@ -11,6 +11,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -196,17 +197,37 @@ ASGI_FRAMEWORKS: dict[str, tuple[str, Callable[[], asgi.ASGIApp]]] = {
 }
 
 
-PAGE = b"""<!doctype html><title>frames</title><link rel=icon href="data:,"><script>
+PAGE = """<!doctype html><title>frames</title><link rel=icon href="data:,"><script type=module>
 const asked = new URLSearchParams(location.search)
-const source = new EventSource(`/plain/${asked.get('case')}?prompt=${asked.get('prompt')}`)
+const address = `/plain/${asked.get('case')}?prompt=${asked.get('prompt')}`
+// Later, so that a page that asks again would have done so.
+const report = read => setTimeout(() => fetch('/report', { method: 'POST', body: JSON.stringify(read) }), 200)
+"""
+BY_EVENT_SOURCE = """
+const source = new EventSource(address)
 const frames = []
 source.onmessage = ({ data, lastEventId }) => frames.push({ data, id: lastEventId })
-source.addEventListener('end', () => {
-  source.close()
-  // Later, so that a page that asks again would have done so.
-  setTimeout(() => fetch('/report', { method: 'POST', body: JSON.stringify(frames) }), 200)
-})
-</script>"""
+source.addEventListener('end', () => { source.close(); report(frames) })
+"""
+BY_FETCH = """
+const events = []
+try {
+  for await (const event of read(await fetch(address))) events.push(event)
+} catch (error) {
+  events.push(error.message)
+}
+report(events)
+"""
+
+
+def script(by: str) -> str:
+    """The page's program; `read` is the one of the guide."""
+    if by != "fetch":
+        return BY_EVENT_SOURCE
+    guide = (Path(__file__).parents[3] / "docs" / "guides" / "serving.md").read_text(encoding="utf-8")
+    return guide.partition('```js title="fetch.js"\n')[2].partition("```")[0] + BY_FETCH
+
+
 REPORTS: list[Any] = []  # the frames that a page has read
 
 
@@ -218,8 +239,10 @@ async def page(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> Non
             message = await receive()
             data, more = data + message["body"], message.get("more_body", False)
         REPORTS.append(json.loads(data))
+    by = parse_qs(scope["query_string"].decode()).get("by", [""])[0]
+    html = f"{PAGE}{script(by)}</script>".encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
-    await send({"type": "http.response.body", "body": PAGE})
+    await send({"type": "http.response.body", "body": html})
 
 
 def asgi_application() -> asgi.ASGIApp:
