@@ -48,10 +48,13 @@ async def _send(request: web.Request, body: Body, response: web.StreamResponse) 
     async with aclosing(body):
         response.set_status(body.status)
         response.headers.update(body.headers)
-        await response.prepare(request)
+        try:
+            await response.prepare(request)
+        except ConnectionError:  # the client has left
+            return
         try:
             if head or await _send_chunks(body, response):
-                with suppress(ConnectionError):  # the client has left
+                with suppress(ConnectionError):
                     await response.write_eof()
         except BaseException:
             # aiohttp ends a response in order even if its handler raises; a cut connection tells the client.
@@ -66,7 +69,7 @@ async def _send_chunks(body: Body, response: web.StreamResponse) -> bool:
         async for chunk in chunks:
             try:
                 await response.write(chunk)
-            except ConnectionError:  # the client has left
+            except ConnectionError:
                 return False
     return True
 

@@ -66,7 +66,8 @@ class _Sender:
         async with aclosing(self._body):
             await self._start(self._body.status, self._body.headers)
             if head or await self._chunks():
-                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+                with suppress(OSError):
+                    await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
         own = {name.encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
@@ -74,7 +75,9 @@ class _Sender:
             own.pop(name, None)
         sent = [*own.items(), *self._further]
         self._begun = True
-        await self._send({"type": "http.response.start", "status": status, "headers": sent})
+        # By version 2.4 of the specification, OSError is a client that has left; the next write says so too.
+        with suppress(OSError):
+            await self._send({"type": "http.response.start", "status": status, "headers": sent})
 
     async def _chunks(self) -> bool:
         """Returns whether the client is there to the end."""
@@ -82,7 +85,7 @@ class _Sender:
             async for chunk in chunks:
                 try:
                     await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-                except OSError:  # raised where the client has left, by version 2.4 of the specification
+                except OSError:
                     return False
         return True
 
@@ -107,7 +110,9 @@ class _Sender:
 
 async def _disconnect(receive: Receive) -> None:
     """Returns when the client has left; what is left of its request is dropped."""
-    # A server whose `receive` raises has no client either.
-    with suppress(Exception):
+    try:
         while (await receive())["type"] != "http.disconnect":
             pass
+    except Exception:
+        # It does not tell. The writing will notice.
+        await asyncio.get_running_loop().create_future()

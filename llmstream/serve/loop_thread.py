@@ -28,6 +28,11 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name="llmstream-serve", daemon=True)
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether its thread is there."""
+        return self._thread.is_alive()
+
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine in the loop, waits for it, and returns or raises what it does."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -54,12 +59,14 @@ class LoopThread:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        while not self._stopping:
-            # asyncio lets these two through; a tool that calls sys.exit() must not end the streams of others.
-            with suppress(SystemExit, KeyboardInterrupt):
-                self._loop.run_forever()
-        self._loop.run_until_complete(self._finish())
-        self._loop.close()
+        try:
+            while not self._stopping:
+                # asyncio lets these two through: a tool that calls sys.exit() does not end others' streams.
+                with suppress(SystemExit, KeyboardInterrupt):
+                    self._loop.run_forever()
+        finally:  # whatever ends it: a view that waits for a call would wait for ever
+            self._loop.run_until_complete(self._finish())
+            self._loop.close()
 
     async def _finish(self) -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -82,7 +89,7 @@ def loop_thread() -> LoopThread:
     """Returns the loop of this process, which starts at first use and ends with the process."""
     global _current
     with _lock:
-        if _current is None:
+        if _current is None or not _current.is_running:
             _current = LoopThread()
         return _current
 

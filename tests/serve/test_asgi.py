@@ -101,20 +101,24 @@ async def test_refused_write_is_a_disconnect() -> None:
 
     class Gone(Client):
         async def send(self, message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.body":
+            if message["type"] != first_accepted:
                 raise OSError("the client has left")
 
-    source, client = Source(*TEXT[:3]), Gone()
-    await asgi.respond(source)(GET, client.receive, client.send)
-    assert source.left
+    for first_accepted in ("http.response.start", None):
+        source, client = Source(*TEXT[:3]), Gone()
+        await asgi.respond(source)(GET, client.receive, client.send)
+        assert source.left
 
 
-async def test_failed_receive_is_a_disconnect() -> None:
+async def test_receive_may_not_tell() -> None:
+    """As in a test client that has one message to give: the response is complete nevertheless."""
+
     async def failing() -> MutableMapping[str, Any]:
-        raise RuntimeError("no longer connected")
+        raise RuntimeError("no more messages")
 
-    source, client = Source(*TEXT[:3]), Client()
+    source, client = Source(*TEXT, silent=False), Client()
     await asgi.respond(source)(GET, failing, client.send)
+    assert not client.sent[-1]["more_body"]
 
 
 async def test_failure_is_shown_to_layers() -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import ContextVar
 
 import pytest
@@ -58,6 +58,39 @@ def test_tool_that_exits_ends_no_others() -> None:
         list(run)
     assert b"".join(other) == b"Hi"
     assert b"".join(wsgi.respond(body)) == b"Hi"
+
+
+def test_ended_thread_is_replaced() -> None:
+    """As after the end of another test or a reloader, in the same process."""
+    first = loop_thread.loop_thread()
+    assert b"".join(wsgi.respond(body)) == b"Hi"
+    first.stop()
+    assert b"".join(wsgi.respond(body)) == b"Hi"
+    assert loop_thread.loop_thread() is not first
+
+
+def test_end_of_thread_frees_the_view() -> None:
+    """A call in progress is cancelled, not left waiting."""
+
+    async def silent() -> AsyncIterator[Event]:
+        for event in TEXT[:3]:
+            yield event
+        loop.call_soon(stopping.set)
+        await asyncio.sleep(60)
+
+    def make() -> AsyncIterator[Event]:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        return silent()
+
+    loop: asyncio.AbstractEventLoop
+    stopping = threading.Event()
+    chunks = iter(wsgi.respond(make))
+    next(chunks)
+    stopping.wait(30)
+    threading.Timer(0.1, loop_thread.loop_thread().stop).start()
+    with pytest.raises((CancelledError, ls.IncompleteStream)):
+        next(chunks)
 
 
 def test_defect_reaches_the_view() -> None:
