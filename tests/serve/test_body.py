@@ -171,6 +171,23 @@ async def test_leaving_closes_vendors_socket() -> None:
         assert simulator.requests[0].disconnected
 
 
+async def test_stream_has_what_was_sent() -> None:
+    """For an application that stores it, also after a client that has left."""
+    turn = Turn(text="word " * 500, pace=Pace(first_s=0, tokens_per_s=5))
+    async with Simulator(lambda request, number: turn) as simulator:
+        stream = ls.Model("openai:m", base_url=f"{simulator.url}/v1", api_key="k").stream("Hello")
+        body = serve.Body(stream)
+        async for chunk in body:
+            if b"text-delta" in chunk:
+                break
+        await body.aclose()
+        assert stream.message.text.startswith("word")
+        assert stream.finish_reason is None
+    stream = ls.stream("sim:demo", "Hello")
+    await sent(serve.Body(stream))
+    assert stream.message.text.startswith("You said: Hello")
+
+
 async def test_body_never_read_leaves_source() -> None:
     left = False
 
