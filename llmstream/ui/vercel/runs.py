@@ -1,7 +1,6 @@
 """The events of a run as a page needs them: with what the run itself knows beside its events.
 
-- The calls that wait, with the arguments that a decision is about: a hook or a repair may have changed those
-  of the model, and the calls of sub-agents are not calls of the run. They come before the finish.
+- The calls of sub-agents that wait, which are not calls of the run. They come before the finish.
 - The arguments that a person has edited, before the result.
 - The estimated cost, in the metadata of the finish.
 """
@@ -31,7 +30,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.events.types import merge_metadata
-from llmstream.tools import Approve, Deny, PendingCall
+from llmstream.tools import Approve, Deny
 from llmstream.ui.vercel.writer import CORRECTED
 
 __all__ = ["PageRun"]
@@ -63,7 +62,6 @@ class PageRun:
         # Calls of sub-agents that the page shows, and that have no result yet.
         self._nested = {} if resumed is None else {shown.call_id: shown for _, _, shown in resumed.within}
         self._given = {result.tool_call_id for result in results}
-        self._inputs: dict[str, str] = {}
         self._events: AsyncGenerator[Event] | None = None
 
     @property
@@ -90,8 +88,6 @@ class PageRun:
                             yield added
                         await self._over()
                         event = _with_cost(event, self.run.cost_estimate)
-                    elif isinstance(event, ToolCall | ToolApprovalRequest):
-                        self._note(event)
                     elif isinstance(event, ToolResult) and event.tool_call_id in self._given:
                         # The model gets the page's output as text; the page has it as a value.
                         event = msgspec.structs.replace(event, result=_value(event.result))
@@ -101,15 +97,6 @@ class PageRun:
         finally:
             # The run has been left, and its history is complete. A second cancellation must not lose it.
             await asyncio.shield(asyncio.ensure_future(self._over()))
-
-    def _note(self, event: ToolCall | ToolApprovalRequest) -> None:
-        """Remembers the arguments with which the page shows a call."""
-        if isinstance(event, ToolCall):
-            self._inputs[event.tool_call_id] = event.input
-            return
-        changed = (event.provider_metadata or {}).get("llmstream", {})
-        if "input" in changed:
-            self._inputs[event.tool_call_id] = changed["input"]
 
     async def _over(self) -> None:
         before_finish, self._before_finish = self._before_finish, None
@@ -127,37 +114,26 @@ class PageRun:
     def _missing(self) -> Iterator[Event]:
         """What the page does not know yet of calls that wait, or that waited and have no result."""
         suspension = self.run.suspended
-        pending = () if suspension is None else suspension.pending
-        waiting = {call.call_id for call in pending}
+        waiting = set() if suspension is None else {call.call_id for call in suspension.pending}
         for call_id, lost in self._nested.items():
             if call_id not in waiting:
                 mark = outcome_mark("cancelled")
                 yield ToolResult(_LOST, call_id, lost.name, is_error=True, provider_metadata=mark)
-        own = set() if suspension is None else {call.call_id for call in suspension.own}
-        for call in pending:
-            if not call.approval_id or call.call_id in self._nested:
-                continue
-            if call.call_id not in own:
+        for _, _, call in () if suspension is None else suspension.within:
+            if call.approval_id and call.call_id not in self._nested:
                 yield ToolCall(call.name, call.arguments, call.call_id)
-            elif self._inputs.get(call.call_id, call.arguments) != call.arguments:
-                yield _corrected(call, call.arguments)
-            else:
-                continue
-            yield ToolApprovalRequest(call.call_id, call.approval_id)
+                yield ToolApprovalRequest(call.call_id, call.approval_id)
 
 
 def _edited(resumed: Suspension, decisions: Mapping[str, Approve | Deny]) -> Iterator[Event]:
     """The approved calls that run with other arguments than the page shows."""
-    for pending in resumed.pending:
-        decision = decisions.get(pending.approval_id)
+    for call in resumed.pending:
+        decision = decisions.get(call.approval_id)
         if isinstance(decision, Approve) and decision.arguments is not None:
-            yield _corrected(pending, msgspec.json.encode(dict(decision.arguments)).decode())
-
-
-def _corrected(call: PendingCall, arguments: str) -> Custom:
-    """A call with the arguments it runs with. The grammar allows one `tool-call` of an id."""
-    value = {"call_id": call.call_id, "name": call.name, "arguments": arguments}
-    return Custom(CORRECTED, {"llmstream": value})
+            arguments = msgspec.json.encode(dict(decision.arguments)).decode()
+            # Not a `tool-call`, which the model has not made.
+            value = {"call_id": call.call_id, "name": call.name, "arguments": arguments}
+            yield Custom(CORRECTED, {"llmstream": value})
 
 
 def _nested_result(event: Event) -> ToolResult | None:
