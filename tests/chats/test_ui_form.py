@@ -147,7 +147,7 @@ CARRIED = {
 }
 
 
-def test_unknown_parts_and_fields_are_carried() -> None:
+def test_unknown_parts_are_carried() -> None:
     """They are written again, and no vendor is sent them."""
     messages = load_messages(dump_messages(from_ui([CARRIED])))
     assert to_ui(messages) == [CARRIED]

@@ -11,7 +11,7 @@ from llmstream.ui.vercel.conversations import (
     MemoryConversations,
     SQLiteConversations,
 )
-from llmstream.ui.vercel.loading import dump
+from llmstream.ui.vercel.history import dump
 from llmstream.ui.vercel.reading import Asked, History, Limits, Trigger, continues, read
 from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer

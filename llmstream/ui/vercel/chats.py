@@ -31,9 +31,8 @@ from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
 from llmstream.tools import Approve, Deny
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
-from llmstream.ui.vercel.loading import dump, without_placeholders
+from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
 from llmstream.ui.vercel.reading import Asked, Limits, read
-from llmstream.ui.vercel.replaying import message_events, messages_of
 from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
 

@@ -204,7 +204,7 @@ async def test_cost_is_in_the_metadata() -> None:
     assert metadata["messageMetadata"]["usage"]["outputTokens"] > 0
 
 
-def test_changed_call_is_shown_before_its_approval() -> None:
+def test_changed_call_is_shown_first() -> None:
     """A hook or a repair changed it, which the event says in its metadata."""
     changed = {"llmstream": {"tool_name": "delete", "input": '{"path":"/safe/a"}'}}
     events = [

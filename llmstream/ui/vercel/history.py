@@ -1,28 +1,29 @@
-"""Messages as events, and events as messages, where only one of them is there.
+"""A conversation as a page has it: loaded, read again, and what is left of one whose process died.
 
-A message that a run continues, as events: what a page that reads the run again needs first.
-
-A page replaces its message by what it reads. Without the parts before the run it would lose them, and fail at
-a result whose call it does not have.
-
-The events of a run as messages: what pages have seen of a run whose process died.
+- UI messages, for a page that loads.
+- Events of the message that a run continues, for a page that reads the run again. A page replaces its message
+  by what it reads. Without the parts before the run it would lose them, and fail at a result whose call it
+  does not have.
+- Messages made of a run's events: what pages have seen of a run whose process died.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count
+from typing import Any
 
 import msgspec
 
 from llmstream.accumulate import Accumulator
 from llmstream.accumulate.blocks import result_part
 from llmstream.agent.history import open_calls, settled
+from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import File, Reasoning, Source, Text
 from llmstream.chats.content import ToolCall as CallPart
 from llmstream.chats.content import ToolResult as ResultPart
 from llmstream.chats.message import Message, Role
-from llmstream.chats.ui_form import output_value
+from llmstream.chats.ui_form import output_value, to_ui
 from llmstream.events import (
     Event,
     ReasoningDelta,
@@ -40,7 +41,41 @@ from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
 from llmstream.tools import PendingCall
 
-__all__ = ["message_events", "messages_of"]
+__all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
+
+
+def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> list[dict[str, Any]]:
+    """Returns UI messages: what `useChat({messages})` starts with.
+
+    The id of a UI message is "id" in the metadata of its first message; other metadata is for the page,
+    except our own.
+
+    messages:   as `run.messages()` returns them
+    suspension: of the last run, if it waits; the page shows the calls with their approvals
+    raises:     InvalidRequest for a role or a part that the form does not have
+    """
+    if suspension is None:
+        return to_ui(messages)
+    approvals = {
+        pending.call_id: pending.approval_id for pending in suspension.pending if pending.approval_id
+    }
+    found = to_ui(without_placeholders(messages, suspension), approvals)
+    for _, _, shown in suspension.within:
+        call = CallPart(shown.call_id, shown.name, shown.arguments)
+        (written,) = to_ui([Message.assistant(call)], approvals)
+        found[-1]["parts"].append(written["parts"][-1])
+    return found
+
+
+def without_placeholders(messages: Iterable[Message], suspension: Suspension | None) -> tuple[Message, ...]:
+    """Returns the history without the results that stand in for those of waiting calls."""
+    history = list(messages)
+    if suspension is None or not history or history[-1].role != Role.TOOL:
+        return tuple(history)
+    waiting = {pending.call_id for pending in suspension.pending} | suspension.inner.keys()
+    done = [result for result in history[-1].tool_results if result.tool_call_id not in waiting]
+    last = msgspec.structs.replace(history[-1], parts=tuple(done))
+    return (*history[:-1], last) if done else tuple(history[:-1])
 
 
 def message_events(messages: Iterable[Message], waiting: Iterable[PendingCall]) -> Iterator[Event]:
