@@ -17,6 +17,7 @@ from llmstream.chats import (
     dump_messages,
     from_ui,
     load_messages,
+    to_openai,
     to_ui,
 )
 from llmstream.chats.content import outcome_mark, outcome_of
@@ -175,6 +176,14 @@ def test_waiting_call_has_its_approval() -> None:
     (written,) = to_ui([ls.Message.assistant(ToolCall("c1", "look"))], {"c1": "ap1"})
     assert written["parts"][1]["state"] == "approval-requested"
     assert written["parts"][1]["approval"] == {"id": "ap1"}
+
+
+def test_page_parts_stay_out_of_other_forms() -> None:
+    (message,) = from_ui(
+        [{"role": "user", "parts": [{"type": "data-x", "data": 1}, {"type": "text", "text": "a"}]}]
+    )
+    assert to_openai([message]) == [{"role": "user", "content": "a"}]
+    assert "UIPart('data-x')" in repr(message)
 
 
 def test_unknown_state_is_a_call_alone() -> None:
