@@ -51,6 +51,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
+from llmstream.short_forms import fields, quoted
+
 if TYPE_CHECKING:
     from llmstream.usage import Usage
 
@@ -165,6 +167,9 @@ _PUBLIC: Final = {
     "run-suspended": "The run waits for a decision.",
 }
 
+_REPR_CHARS: Final = 200
+_REPR_FIELDS: Final = ("provider", "status", "reason", "param", "retry_after_s", "request_id")
+
 _BY_CODE: dict[str, type[LLMStreamError]] = {}
 
 
@@ -237,6 +242,11 @@ class LLMStreamError(Exception):
         if self.request_id:
             facts.append(f"request {self.request_id}")
         return f"{where}{self.message}" + (f" ({', '.join(facts)})" if facts else "")
+
+    def __repr__(self) -> str:
+        """One line: the message, cut, and where it came from; `details` and `partial` are left out."""
+        facts = [quoted(str(self.message), _REPR_CHARS), *fields(self, _REPR_FIELDS)]
+        return f"{type(self).__name__}({', '.join(facts)})"
 
     @property
     def public_message(self) -> str:

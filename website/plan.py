@@ -157,6 +157,12 @@ PAGES = (
         """,
     ),
     Page(
+        "ui.md",
+        "User interfaces",
+        "Requests and responses in protocols of user interfaces. The guide is [AG-UI](../guides/ag-ui.md).",
+        "ui.ag_ui.read ui.ag_ui.RunInput ui.ag_ui.Writer ui.ag_ui.*",
+    ),
+    Page(
         "low-level.md",
         "Low-level API",
         "The layers below a stream. The guide is [Low-level API](../guides/low-level-api.md).",

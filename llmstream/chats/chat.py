@@ -16,6 +16,7 @@ from llmstream.chats.copying import copy_message, copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.short_forms import counted
 
 __all__ = [
     "Chat",
@@ -340,5 +341,10 @@ class Chat:
         return type(self), tuple(self.messages())
 
     def __repr__(self) -> str:
-        count = len(self)
-        return f"<Chat of {count} message{'' if count == 1 else 's'}>"
+        return f"<Chat of {counted(len(self), 'message')}>"
+
+    def _repr_markdown_(self) -> str | None:
+        """The messages as Markdown, each below its sender, for notebooks; None if there are none."""
+        from llmstream.chats.transcript import notebook_transcript  # loaded by those who have a notebook
+
+        return notebook_transcript(self._history.snapshot()) or None

@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
@@ -15,7 +15,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
-from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation, to_continue
+from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
 from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
@@ -30,6 +30,7 @@ from llmstream.streams.reading import (
     required_output,
     text_deltas,
 )
+from llmstream.streams.showing import stream_form, stream_table
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
@@ -83,6 +84,13 @@ class EventStream(AsyncOnly, Generic[T]):
         self._token, self._whole = token, whole
         self._continues: ContinuationMarks | None = None
         self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
+
+    def __repr__(self) -> str:
+        return stream_form(self, left=self._left, begun=self._call is not None)
+
+    def _repr_html_(self) -> str | None:
+        """The response as a table, for notebooks; None before its end."""
+        return stream_table(self) if self._over else None
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._check_unread()
@@ -154,6 +162,17 @@ class EventStream(AsyncOnly, Generic[T]):
         if self._left:
             raise InvalidRequest("the stream was left before its end; the content so far is in `message`")
         return self.message
+
+    async def display(self) -> Message:
+        """Shows this response as it grows and returns the message, as `collect` does.
+
+        It is Markdown in a notebook, and on a terminal with the extra `cli`; elsewhere plain text on standard
+        output. With an `output` type it is JSON. Raises InvalidRequest for a response that is over.
+        """
+        from llmstream.display.showing import show  # loaded by those who show something
+
+        await show(self, markdown=self._conversation.output is None)
+        return await self.collect()
 
     @overload
     def objects(self: EventStream[list[Item]]) -> AsyncGenerator[Item]: ...
@@ -355,17 +374,9 @@ class EventStream(AsyncOnly, Generic[T]):
             raise InvalidRequest(
                 "this answer was not interrupted; continue_with() continues only one that failed or was left"
             )
-        conversation = self._conversation
-        given = cast(Options, {**conversation.own_options(), **options})
-        if given.get("output") is not None:
-            raise InvalidRequest(
-                "continue_with() does not support structured output. Start a new request instead."
-            )
-        other = self.model.other(model) if isinstance(model, str) else model
-        messages, length = conversation.messages, len(self.text)
-        if length:
-            messages = to_continue(messages, other, given, note=note)
-        stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
+        other, length = self.model.other(model) if isinstance(model, str) else model, len(self.text)
+        messages, given = self._conversation.continued(other, options, note=note if length else None)
+        stream: EventStream[Message] = EventStream(other, messages, given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = ContinuationMarks(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream

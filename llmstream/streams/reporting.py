@@ -22,10 +22,9 @@ from llmstream.events import (
     ResponseMetadata,
     TextDelta,
     ToolInputDelta,
-    UnsupportedSetting,
-    UnsupportedTool,
     Warning,
 )
+from llmstream.events.types import warning_text
 from llmstream.request import Request
 from llmstream.streams.observations import (
     AttemptFailed,
@@ -41,7 +40,7 @@ from llmstream.streams.observations import (
 )
 from llmstream.usage import Usage
 
-__all__ = ["Contents", "Reporter", "Watch", "forget_logged", "shown", "warning_text"]
+__all__ = ["Contents", "Reporter", "Watch", "forget_logged", "shown"]
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -368,18 +367,6 @@ def _call_site() -> str:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
-
-
-def warning_text(warning: Warning) -> str:
-    """The text of a request warning."""
-    match warning:
-        case UnsupportedSetting(name, details):
-            text = f"the option {name} is not supported as given"
-        case UnsupportedTool(name, details):
-            text = f"the tool {name} is not supported"
-        case _:
-            return warning.message
-    return f"{text}: {details}" if details else text
 
 
 def _of_tokens(usage: Usage) -> str:

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmstream.cli.growing import MarkdownBlocks
+from llmstream.display.growing import MarkdownBlocks
 
 pytest.importorskip("rich")
 
 from rich.console import Console
 
-from llmstream.cli import growing
-from llmstream.cli.growing import GrowingText, GrowingThought
-from llmstream.cli.live import _DELTA_CHARS, _shortened
+from llmstream.display import growing
+from llmstream.display.growing import GrowingText, GrowingThought
+from llmstream.display.live import _DELTA_CHARS, _shortened
 
 CODE = "```python\n" + "".join(f"x{n} = {n}\n" for n in range(2000)) + "```\n\nThe end.\n"
 PROSE = "word " * 10_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from llmstream.cli.display import (
+from llmstream.display.plain import (
     PlainDisplay,
     Stopwatch,
     TerminalDisplay,

@@ -18,7 +18,8 @@ from rich.control import Control
 from rich.segment import ControlType, Segment
 from rich.text import Text
 
-from llmstream.cli.display import (
+from llmstream.display.growing import GrowingText, GrowingThought, Row, rows_of
+from llmstream.display.plain import (
     Stopwatch,
     Wait,
     call_line,
@@ -28,8 +29,7 @@ from llmstream.cli.display import (
     wait_line,
     warning_line,
 )
-from llmstream.cli.growing import GrowingText, GrowingThought, Row, rows_of
-from llmstream.cli.terminal import TerminalFilter, one_line
+from llmstream.display.terminal_text import TerminalFilter, one_line
 from llmstream.events import (
     Event,
     File,

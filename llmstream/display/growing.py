@@ -13,7 +13,7 @@ from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
 
-from llmstream.cli.terminal import printable
+from llmstream.display.terminal_text import printable
 
 __all__ = ["GrowingText", "GrowingThought", "MarkdownBlocks", "Row", "first_part", "rows_of"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, TextIO
 
 from llmstream.chats.transcript import ran_tool_line
-from llmstream.cli.terminal import TerminalFilter, one_line, print_message
+from llmstream.display.terminal_text import TerminalFilter, one_line
 from llmstream.events import (
     Event,
     File,
@@ -31,7 +31,7 @@ from llmstream.events import (
     Usage,
     Warning,
 )
-from llmstream.streams.reporting import warning_text
+from llmstream.events.types import warning_text
 
 __all__ = [
     "Display",
@@ -90,22 +90,31 @@ class Display(Protocol):
         ...
 
 
-def display_for(stdout: TextIO, *, reasoning: bool | None, color: bool, markdown: bool = True) -> Display:
+def display_for(
+    stdout: TextIO,
+    *,
+    reasoning: bool | None,
+    color: bool,
+    markdown: bool = True,
+    hint: Callable[[str], object] | None = None,
+) -> Display:
     """Creates the display for standard output; called inside a running event loop.
 
     reasoning: None shows it on a terminal only
     markdown:  whether to render answers as Markdown on a terminal
+    hint:      is told what to install where Markdown cannot be rendered
     """
     if not stdout.isatty():
         return PlainDisplay(stdout, sys.stderr, reasoning=bool(reasoning))
     reasoning = reasoning is not False
     if markdown and os.environ.get("TERM") != "dumb":
         try:
-            from llmstream.cli.live import LiveDisplay
+            from llmstream.display.live import LiveDisplay
         except ModuleNotFoundError as error:
             if (error.name or "").partition(".")[0] not in ("rich", "pygments", "markdown_it"):
                 raise
-            print_message(_HINT)
+            if hint is not None:
+                hint(_HINT)
         else:
             return LiveDisplay(stdout, reasoning=reasoning, color=color)
     return TerminalDisplay(stdout, reasoning=reasoning)

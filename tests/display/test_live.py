@@ -13,7 +13,7 @@ pytest.importorskip("rich")
 from rich.console import Console
 from rich.segment import Segment
 
-from llmstream.cli.live import LiveDisplay, Region
+from llmstream.display.live import LiveDisplay, Region
 from llmstream.events import (
     File,
     Finish,
