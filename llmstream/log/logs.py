@@ -15,7 +15,7 @@ from typing import Final, Literal, Self
 
 from llmstream.errors import ErrorInfo, InvalidRequest, LogUnavailable, RunExists, error_from_info
 from llmstream.events import ErrorEvent, Event, RetryNotice
-from llmstream.log.committer import Committer, Outbox
+from llmstream.log.committer import Committer, Outbox, end_tasks
 from llmstream.log.folding import Fold
 from llmstream.log.frames import Page
 from llmstream.log.producer import Live
@@ -373,9 +373,7 @@ class _Opened:
         if self.lives:
             await asyncio.wait([live.task for live in self.lives], timeout=_CLOSING_S)
         await self.committer.drain(_CLOSING_S)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        await end_tasks(*self._tasks)
         await self.committer.aclose()
         await self.readers.aclose()
 

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from typing import Final
 
 from llmstream.errors import InvalidRequest, LogLost, LogUnavailable, ReplayTooLong, RunNotFound
+from llmstream.log.committer import end_tasks
 from llmstream.log.frames import Page, page_of
 from llmstream.log.recovery import close_lost
 from llmstream.log.store import RunStatus, Store
@@ -109,11 +110,7 @@ class Readers:
     async def aclose(self) -> None:
         """Stops reading; readers that wait get LogUnavailable."""
         self._closed = True
-        tasks = [*self._closing.values(), *([] if self._task is None else [self._task])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._closing.values(), *([] if self._task is None else [self._task]))
         self._refuse(self._wanted.values(), _closed())
         self._wanted = {}
         self.wake(None)

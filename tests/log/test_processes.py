@@ -190,9 +190,20 @@ async def test_a_sleeping_producer_is_fenced(producers, others) -> None:
     assert await followed(others[1], "asleep") == found
 
 
+async def stopped(pid: int) -> None:
+    """Waits until a process has stopped itself; a signal to continue that comes before would be lost."""
+    async with asyncio.timeout(20):
+        while _state(pid) != "T":
+            await asyncio.sleep(0.01)
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 async def test_a_short_sleep_does_no_harm(producers, others) -> None:
     pid = await producers.start("asleep", sleep_at=9, lease_s=30)
-    await asyncio.sleep(0.5)
+    await stopped(pid)
     os.kill(pid, signal.SIGCONT)
     assert await followed(others[0], "asleep") == answer(WORDS)
     assert await producers.ends["asleep"] == "closed"

@@ -162,6 +162,15 @@ async def test_an_idle_listener_stays(redis_server) -> None:
     await other.aclose()
 
 
+async def test_closing_at_once_ends(redis_server) -> None:
+    """At any point of the opening: redis-py swallows a cancellation while it connects."""
+    async with asyncio.timeout(60):
+        for turns in range(60):
+            async with ls.open_logs(redis_server.url):
+                for _ in range(turns % 30):
+                    await asyncio.sleep(0)
+
+
 async def test_redis_keys_expire(redis_server) -> None:
     async with ls.open_logs(redis_server.url, keep_s=50) as logs:
         store = RedisStore(redis_server.url)

@@ -11,7 +11,7 @@ import llmstream as ls
 from llmstream import grammar
 from llmstream.events import RetryNotice, StepFinish, StepStart
 from llmstream.log import Logs, MemoryStore
-from tests.log.sources import answer, followed, told
+from tests.log.sources import Gated, answer, followed, told
 
 
 class Clock:
@@ -172,6 +172,25 @@ async def test_a_living_run_is_not_taken_over() -> None:
         await logs.start("answer", source())
         with pytest.raises(ls.RunExists, match="is being produced"):
             await logs.start("answer", told(answer(1)), take_over="repeat")
+
+
+async def test_one_process_takes_its_run_over(caplog: pytest.LogCaptureFixture) -> None:
+    """It had lost the lease without knowing; the old producer is fenced off, the new one is not."""
+    clock = Clock()
+    async with ls.open_logs(MemoryStore(clock=clock)) as logs:
+        old = Gated(answer(5), 4)
+        first = await logs.start("answer", old, takeover_s=600)
+        while (status := await logs.status("answer")) is None or status.tail < 3:
+            await asyncio.sleep(0.001)
+        clock.now += 11
+        new = Gated(answer(5), 4)
+        second = await logs.start("answer", new, take_over="repeat", takeover_s=600)
+        old.gate.set()
+        with pytest.raises(ls.Fenced):
+            await first.wait()
+        new.gate.set()
+        assert await second.wait() == "closed"
+        assert (await followed(logs, "answer"))[-1] == answer(5)[-1]
 
 
 async def test_a_new_run_needs_no_takeover() -> None:
