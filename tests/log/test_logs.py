@@ -110,6 +110,18 @@ async def test_a_run_can_be_replaced(logs: Logs) -> None:
     assert gone.value.reason == "replaced"
 
 
+async def test_a_new_run_under_an_old_id(logs: Logs) -> None:
+    """It is followed before its first event, and not taken for the old one that has expired."""
+    await (await logs.start("answer", told(answer(3)))).wait()
+    source = Gated(answer(4), 0)
+    await logs.start("answer", source, replace=True)
+    reader = asyncio.ensure_future(anext(logs.follow("answer")))
+    await asyncio.sleep(0.03)
+    source.gate.set()
+    assert await reader == (9, ls.StreamStart())
+    assert [seq async for seq, _ in logs.follow("answer", after=8)] == list(range(9, 19))
+
+
 async def test_an_unknown_run_is_not_found(logs: Logs) -> None:
     with pytest.raises(ls.RunNotFound, match=r"no run 'answer'. Check the id"):
         await anext(logs.follow("answer"))
@@ -132,11 +144,18 @@ async def test_a_position_past_the_tail_fails(logs: Logs) -> None:
         await anext(logs.follow("answer", after=9))
 
 
-@pytest.mark.parametrize("run", ["", "x" * 513, 7, None])
+@pytest.mark.parametrize("run", ["", "x" * 513, 7, None, "\ud800"])
 async def test_a_wrong_id_is_refused(run) -> None:
     async with ls.open_logs("memory:") as logs:
-        with pytest.raises(ls.InvalidRequest, match="1 to 512 characters"):
+        with pytest.raises(ls.InvalidRequest, match=r"1 to 512 characters|valid Unicode"):
             await logs.start(run, told([]))
+
+
+@pytest.mark.parametrize("options", [{"takeover_s": -1}, {"stop_when_left_s": 0}])
+async def test_times_of_a_run_are_checked(options) -> None:
+    async with ls.open_logs("memory:") as logs:
+        with pytest.raises(ls.InvalidRequest, match="must not be negative"):
+            await logs.start("answer", told([]), **options)
 
 
 async def test_a_long_replay_has_the_tail(logs: Logs) -> None:
@@ -166,7 +185,7 @@ async def test_stop_closes_by_the_grammar(logs: Logs) -> None:
         _ = [item async for item in logs.follow("answer")]
 
 
-async def test_stopped_agent_reports_its_tokens(logs: Logs) -> None:
+async def test_stopped_agent_counts_tokens(logs: Logs) -> None:
     stuck = asyncio.Event()
 
     async def wait() -> str:
@@ -184,7 +203,7 @@ async def test_stopped_agent_reports_its_tokens(logs: Logs) -> None:
     assert found[-1].usage.output_tokens == step.usage.output_tokens
 
 
-async def test_a_stop_does_not_wait_for_cleanup(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stop_needs_no_cleanup(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "_CLEANUP_S", 0.01)
     held, release = asyncio.Event(), asyncio.Event()
 
@@ -232,7 +251,7 @@ async def test_an_empty_source_is_a_failure(logs: Logs) -> None:
     assert kinds == [ls.StreamStart, ls.ErrorEvent, ls.Finish]
 
 
-async def test_foreign_exception_stays_private(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+async def test_foreign_error_stays_private(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
     async def source():
         yield ls.StreamStart()
         raise KeyError("secret of the owner")

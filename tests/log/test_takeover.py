@@ -99,7 +99,7 @@ def of_kind(found: list[ls.Event], kind: type) -> list[ls.Event]:
 
 
 @pytest.mark.parametrize("at", range(1, len(steps(3))))
-async def test_repeated_run_takes_over_anywhere(take_over, at: int) -> None:
+async def test_repeated_at_every_event(take_over, at: int) -> None:
     """Cut after any event: the log is valid, and what is not void is each step once."""
     found = await take_over(steps(3)[:at], steps(3), "repeat")
     assert grammar.check(found) == []
@@ -112,7 +112,7 @@ async def test_repeated_run_takes_over_anywhere(take_over, at: int) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, len(steps(3))))
-async def test_continued_run_takes_over_anywhere(take_over, at: int) -> None:
+async def test_continued_at_every_event(take_over, at: int) -> None:
     """The rest gets the next step numbers, every call one result, and the tokens are added."""
     before = steps(3)[:at]
     done = len(of_kind(before, StepFinish))
@@ -148,7 +148,7 @@ def valid_texts(found: list[ls.Event]) -> list[str]:
     return ["".join(texts[step]) for step in sorted(texts)]
 
 
-async def test_a_single_response_is_taken_over(take_over) -> None:
+async def test_a_response_is_taken_over(take_over) -> None:
     whole = [event for event in answer(5) if not isinstance(event, StepStart | StepFinish)]
     for kind in ("repeat", "continue"):
         found = await take_over(whole[:4], whole, kind)
@@ -157,7 +157,7 @@ async def test_a_single_response_is_taken_over(take_over) -> None:
         assert found[6].id.startswith("t~")
 
 
-async def test_a_finished_run_lacks_only_its_end(take_over) -> None:
+async def test_finished_run_lacks_its_end(take_over) -> None:
     assert await take_over(answer(5), answer(7), "repeat") == answer(5)
 
 

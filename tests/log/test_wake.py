@@ -85,7 +85,7 @@ async def test_dead_sockets_are_removed(short_path: Path) -> None:
     bells.ring(["a"])  # after closing it does nothing
 
 
-async def test_without_sockets_the_file_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_sockets_it_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(wake.socket, "AF_UNIX")
     monkeypatch.setattr(sqlite, "_POLL_S", 0.001)
     from llmstream.log.conformance import changes_are_heard_elsewhere
