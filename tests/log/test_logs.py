@@ -185,6 +185,25 @@ async def test_stop_closes_by_the_grammar(logs: Logs) -> None:
         _ = [item async for item in logs.follow("answer")]
 
 
+async def test_the_run_keeps_its_results(logs: Logs) -> None:
+    """Such as what waits for a decision."""
+
+    @ls.tool(needs_approval=True)
+    async def refund(euros: int) -> str:
+        """Pay money back."""
+        return "paid"
+
+    run = ls.Agent("sim:demo", tools=[refund]).stream("Refund 20 euros.")
+    live = await logs.start("answer", run)
+    found = await followed(logs, "answer")
+    assert await live.wait() == "closed"
+    assert any(isinstance(event, ls.ToolApprovalRequest) for event in found)
+    assert isinstance(found[-1], ls.Finish)
+    assert found[-1].finish_reason == "tool-calls"
+    assert run.suspended is not None
+    assert run.messages()[0].text == "Refund 20 euros."
+
+
 async def test_stopped_agent_counts_tokens(logs: Logs) -> None:
     stuck = asyncio.Event()
 
