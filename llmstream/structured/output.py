@@ -188,15 +188,15 @@ def _given_schema(value: Any) -> dict[str, Any] | None:
         if value == "json":
             return {}
         raise InvalidRequest(
-            f'output={value!r}: the one text it may be is "json", for any JSON object. '
-            "Otherwise pass a type, a JSON schema or an Output."
+            f'output={value!r} is not a type. Write output="json" for any JSON object, or pass a type, '
+            "a JSON schema or an Output."
         )
     if not isinstance(value, collections.abc.Mapping):
         return None
     if value.get("type") in _OPENAI_FORMS:
         raise InvalidRequest(
-            f'output={{"type": {value["type"]!r}}} is of OpenAI\'s wire. '
-            'Pass "json" for any object, or the JSON schema itself.'
+            f'output={{"type": {value["type"]!r}}} is OpenAI\'s response_format. Pass a type or the JSON '
+            'schema itself, or "json" for any JSON object.'
         )
     return dict(value)
 

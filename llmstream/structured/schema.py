@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any, Final, cast
 
+import msgspec
+
 from llmstream.errors import InvalidRequest
-from llmstream.json_types import schemas
+from llmstream.json_types import is_model, schemas
 
 __all__ = ["fitted", "output_schema", "wrapped"]
 
@@ -26,7 +29,9 @@ def output_schema(output_type: Any) -> dict[str, Any]:
     try:
         (schema,), components = schemas([output_type])
     except (TypeError, NameError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"output: no JSON schema can be made of {output_type!r}: {error}") from None
+        raise InvalidRequest(
+            f"output: no JSON schema can be made of {output_type!r}. {_remedy(output_type, error)}"
+        ) from None
     found, defs = _plain(schema), {name: _plain(each) for name, each in components.items()}
     root = found.get("$ref")
     if isinstance(root, str):
@@ -37,6 +42,19 @@ def output_schema(output_type: Any) -> dict[str, Any]:
     if defs:
         found["$defs"] = defs
     return cast(dict[str, Any], found)
+
+
+def _remedy(output_type: Any, error: Exception) -> str:
+    kind = type(output_type)
+    if _is_data(kind):
+        return f"It is a value; write output={kind.__name__}, its type."
+    if "schema_hook" in str(error):  # msgspec's advice for a class that it does not know, to its own callers
+        return "Use a dataclass, a TypedDict, a msgspec Struct, a pydantic model, or types made of these."
+    return str(error)
+
+
+def _is_data(kind: type) -> bool:
+    return dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_model(kind)
 
 
 def wrapped(schema: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
