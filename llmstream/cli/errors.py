@@ -63,7 +63,7 @@ def exit_status(error: LLMStreamError) -> int:
 def error_message(error: LLMStreamError) -> str:
     """Returns the message for standard error.
 
-    The leading provider name is dropped if the message itself begins with it: "No key for openai".
+    The leading provider name is dropped if the message itself names it at its beginning.
     """
     text = str(error)
     name = error.provider or ""
@@ -91,9 +91,7 @@ def _with_key_remedy(text: str, provider: str) -> str:
     if not found or start < 0:
         return text
     variables = before[start + len(verb) :].strip(" ,")
-    # "No key for openai. Set ...": the provider may be in the message only.
-    provider = provider or before[:start].rstrip(". ").rpartition(" ")[2] or "PROVIDER"
-    return f"{before[:start]}{_key_remedy(verb, variables, provider)}{after}"
+    return f"{before[:start]}{_key_remedy(verb, variables, provider or 'PROVIDER')}{after}"
 
 
 def _key_remedy(verb: str, variables: str, provider: str) -> str:

@@ -358,7 +358,7 @@ def test_a_refused_connection_is_status_3(capsys, monkeypatch):
         (["-m", "openai:m", "-c", "--continue", "x", "Hi"], "not allowed with"),
         (["-m", "openai:m"], "the prompt is empty"),
         (["-m", "openai:m", "  "], "the prompt is empty"),
-        (["-m", "anthropic:m", "Hi"], "No key for anthropic. Set ANTHROPIC_API_KEY"),
+        (["-m", "anthropic:m", "Hi"], "anthropic: no API key. Set ANTHROPIC_API_KEY"),
         (["-m", "openai:m", "--base-url", "ftp://x", "Hi"], "ftp://x"),
         (["-m", "openai:m", "--reasoning", "deep", "Hi"], "reasoning must be one of"),
         (["-m", "openai:m", "--reasoning", "9" * 5000, "Hi"], "reasoning must be one of"),
