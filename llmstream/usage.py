@@ -6,6 +6,8 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.other_sdks import USAGE, suggests
+
 __all__ = ["MOST_TOKENS", "Usage"]
 
 MOST_TOKENS: Final = 2**53
@@ -21,6 +23,7 @@ _COUNTS: Final = (
 )
 
 
+@suggests(USAGE)
 class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, repr_omit_defaults=True):
     """Tokens of one response or the sum of several; None means that the vendor did not report it.
 

@@ -10,6 +10,7 @@ import msgspec
 
 from llmstream.chats.content import Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.errors import InvalidRequest
+from llmstream.other_sdks import MESSAGE, suggests
 
 __all__ = ["Message", "Role", "as_role", "is_valid_role"]
 
@@ -44,6 +45,7 @@ def as_role(role: str) -> str:
     return Role(role) if role in ROLES else role
 
 
+@suggests(MESSAGE)
 class Message(msgspec.Struct):
     """One message of a conversation; the one mutable type of the model besides `Chat`. str() is its text.
 

@@ -17,10 +17,10 @@ from llmstream.cli.key_store import (
     store_key,
     stored_places,
 )
-from llmstream.cli.model_names import likely_models
 from llmstream.cli.terminal import print_message, wrapped
 from llmstream.errors import InvalidRequest
 from llmstream.providers.base import Provider
+from llmstream.providers.likely_models import likely_models
 from llmstream.providers.registry import all_providers, find_provider, provider_names
 
 __all__ = ["configure", "run"]

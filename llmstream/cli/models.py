@@ -15,13 +15,14 @@ import msgspec
 from llmstream.cli.config import default_model, stored_model, write_default
 from llmstream.cli.errors import SUCCESS, error_message
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.model_names import checked_model, likely_models
+from llmstream.cli.model_names import checked_model
 from llmstream.cli.providers import key_state
 from llmstream.cli.terminal import columns, one_line, print_message, wrapped, write_bytes
 from llmstream.dialects.model_facts import ListedModel
 from llmstream.errors import ConnectionFailed, InvalidRequest, LLMStreamError, MissingKey, Unsupported
 from llmstream.prices import known_models, priced
 from llmstream.providers.base import Provider
+from llmstream.providers.likely_models import likely_models
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.streams import Model
 from llmstream.streams.lookups import list_models

@@ -13,11 +13,11 @@ import msgspec
 
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import stored_places
-from llmstream.cli.model_names import likely_models
 from llmstream.cli.terminal import columns, print_message, safe, wrapped, write_bytes
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.providers.abilities import Abilities, abilities
 from llmstream.providers.base import Provider
+from llmstream.providers.likely_models import likely_models
 from llmstream.providers.registry import find_provider, provider_names, provider_notes
 
 __all__ = ["configure", "is_set", "key_state", "marks", "print_page", "run"]

@@ -34,7 +34,7 @@ __all__ = [
 ENTRY_POINT_GROUP: Final = "llmstream.providers"
 
 # Modules beside this one without a `Provider` of their name.
-_NOT_VENDORS: Final = frozenset({"abilities", "base", "registry", "sim"})
+_NOT_VENDORS: Final = frozenset({"abilities", "base", "likely_models", "registry", "sim"})
 
 _SHORT: Final = {"openai-chat": "sim", "bedrock-converse": "sim-bedrock"}
 
@@ -49,9 +49,6 @@ _RETIRED: Final = {
         "azure:DEPLOYMENT, or the vendor of the model.",
     ),
 }
-
-# How alike a near miss is: opnai is 0.91 like openai and 0.63 like azureopenai, an alias of another.
-_NEAR: Final = 0.75
 
 _log = logging.getLogger("llmstream")
 
@@ -83,7 +80,7 @@ def find_provider(name: str) -> Provider:
     if wanted in _RETIRED:
         raise InvalidRequest(_RETIRED[wanted])
     raise InvalidRequest(
-        f"No provider is called {name!r}. {_hint(wanted)}`llmstream providers` lists all; "
+        f"No provider is called {name!r}. {_hint(name)}`llmstream providers` lists all; "
         "for another OpenAI-compatible server use openai:MODEL with base_url=."
     )
 
@@ -168,10 +165,6 @@ def _loadable(entries: dict[str, EntryPoint]) -> Iterator[Provider]:
 
 
 def _hint(wanted: str) -> str:
-    from difflib import get_close_matches
+    from llmstream.providers.likely_models import did_you_mean, near_providers  # loaded for an error only
 
-    known = {name: name for name in provider_names()}
-    for provider in all_providers():
-        known.update(dict.fromkeys(provider.aliases, provider.name))
-    close = dict.fromkeys(known[match] for match in get_close_matches(wanted, known, n=3, cutoff=_NEAR))
-    return f"Did you mean {' or '.join(close)}? " if close else ""
+    return did_you_mean(near_providers(wanted))

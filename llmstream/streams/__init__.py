@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from llmstream.streams.call import ResumeToken
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.model import ApiKey, Model
-from llmstream.streams.options import Options, Prompt, StreamOptions
+from llmstream.streams.options import Options, Prompt, StreamOptions, given_prompt
 
 if TYPE_CHECKING:
     from llmstream.chats.message import Message
@@ -43,7 +43,7 @@ def stream(
 
 
 def stream(
-    model: str | Model, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+    model: str | Model, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
 ) -> EventStream[Any]:
     """Creates a stream of a model's response; nothing is sent until it is read.
 
@@ -53,4 +53,5 @@ def stream(
     options: tools, instructions, temperature and more; see `llmstream.streams.StreamOptions`
     raises:  InvalidRequest for an invalid spec, prompt or option
     """
-    return (model if isinstance(model, Model) else Model(model)).stream(prompt, output=output, **options)
+    chosen = model if isinstance(model, Model) else Model(model)
+    return chosen.stream(given_prompt(prompt, options), output=output, **options)

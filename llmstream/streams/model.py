@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeAlias, Unpack, overload
 
 import msgspec
 
@@ -19,6 +19,7 @@ from llmstream.dialects.base import (
 from llmstream.dialects.errors import decoded_error
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
+from llmstream.other_sdks import MODEL, suggests
 from llmstream.providers.base.provider import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
@@ -43,6 +44,7 @@ from llmstream.streams.options import (
     Transport,
     as_messages,
     checked_defaults,
+    given_prompt,
     make_request,
     with_defaults,
     with_output,
@@ -74,6 +76,9 @@ else:
 
 __all__ = ["ApiKey", "Model", "Opener"]
 
+# Of a model in an error's suggestion; a longer text is a prompt in the wrong place.
+_LONGEST_NAME: Final = 200
+
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a sync or async function that returns one; it is called before each attempt."""
 
@@ -102,6 +107,7 @@ class ModelArguments(ModelOptions, total=False):
     transport: Transport
 
 
+@suggests(MODEL)
 class Model(Generic[T]):
     """A model of a provider: `Model("anthropic:claude-sonnet-4-5")`.
 
@@ -147,7 +153,7 @@ class Model(Generic[T]):
 
     def __init__(
         self,
-        spec: str,
+        spec: str = "",  # the overloads require it; without it the error says what to write
         *,
         output: Any = None,
         base_url: str | None = None,
@@ -166,9 +172,7 @@ class Model(Generic[T]):
     ) -> None:
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
-            raise InvalidRequest(
-                f'a model has the form "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
-            )
+            raise _not_a_spec(spec, options)
         self.provider = find_provider(name) if provider is None else provider
         if base_url is not None:
             self.provider.address(base_url)  # an invalid one fails at once
@@ -229,10 +233,11 @@ class Model(Generic[T]):
     ) -> EventStream[Any]: ...
 
     def stream(
-        self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+        self, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
     ) -> EventStream[Any]:
         """Creates a stream that accumulates the response and runs tools; see `EventStream`."""
-        return EventStream(self, as_messages(prompt), with_output(output, options))
+        messages = as_messages(given_prompt(prompt, options))
+        return EventStream(self, messages, with_output(output, options))
 
     @overload
     async def ask(self, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]) -> T: ...
@@ -245,7 +250,9 @@ class Model(Generic[T]):
     @overload
     async def ask(self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]) -> Any: ...
 
-    async def ask(self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]) -> Any:
+    async def ask(
+        self, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
+    ) -> Any:
         """Reads one answer to its end and returns a `Message`, or with `output` the value.
 
             print(await ls.Model("openai:gpt-5-mini").ask("Hi"))
@@ -255,8 +262,9 @@ class Model(Generic[T]):
 
         raises: LLMStreamError if the stream failed; InvalidOutput if the answer does not fit
         """
+        messages = as_messages(given_prompt(prompt, options))
         given = with_output(output, options)
-        async with EventStream[Any](self, as_messages(prompt), given) as stream:
+        async with EventStream[Any](self, messages, given) as stream:
             if with_defaults(self.options, given).get("output") is None:
                 return await stream.collect()
             async for _ in stream.objects():
@@ -513,6 +521,22 @@ class Model(Generic[T]):
     def _call_headers(self, call_id: str) -> dict[str, str]:
         name = self.provider.idempotency_header
         return {name: call_id} if name else {}
+
+
+def _not_a_spec(spec: object, options: Mapping[str, Any]) -> InvalidRequest:
+    """The error for a model that is not "provider:model"; suggests what was meant."""
+    named = next((name for name in ("model", "model_name") if name in options), "")
+    if not spec and named:
+        return InvalidRequest(f'write ls.Model("provider:model"), without {named}=')
+    found: list[str] = []
+    if isinstance(spec, str) and spec and len(spec) <= _LONGEST_NAME and " " not in spec:
+        from llmstream.providers.likely_models import likely_models  # loaded for an error only
+
+        found = likely_models(spec)
+    hint = f". Did you mean {' or '.join(map(repr, found))}?" if found else ""
+    return InvalidRequest(
+        f'a model has the form "provider:model", such as "openai:gpt-5-mini"; got {spec!r}{hint}'
+    )
 
 
 @functools.cache
