@@ -37,7 +37,9 @@ BROKEN_PIPE: Final = 141
 _REMEDIES: Final = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"(, set \w+), or pass api_key=(?=\.)", r" or\1"),
         (r",(?: or)? pass api_key=(?=[,.])", ""),
+        (r"Pass a prompt with the columns that it needs, such as", "Pass --prompt with its columns, such as"),
         (r"Pass api_key= or headers= instead\.", "Set the variable of its key instead."),
         (r"Pass api_key=\.", "Its key comes from the environment."),
         (r"[Pp]ass base_url=(?= or set )", "Pass --base-url"),

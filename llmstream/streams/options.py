@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import msgspec
 
@@ -15,6 +15,7 @@ from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.request import (
+    Effort,
     NamedTool,
     ProviderTool,
     ReasoningOptions,
@@ -160,7 +161,7 @@ _KINDS: Final = {
 }
 """What a single option takes, for its error; the others are numbers."""
 
-_EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_EFFORTS: Final = get_args(Effort)
 
 
 def given_prompt(prompt: Prompt | None, options: Mapping[str, Any]) -> Prompt:
