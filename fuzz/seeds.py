@@ -13,7 +13,7 @@ from fuzz.targets import DIALECTS, TARGETS
 from llmstream.cli.dialects import wire_of
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.simulator import Break, Call, Turn
 from llmstream.simulator.timeline import timeline_of
 

@@ -136,6 +136,7 @@ class Talk(Protocol):
 _SCHEME: Final = re.compile(r"([A-Za-z]{1,8}):/+")
 _HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]*\]?|[\w.-]*)(?::\d{0,5}(?!\w))?")
 _END: Final = re.compile(r"[/?#\\]")
+# An address may be text that was pasted by mistake; a host with more characters is no real one.
 _HOST_CHARS: Final = 100
 
 

@@ -140,6 +140,7 @@ class _Checker:
         elif isinstance(event, ErrorEvent):
             self.errors += 1
         elif isinstance(event, RetryNotice):
+            # What broke off before a retry is requested again, so its end needs no error.
             self.discarded |= self.incomplete.keys()
         elif isinstance(event, Finish):
             self.end(position, event)
@@ -179,12 +180,14 @@ class _Checker:
             self.note(position, f"tool call {call_id!r} comes before the end of its input")
         elif call_id in self.incomplete:
             self.note(position, f"tool call {call_id!r} is made of an incomplete input")
+        # A reader that shows deltas and one that takes calls must see the same input.
         elif call_id in self.inputs and event.input != ("".join(self.inputs[call_id]) or "{}"):
             self.note(position, f"the input of tool call {call_id!r} is not what its deltas said")
 
     def result(self, position: int, event: ToolResult) -> None:
         if event.tool_call_id in self.settled:
             self.note(position, f"tool call {event.tool_call_id!r} has a second result")
+        # A tool reports progress in any number of preliminary results.
         if not event.preliminary:
             self.settled.add(event.tool_call_id)
 
@@ -247,6 +250,8 @@ class Guard:
         block_id = ""
         for event in events:
             # Deltas have an id, which the type checker cannot see in a look-up by type.
+            # Decoders use one string object for all deltas of a block, so identity suffices, and is the
+            # cheaper test.
             if type(event) is kind and event.id is block_id:  # type: ignore[union-attr]
                 # It continues the same block as the one before.
                 continue
@@ -285,9 +290,11 @@ class Guard:
             return
         if isinstance(event, ToolCall):
             call_id = self._alias.get(("tool-input", event.tool_call_id), event.tool_call_id)
+            # A second call of this id would run twice; one of a cut input would run with wrong arguments.
             if call_id in self._called or call_id in self._broken_inputs:
                 return
             self._called.add(call_id)
+            # The decoder sent the call before the end of its input; a reader expects the end first.
             if self._open.get(call_id) == "tool-input":
                 self._shut(call_id, out)
             if call_id != event.tool_call_id:
@@ -299,6 +306,7 @@ class Guard:
             self.errors.clear()
             self._broken.clear()
         elif isinstance(event, Finish):
+            # Prose without its end is still readable; an input without its end is not.
             self._broken |= set(self._open.values()) & {"tool-input"}
             self._close_all(out, incomplete=False)
             self.finished = True
@@ -324,6 +332,7 @@ class Guard:
                     if family == "tool-input":
                         self._broken_inputs.add(block_id)
             out.append(self._renamed(event, block_id))
+        # An input needs a name, which a delta does not have; text and reasoning can be shown without a start.
         elif move == "delta" and family != "tool-input":
             block_id = self._open_as(block_id, family)
             out.append(TextStart(block_id) if family == "text" else ReasoningStart(block_id))
@@ -331,6 +340,7 @@ class Guard:
 
     def _justified(self, finish: Finish, out: list[Event]) -> Finish:
         """Returns the finish; an error if a block broke off and the finish reason does not explain it."""
+        # These reasons say themselves why an input stopped.
         broken = self._broken - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
         if broken and not self.errors:
             words = f"the answer ended though its {min(broken)} was not complete"

@@ -16,6 +16,8 @@ from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 
 __all__ = ["MAX_DEPTH", "PartialJSON", "State"]
 
+# Deeper than any real schema. msgspec and `json` refuse only at thousands of levels, and those who read the
+# value recurse too.
 MAX_DEPTH = 128
 # Fragments of an open string are joined when there are so many, so that memory follows the text.
 _MAX_PARTS = 4096

@@ -112,8 +112,8 @@ def priced(provider: str, model: ListedModel) -> ListedModel:
     )
 
 
+# Below the size from which on long prompts cost more.
 _FEW: Final = 1_000
-"""Below the size from which on long prompts cost more."""
 
 
 def _by_million(model: str, usage: Usage) -> float | None:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.other_sdks import USAGE, suggests
+from llmstream.short_forms import fields
 
 __all__ = ["MOST_TOKENS", "Usage"]
 
@@ -24,7 +25,7 @@ _COUNTS: Final = (
 
 
 @suggests(USAGE)
-class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, repr_omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Tokens of one response or the sum of several; None means that the vendor did not report it.
 
     input_tokens:       the prompt, cached tokens included
@@ -58,6 +59,10 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, rep
             for name in _COUNTS:
                 if not 0 <= (getattr(self, name) or 0) <= MOST_TOKENS:
                     msgspec.structs.force_setattr(self, name, None)
+
+    def __repr__(self) -> str:
+        """The counts that are known; `raw` is left out."""
+        return f"Usage({', '.join(fields(self, _COUNTS))})"
 
     def __add__(self, other: Usage) -> Usage:
         """Returns the sum of each count; a count that neither has stays None, and raw is dropped."""

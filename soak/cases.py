@@ -9,10 +9,9 @@ from functools import cache
 import msgspec
 
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.base import Dialect
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS, Dialect
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.simulator import Turn
 from llmstream.simulator.timeline import timeline_of
 from llmstream.testing import Do, Step, answered, chaos, head

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import llmstream as ls
+from llmstream.streams.attempts import Retry
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.retry import Retry
 from soak.cases import Case, dialect_of
 
 _PATIENT = Deadlines(first_event_s=300.0, idle_s=300.0, step_s=600.0)

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import ClientResponse, web
 from hypothesis import settings
 
-from llmstream.transport import retry
+from llmstream.streams import attempts
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -117,7 +117,7 @@ def frozen() -> None:
 @pytest.fixture(autouse=True)
 def retry_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test does not pay for the retries of those before it."""
-    monkeypatch.setattr(retry, "_budgets", {})
+    monkeypatch.setattr(attempts, "_budgets", {})
 
 
 @pytest.fixture

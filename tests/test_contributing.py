@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS
 from llmstream.providers.base import Provider
 
 PAGE = (Path(__file__).resolve().parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -45,6 +45,6 @@ async def test_the_example_of_a_provider_works(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_the_example_of_a_dialect_works(monkeypatch: pytest.MonkeyPatch) -> None:
     module_of("llmstream.dialects.parrot", CLIENT_SIDE, monkeypatch)
-    module_of("llmstream.serving.wires.parrot", SERVER_SIDE, monkeypatch)
+    module_of("llmstream.server_side.wires.parrot", SERVER_SIDE, monkeypatch)
     monkeypatch.setitem(DIALECTS, "parrot", ("llmstream.dialects.parrot", "Parrot"))  # type: ignore[arg-type]
     await run_tests(module_of("test_parrot", DIALECT_TEST, monkeypatch), 3)

@@ -33,6 +33,8 @@ def loaded(statement: str) -> set[str]:
                 "yarl",
                 "llmstream.tools",
                 "llmstream.agent",
+                "llmstream.chats.markdown",
+                "llmstream.display",
                 "llmstream.json_types",
                 "llmstream.partial_json",
                 "llmstream.providers.sim",
@@ -40,7 +42,18 @@ def loaded(statement: str) -> set[str]:
                 "llmstream.transport.public_addresses",
             },
         ),
-        ("ls.Agent; ls.tool", {"aiohttp", "llmstream.simulator", "llmstream.providers.sim"}),
+        (
+            "ls.Agent; ls.tool",
+            {
+                "aiohttp",
+                "llmstream.display",
+                "llmstream.log",
+                "llmstream.providers.sim",
+                "llmstream.simulator",
+            },
+        ),
+        ("ls.open_logs('memory:')", {"sqlite3", "redis", "aiohttp", "llmstream.streams", "llmstream.agent"}),
+        ("ls.open_logs('sqlite:x.db')", {"redis", "aiohttp", "llmstream.streams", "llmstream.agent"}),
     ],
 )
 def test_a_name_loads_only_what_it_needs(statement: str, absent: set[str]) -> None:
@@ -70,7 +83,17 @@ async def test_a_plain_call_loads_only_calls(serve) -> None:
     output, _ = await process.communicate()
     parts = {name.removeprefix("llmstream.") for name in output.decode().split()}
     assert {"streams.http_call", "dialects.openai_chat.decoder"} <= parts
-    unwanted = {"agent", "mcp", "serving", "simulator", "structured", "telemetry", "testing", "tools"}
+    unwanted = {
+        "agent",
+        "display",
+        "mcp",
+        "server_side",
+        "simulator",
+        "structured",
+        "telemetry",
+        "testing",
+        "tools",
+    }
     assert parts & {*unwanted, "json_types", "providers.sim", "dialects.anthropic"} == set()
 
 

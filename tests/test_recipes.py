@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import inspect
+import io
 import re
 import socket
 import sys
@@ -127,3 +131,25 @@ def test_flask_response_closes_stream(load: Any) -> None:
         response = module.app.test_client().get(f"/{QUESTION}", buffered=False)
         assert next(iter(response.response)).startswith(b"You")
         response.close()
+
+
+async def test_the_cells_of_a_notebook_run() -> None:
+    """One after the other in one namespace, with `await` at the top level; what they print is on the page."""
+    page = (ROOT / "docs" / "recipes" / "jupyter.md").read_text(encoding="utf-8")
+    cells = re.findall(r'^```python title="(In[^"]*)"\n(.*?)^```(?:\n\n```output\n(.*?)^```)?', page, _WHOLE)
+    assert len(cells) == page.count("```python")
+    names: dict[str, Any] = {}
+    for title, code, output in cells:
+        printed = io.StringIO()
+        compiled = compile(code, title, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        with contextlib.redirect_stdout(printed):
+            found = eval(compiled, names)
+            if inspect.isawaitable(found):
+                await found
+        if output:
+            expected = ".*".join(map(re.escape, output.rstrip("\n").split("...")))
+            assert re.fullmatch(expected, printed.getvalue().rstrip("\n")), printed.getvalue()
+    assert names["message"].text.startswith("You said: Why is the sky blue?")
+
+
+_WHOLE = re.DOTALL | re.MULTILINE

@@ -77,7 +77,7 @@ PAGES = (
             Agent AgentRun StepPlan Hooks Approve Deny Suspension Journal agent.* agent.context.*
             agent.hooks.Instructions agent.hooks.PrepareStep agent.hooks.BeforeModel agent.hooks.AfterModel
             agent.hooks.BeforeTool agent.hooks.AfterTool agent.hooks.Decision agent.hooks.Repair
-            agent.stop.StopCondition agent.state.Price
+            agent.state.Price agent.state.StopCondition
         """,
     ),
     Page(
@@ -123,6 +123,13 @@ PAGES = (
         """,
     ),
     Page(
+        "event-log.md",
+        "Event log",
+        "Runs that are kept in a log, followed and stopped from any process. The guide is "
+        "[Event log](../guides/event-log.md).",
+        "open_logs log.*",
+    ),
+    Page(
         "middleware.md",
         "Middleware",
         "Wrappers around a model. The guide is [Middleware](../guides/middleware.md).",
@@ -148,6 +155,12 @@ PAGES = (
             serve.Body serve.starlette.respond serve.aiohttp.respond serve.asgi.respond
             serve.wsgi.respond serve.*
         """,
+    ),
+    Page(
+        "ui.md",
+        "User interfaces",
+        "Requests and responses in protocols of user interfaces. The guide is [AG-UI](../guides/ag-ui.md).",
+        "ui.ag_ui.read ui.ag_ui.RunInput ui.ag_ui.Writer ui.ag_ui.*",
     ),
     Page(
         "low-level.md",

@@ -182,6 +182,7 @@ class Accumulator:
         if found is None:
             self._order.append(opened)
         else:
+            # In its old place: parts are in the order in which they began.
             self._order[self._order.index(found)] = opened
         self._sinks[event.id] = opened.write
 
@@ -209,6 +210,7 @@ class Accumulator:
             if not event.preliminary:
                 self._results[part.tool_call_id] = part
         elif part.tool_call_id in self._vendor_results:
+            # A later result of the same call replaces a preliminary one, such as a sharper image.
             self._order[self._vendor_results[part.tool_call_id]] = part
         else:
             self._vendor_results[part.tool_call_id] = len(self._order)
@@ -229,6 +231,7 @@ class Accumulator:
         self.timestamp = event.timestamp or self.timestamp
 
     def _on_error(self, event: ev.ErrorEvent) -> None:
+        # The first error is the cause; those after it are its consequences.
         if self.error is None:
             self.error = event.error
 
@@ -240,6 +243,7 @@ class Accumulator:
     def _on_retry(self, event: ev.RetryNotice) -> None:
         """Drops what the current step has emitted: it is requested again."""
         if event.discard_step == self._step:
+            # Earlier steps stay: only the response that broke off is requested again.
             kept = self._order[: self._step_begin]
             slots = {id(slot) for slot in kept}
             inputs = {i: slot for i, slot in self._inputs.items() if id(slot) in slots}
@@ -352,6 +356,7 @@ class Accumulator:
                 for p in message.parts
             ]
         )
+        # The history has to show what ran, or the model would read a result of other arguments.
         self._message = Message(message.sender, message.role, parts, message.metadata)
 
     async def call_tools(
@@ -386,11 +391,13 @@ class Accumulator:
 
         pending = [call for call in self.pending_calls if call.id not in self._under_way]
         ids = {call.id for call in pending}
+        # A misspelt id would leave its call waiting, and nobody would notice.
         stray = [call_id for call_id in decisions if call_id not in ids]
         if stray:
             raise InvalidRequest(f"no call {stray[0]!r} waits for a decision")
         decided = {call_id: as_decision(decision) for call_id, decision in decisions.items()}
         for call in pending:
+            # All edits are checked before the first call runs.
             if isinstance(decision := decided.get(call.id), Approve):
                 self._tools.approved(call, decision)
 

@@ -18,8 +18,9 @@ from llmstream.agent.observing import (
     ToolStarted,
 )
 from llmstream.agent.run import AgentRun
-from llmstream.agent.state import RunState, Step
-from llmstream.agent.stop import (
+from llmstream.agent.state import (
+    RunState,
+    Step,
     cost_over,
     elapsed_over,
     no_progress,

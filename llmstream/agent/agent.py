@@ -1,4 +1,4 @@
-"""An agent: a model, its instructions and its tools."""
+"""An agent: a model, its instructions and its tools; and an agent as a tool of another."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from llmstream.agent.history import own_view, settled, shared_message
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair
 from llmstream.agent.journal import Journal, recovered
 from llmstream.agent.loop import Loop
+from llmstream.agent.nested import Nested, Spent, Waits
 from llmstream.agent.observing import ObserveRun
-from llmstream.agent.resumption import Results, Resumption
+from llmstream.agent.resumption import Continuation, Results, Resumption
 from llmstream.agent.run import AgentRun, answer_of, check_finished
-from llmstream.agent.state import Price, RunState
-from llmstream.agent.stop import MAX_INVALID_CALLS, StopCondition, as_conditions
-from llmstream.agent.sub_agents import sub_agent_tool
+from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
+from llmstream.events import Finish, Raw, StreamStart
 from llmstream.other_sdks import AGENT, suggests
 from llmstream.streams.model import Model
 from llmstream.streams.options import (
@@ -57,6 +57,9 @@ from llmstream.streams.options import (
 )
 from llmstream.structured import Output, as_output
 from llmstream.tools.approval import Approve, Approver, Deny
+from llmstream.tools.context import ToolContext
+from llmstream.tools.function import tool_from_function
+from llmstream.tools.outcome import ToolOutput
 from llmstream.tools.tool import Tool
 from llmstream.tools.toolset import ToolSet
 
@@ -90,7 +93,7 @@ class Agent(Generic[Deps, T]):
                   arguments that do not fit or a name that no tool has; a valid call resets the count.
                   3 by default; None for no limit
     empty_retries: how many empty answers a run may retry
-    stop_when:    sync or async conditions, called after each step and its tools; see `llmstream.agent.stop`
+    stop_when:    sync or async conditions, called after each step and its tools; see `llmstream.agent.state`
     prepare_step: may change model, tools, messages and so on for one step; see `StepPlan`
     context_effects: select the messages of a long conversation that are sent, after `prepare_step`; see
                   `llmstream.agent.context`. The history stays complete, unless an effect replaces it
@@ -336,7 +339,7 @@ class Agent(Generic[Deps, T]):
         tool or its own stop condition raises no error.
 
         raises: LLMStreamError if a step failed; LimitExceeded if `max_steps`, `max_invalid_calls` or a
-                limit of `llmstream.agent.stop` was reached before the model had finished;
+                limit of `llmstream.agent.state` was reached before the model had finished;
                 ContentFiltered; InvalidOutput if the answer is empty or does not fit the type;
                 RunSuspended, with the `.suspension`
         """
@@ -438,8 +441,13 @@ class Agent(Generic[Deps, T]):
 
         name:    by default the agent's
         options: of `Tool`, such as `timeout_s` or `needs_approval`
+        raises:  InvalidRequest if neither tool nor agent has a name
         """
-        return sub_agent_tool(self, name or self.name, description, **options)
+        own = name or self.name
+        if not own:
+            raise InvalidRequest("an agent used as a tool needs a name: agent.as_tool('research', ...)")
+        text = description or f"Ask the agent {own}."
+        return tool_from_function(_SubAgent(self, own), name=own, description=text, **options)
 
     def _state(self, conversation: list[Message], deps: Any) -> RunState:
         config = self._config
@@ -449,6 +457,61 @@ class Agent(Generic[Deps, T]):
 
 def _total_s(config: AgentConfig) -> float | None:
     return (config.options.get("deadlines") or config.model.deadlines).total_s
+
+
+class _SubAgent:
+    """An agent as the function of a tool: starts a run of it, or resumes a suspended one."""
+
+    def __init__(self, agent: Agent, name: str) -> None:
+        self.agent = agent
+        self._name = name
+
+    def check_continuation(self, continuation: Continuation) -> None:
+        """See `Continues`."""
+        self.agent.check(continuation.suspension, continuation.decisions, results=continuation.results)
+
+    async def __call__(self, prompt: str, context: ToolContext) -> ToolOutput:
+        async with self._run(prompt, context) as run:
+            try:
+                await _report_events(run, self.agent.name or self._name, context)
+            except LLMStreamError as error:
+                raise ToolError(f"The agent {self._name} failed: {error}") from error
+            finally:
+                await context.report(Spent(tuple(run.state.spent)))
+            if run.suspended is not None:
+                await context.report(Waits(run.suspended))
+                # A caller that cannot wait reads this error.
+                waiting = ", ".join(map(str, run.suspended.pending))
+                raise ToolError(f"The agent {self._name} cannot continue without a decision about {waiting}.")
+            return ToolOutput(run.text, value=self._value(run))
+
+    def _value(self, run: AgentRun[Any]) -> Any:
+        """The answer for the application: the value if it has an output type, else the message.
+
+        raises: ToolError if the run has no answer, or one that does not fit its type
+        """
+        try:
+            return answer_of(run)
+        except LLMStreamError as error:
+            raise ToolError(f"The agent {self._name} gave no answer: {error}") from error
+
+    def _run(self, prompt: str, context: ToolContext) -> AgentRun[Any]:
+        found = context.continued
+        if isinstance(found, Continuation):
+            run = self.agent.resume(
+                found.suspension, found.decisions, results=found.results, deps=context.deps
+            )
+        else:
+            run = self.agent.stream(prompt, deps=context.deps)
+        run._limit(context.remaining_s)
+        return run
+
+
+async def _report_events(run: AgentRun[Any], name: str, context: ToolContext) -> None:
+    """Reports the events of the run, without start and finish: the call itself marks these."""
+    async for event in run:
+        if not isinstance(event, StreamStart | Finish | Raw):
+            await context.report(Nested(name, event))
 
 
 _OWN_OPTIONS: Final = signature(Agent).parameters.keys() - {"model", "arguments"}

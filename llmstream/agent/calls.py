@@ -8,6 +8,7 @@ tools and a slower reader.
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping
@@ -18,7 +19,7 @@ import msgspec
 from llmstream.agent.approvals import CallGate
 from llmstream.agent.hooks import AfterTool, Proceed, Rewrite, Stop, call_hook
 from llmstream.agent.journal import RunJournal
-from llmstream.agent.nested import Nested, Spent, Waits, as_result
+from llmstream.agent.nested import OWN_KEY, Nested, Spent, Waits, as_result
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.resumption import Continuation
 from llmstream.agent.state import RunState
@@ -171,7 +172,7 @@ class StepCalls:
         """The agent's verdict; a call that continues a sub-agent has passed already."""
         if call.id in self._continued:
             return Run(call)
-        verdict = await self._call_gate.judge(call, self._runner.tools, self._ask)
+        verdict = await self._call_gate.judge(call, self._runner.tools, functools.partial(self._ask, call))
         if isinstance(verdict, Settled):
             self.stop = self.stop or verdict.stop
         elif isinstance(verdict, Run) and self.stop is not None:
@@ -221,8 +222,12 @@ class StepCalls:
             await self._journal.result(self._step, event.call, event.status.result)
             await self._put(result_event(event.status))
 
-    async def _ask(self, pending: PendingCall) -> None:
-        await self._put(ToolApprovalRequest(pending.call_id, pending.approval_id))
+    async def _ask(self, call: ToolCall, pending: PendingCall) -> None:
+        """Reports that a call waits for a decision; with its input, if that is not the model's."""
+        will_run = {"tool_name": pending.name, "input": pending.arguments}
+        same = (call.name, call.arguments) == (pending.name, pending.arguments)
+        metadata = None if same else {OWN_KEY: will_run}
+        await self._put(ToolApprovalRequest(pending.call_id, pending.approval_id, metadata))
 
     async def _progress(self, call: ToolCall, value: Any) -> None:
         if isinstance(value, Spent):

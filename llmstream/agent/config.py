@@ -13,8 +13,7 @@ from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair, call_hook
 from llmstream.agent.journal import Journal
 from llmstream.agent.observing import ObserveRun
-from llmstream.agent.state import Price, RunState
-from llmstream.agent.stop import MAX_INVALID_CALLS, StopCondition, as_conditions
+from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
 from llmstream.errors import InvalidRequest
 from llmstream.request import Settings
 from llmstream.streams.model import Model

@@ -1,23 +1,40 @@
-"""The journal of runs: each call is written to disk before it runs, so that a crash leaves a record."""
+"""The journal of runs: each call is written to disk before it runs, so that a crash leaves a record.
+
+`JournalFile` locks the file, appends, repairs it after a failed write, and compacts it; `RunJournal` has what
+one run writes. The format of the lines is in `journal_lines`.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import logging
 import os
 import secrets
+import stat
+import threading
+import time
 from collections.abc import Sequence
 from operator import is_not
+from typing import ClassVar
+from weakref import WeakValueDictionary
 
 import anyio.to_thread
 
-from llmstream.agent.journal_file import JournalFile
-from llmstream.agent.journal_lines import Line, RunRecord, read_lines
-from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.agent.file_lock import is_at, lock
+from llmstream.agent.journal_lines import Line, RunRecord, compacted, encode_line, read_lines, sum_of
+from llmstream.chats.content import ToolCall, ToolResult, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
-from llmstream.errors import InvalidRequest
+from llmstream.errors import DecodeError, InvalidRequest
 
-__all__ = ["Journal", "RunJournal", "recovered"]
-
+__all__ = [
+    "Journal",
+    "JournalFile",
+    "JournalInUse",
+    "RunJournal",
+    "recovered",
+]
 
 COMPACT_AFTER = 1000
 """Lines: a few hundred steps, which take less than a second to read."""
@@ -130,8 +147,268 @@ def recovered(journal: Journal | str | os.PathLike[str], agent: str) -> list[Mes
     run = next((line.run for line in reversed(lines) if line.type == "run" and line.agent == agent), None)
     if run is None:
         raise InvalidRequest(f"the journal {path} contains no run of the agent {agent!r}")
+    # Only this run's lines: runs in one file interleave.
     record = RunRecord()
     for line in lines:
         if line.run == run:
             record.read(line)
     return record.history()
+
+
+# The file: locked, appended to, repaired, compacted.
+
+_log = logging.getLogger("llmstream.journal")
+
+# Writing a copy takes less time, so an older copy belongs to a process that was killed.
+_OLD_COPY_S = 60.0
+
+# Bytes at the start of a line that include its checksum.
+_HEAD_BYTES = 64
+
+
+class JournalInUse(InvalidRequest, OSError):
+    """Another process has this journal open."""
+
+
+class JournalFile:
+    """The file that all journals of one path in this process share.
+
+    left: ids of runs that have no end and get no more lines
+    """
+
+    _by_path: ClassVar[WeakValueDictionary[str, JournalFile]] = WeakValueDictionary()
+    _finding: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, path: str) -> None:
+        self._file: int | None = None
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._path = path
+        self._lines: int | None = None  # since the last compaction; None before it is opened
+        self._end: int | None = None  # end of the last complete line, if a write after it failed
+        self._sum = 0  # checksum of the last line
+        self.left: set[str] = set()
+
+    @classmethod
+    def at(cls, path: str) -> JournalFile:
+        """The instance for a path: two for one file would not notice each other's compaction."""
+        folder, name = os.path.split(os.path.abspath(path))
+        path = os.path.join(os.path.realpath(folder), name)
+        with cls._finding:
+            # The folder is resolved and the file is not: a journal that is a symbolic link is refused when it
+            # is opened.
+            found = cls._by_path.get(path)
+            if found is None:
+                found = cls._by_path[path] = cls(path)
+            return found
+
+    def close(self) -> None:
+        """Closes and unlocks the file; the next line opens it again."""
+        with self._lock:
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+    def __del__(self) -> None:
+        self.close()
+
+    def write(self, line: Line, compact_after: int | None) -> None:
+        """Appends a line and syncs it to disk; compacts the file after `compact_after` lines.
+
+        raises: OSError, JournalInUse
+        """
+        with self._lock:
+            self._append(line)
+            if compact_after is not None and (self._lines or 0) >= compact_after:
+                self._compact()
+
+    def _append(self, line: Line) -> None:
+        if self._file is not None and self._process != os.getpid():
+            os.close(self._file)  # this process is a fork: the lock belongs to its parent
+            self._file = None
+        if self._file is not None and not is_at(self._file, self._path):
+            os.close(self._file)
+            self._file = self._lines = None
+            if line.type != "run":  # the run's earlier lines are lost; a partial record would mislead
+                raise FileNotFoundError(
+                    errno.ENOENT, "the journal was moved or deleted while a run wrote to it", self._path
+                )
+        if self._file is None:
+            self._file = _opened(self._path, self._end)
+            self._process, self._end = os.getpid(), None
+            self._sum = _last_sum(self._file)
+        if self._lines is None:
+            self._lines = _count_lines(self._path)
+        end = os.fstat(self._file).st_size
+        data = encode_line(line, self._sum)
+        try:
+            # A write may be short, for example when a disk is nearly full.
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+            # A call whose line a power failure removes would run a second time after recovery.
+            os.fsync(self._file)
+        except OSError:
+            self._truncate(self._file, end)
+            raise
+        self._sum = sum_of(data)
+        self._lines += 1
+
+    def _truncate(self, file: int, end: int) -> None:
+        """Removes the rest of a failed write, now or when the file is opened next."""
+        self._file = self._lines = None
+        self._end = end
+        try:
+            os.ftruncate(file, end)
+        except OSError as error:
+            _log.warning("the incomplete last line of the journal %s was not removed: %s", self._path, error)
+        finally:
+            try:
+                os.close(file)
+            except OSError:  # the descriptor is closed in any case
+                pass
+
+    def _compact(self) -> None:
+        """Writes a shorter file. If that fails, the old one stays valid."""
+        self._lines = 0
+        try:
+            data = compacted(self._path, self.left)
+            old, self._file = self._file, None
+            if os.name == "nt" and old is not None:  # Windows replaces no open file
+                os.close(old)
+                old = None
+            try:
+                write_whole(self._path, data, prefix=_copy_prefix(self._path))
+                self._file = _open(self._path)  # locked before the old one is unlocked
+                self._sum = _last_sum(self._file)
+            finally:
+                if old is not None:
+                    os.close(old)
+        except (OSError, DecodeError) as error:
+            _log.warning("the journal %s could not be compacted: %s", self._path, error)
+        else:
+            self.left.clear()
+
+
+def _opened(path: str, known_end: int | None) -> int:
+    """Opens the file for appending, and removes a line that a crash or failed write left incomplete.
+
+    known_end: the end of the acknowledged lines, if known
+    """
+    file = _open(path)
+    try:
+        _remove_old_copies(path)
+        if hasattr(os, "fchmod"):
+            os.fchmod(file, 0o600)  # an existing file may be readable by others
+        size = os.fstat(file).st_size
+        end = _complete_lines_end(file)
+        # A failed write may have left a complete line, which nobody was told about.
+        if known_end is not None and known_end < end:
+            end = known_end
+        if end != size:
+            file = _cut(path, file, end)
+        # fsync of a new file does not make its name durable; source: fsync(2).
+        _sync_folder(os.path.dirname(os.path.abspath(path)))
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def _open(path: str) -> int:
+    """Opens and locks the file.
+
+    raises: OSError, JournalInUse
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+    while True:
+        file = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):  # do not change the mode of a pipe or device
+                raise OSError(errno.EINVAL, "not a regular file", path)
+            lock(file)
+            # Between open and lock another process may have put a compacted file in its place; a lock on the
+            # old one protects nothing.
+            if is_at(file, path):
+                return file
+        except BlockingIOError:
+            os.close(file)
+            raise JournalInUse(
+                f"another process writes to the journal {path}. Only one process at a time can use a "
+                "journal: use another path, or stop the other process first."
+            ) from None
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)  # another process replaced the file meanwhile
+
+
+def _cut(path: str, file: int, end: int) -> int:
+    """Truncates the file at `end`; replaces it by a copy if it cannot be truncated."""
+    try:
+        os.ftruncate(file, end)
+    except OSError:
+        with open(path, "rb") as source:
+            write_whole(path, source.read(end), prefix=_copy_prefix(path))
+        renewed = _open(path)
+        os.close(file)
+        return renewed
+    return file
+
+
+def _copy_prefix(path: str) -> str:
+    """Prefix of the names of temporary copies; a hash, because file names have a length limit."""
+    return f".journal-{hashlib.sha256(os.path.basename(path).encode()).hexdigest()[:16]}-"
+
+
+def _remove_old_copies(path: str) -> None:
+    """Removes copies of killed processes, because they contain conversations."""
+    folder, prefix = os.path.dirname(os.path.abspath(path)), _copy_prefix(path)
+    try:
+        for name in os.listdir(folder):
+            if name.startswith(prefix) and name.endswith(".tmp"):
+                copy = os.path.join(folder, name)
+                if time.time() - os.stat(copy).st_mtime > _OLD_COPY_S:
+                    os.unlink(copy)
+    except OSError:  # the folder is not readable, or another process removed the copy first
+        pass
+
+
+def _count_lines(path: str) -> int:
+    with open(path, "rb") as file:
+        return sum(1 for _ in file)
+
+
+def _last_sum(file: int) -> int:
+    """The checksum of the last line of a file that ends in a complete line; 0 without one."""
+    end = os.fstat(file).st_size
+    os.lseek(file, _complete_lines_end(file, end - 1), os.SEEK_SET)
+    return sum_of(os.read(file, _HEAD_BYTES))
+
+
+def _complete_lines_end(file: int, before: int | None = None) -> int:
+    """The end of the last complete line, of the file or of its part before an offset."""
+    at = os.lseek(file, 0, os.SEEK_END) if before is None else before
+    while at > 0:
+        # Read from the end: a journal may have megabytes, and only the last line may be incomplete.
+        start = max(0, at - 65536)
+        os.lseek(file, start, os.SEEK_SET)
+        found = os.read(file, at - start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        at = start
+    return 0
+
+
+def _sync_folder(folder: str) -> None:
+    """Makes the file's name durable, on systems that can open a folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:  # some network file systems
+        pass
+    finally:
+        os.close(descriptor)

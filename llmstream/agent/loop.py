@@ -12,13 +12,11 @@ import msgspec
 
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.history import is_empty, settled
-from llmstream.agent.hooks import Stop, call_hook
-from llmstream.agent.model_response import HookResponse, ModelResponse
-from llmstream.agent.planning import StepPlanner
+from llmstream.agent.hooks import HookResponse, StepPlanner, Stop, call_hook
+from llmstream.agent.model_response import ModelResponse
 from llmstream.agent.resumption import Resumption
-from llmstream.agent.state import RunState
+from llmstream.agent.state import Budget, Misses, RunState
 from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep
-from llmstream.agent.stop import Budget, Misses
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, LLMStreamError
@@ -66,6 +64,7 @@ class Loop:
         self._empty_retries = config.empty_retries
         self._misses = Misses(config.max_invalid_calls)
         self._config = config
+        # The same objects: `unchanged_prompt` compares identities.
         self._prompt = list(state.conversation)
         self._resumption = resumption
         self._planner = StepPlanner(
@@ -98,6 +97,7 @@ class Loop:
             async with aclosing(self._all_steps()) as events:
                 async for event in events:
                     if isinstance(event, StreamStart):
+                        # Each step starts a stream, and most repeat the warning about the same option.
                         self.warnings += [w for w in event.warnings if w not in self.warnings]
                         if began:
                             continue
@@ -108,6 +108,7 @@ class Loop:
         finally:
             failure = None if watch is None else self.error or sys.exception()
             try:
+                # Before the close, which may wait for tools: compaction may then drop the lines of this run.
                 self.context.journal.leave()
                 await self.aclose()
             finally:
@@ -155,6 +156,7 @@ class Loop:
         if resumption is not None:
             self._resumption = None
             return ResumedStep(context, resumption)
+        # Before the plan: hooks and effects see what the model will see.
         self.state.conversation += context.delivered()
         plan = await self._planner.plan(self.state)
         await context.note()
@@ -175,6 +177,7 @@ class Loop:
         self._ask_again(step)
         if not step.worked and not context.inbox:
             return True
+        # After repairs were queued: a condition ends the run even then.
         for condition in self._config.stop_when:
             if await call_hook(condition, self.state):
                 reason = condition.reason if isinstance(condition, Budget) else None
@@ -218,9 +221,11 @@ class Loop:
         """Ends the run: the finish has the last step's reason and the tokens of all steps."""
         if self.suspended is None:
             self.state.conversation += self.context.delivered()
+        # A suspended run waits for results of calls, whatever the last response reported.
         reason: FinishReason = "tool-calls" if self.suspended is not None else self._finish.finish_reason
         self.finish_reason = reason
         await self.context.note()
+        # After the last messages: a run with an end counts as complete when it is recovered.
         await self.context.journal.end()
         return msgspec.structs.replace(self._finish, finish_reason=reason, usage=self.state.total_usage)
 

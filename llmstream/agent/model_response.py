@@ -18,9 +18,6 @@ from llmstream.events import (
     ResponseMetadata,
     RetryNotice,
     StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
     Timings,
     ToolInputEnd,
     Usage,
@@ -31,7 +28,7 @@ from llmstream.streams.history import Repairs
 from llmstream.streams.options import Options
 from llmstream.tools.toolset import ToolSet
 
-__all__ = ["HookResponse", "ModelResponse", "PlanMemory", "no_content_error"]
+__all__ = ["ModelResponse", "PlanMemory", "no_content_error"]
 
 _CONTENT_TAGS: Final = ("text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file")
 
@@ -119,18 +116,6 @@ class ModelResponse:
             self._times["first_event_s"] = self._clock() - self._began
         if "first_content_s" not in self._times and event.__struct_config__.tag in _CONTENT_TAGS:
             self._times["first_content_s"] = self._clock() - self._began
-
-
-class HookResponse:
-    """A response that a hook returned instead of the model."""
-
-    def __init__(self, given: object) -> None:
-        self.message = given if isinstance(given, Message) else Message.assistant(str(given))
-
-    def events(self) -> list[Event]:
-        """The text as one block."""
-        text = self.message.text
-        return [TextStart("given"), TextDelta(text, "given"), TextEnd("given")] if text else []
 
 
 def no_content_error(response: ModelResponse, message: Message) -> LLMStreamError | None:

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, overload
 
 from llmstream.agent.history import is_empty
-from llmstream.agent.loop import Loop
 from llmstream.agent.state import Price, RunState, Step
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
@@ -22,6 +21,7 @@ from llmstream.errors import (
 )
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.other_sdks import STREAM, suggests
+from llmstream.short_forms import amount, counted, quoted
 from llmstream.streams.call import ResponseInfo
 from llmstream.streams.model import Model
 from llmstream.streams.reading import (
@@ -33,6 +33,7 @@ from llmstream.streams.reading import (
     required_output,
     text_deltas,
 )
+from llmstream.streams.showing import short_form, state_of
 from llmstream.tools.outcome import ToolCallStatus
 
 __all__ = ["AgentRun", "answer_of", "check_finished"]
@@ -40,6 +41,8 @@ __all__ = ["AgentRun", "answer_of", "check_finished"]
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
+
+    from llmstream.agent.loop import Loop
 
     T = TypeVar("T", default=Any)
     Item = TypeVar("Item")
@@ -70,6 +73,32 @@ class AgentRun(AsyncOnly, Generic[T]):
         self._entered = self._begun = self._over = False
         self._reading = Reading("run")
         self._current: Event | None = None
+
+    def __repr__(self) -> str:
+        model, state = self.model, self.state
+        counts = ((len(state.steps), "step"), (state.tool_calls, "tool call"))
+        facts = [counted(count, noun) for count, noun in counts if count]
+        if state.cost_estimate is not None:
+            facts.append(f"cost {amount(state.cost_estimate)}")
+        name = f"{model.provider.name}:{model.name}"
+        return short_form(self, name, self._condition, facts, self.total_usage)
+
+    def _repr_html_(self) -> str | None:
+        """The completed steps as a table, for notebooks; None before the first."""
+        from llmstream.agent.run_table import run_table  # loaded by those who have a notebook
+
+        over = self.suspended is not None or self.error is not None
+        return run_table(self) if over or self.state.steps else None
+
+    @property
+    def _condition(self) -> str:
+        """Where the run is, in a few words."""
+        end: str | None = self.finish_reason or ("left" if self._over else None)
+        if self.suspended is not None:
+            end = "suspended"
+        elif self.finish_reason is not None and self.stopped_by is not None:
+            end = f"stopped by {quoted(self.stopped_by)}"
+        return state_of(self.error, end, begun=self._begun)
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._check_unread()
@@ -127,6 +156,20 @@ class AgentRun(AsyncOnly, Generic[T]):
                 "the run was left before its end; the content so far is in `message` and `messages()`"
             )
         return self.message
+
+    async def display(self) -> T:
+        """Shows the run as it grows, and returns its `object` if it has an output type, else its `message`.
+
+        Shown as by `EventStream.display`, with the calls and their results. A run that waits for a decision
+        returns its message so far; see `suspended`.
+
+        raises: as `collect`, after what has arrived was shown; InvalidOutput if the answer does not fit
+        """
+        from llmstream.display.showing import show  # loaded by those who show something
+
+        await show(self, markdown=not self.typed)
+        message: Any = await self.collect()
+        return self.object if self.typed and self.suspended is None else message
 
     @overload
     def objects(self: AgentRun[list[Item]]) -> AsyncGenerator[Item]: ...
@@ -375,7 +418,7 @@ class AgentRun(AsyncOnly, Generic[T]):
     def limit_reached(self) -> str | None:
         """The limit that ended the run before the model had finished, or None.
 
-        "max_steps", "invalid_calls", or the name of a condition of `llmstream.agent.stop`: "tokens_over",
+        "max_steps", "invalid_calls", or the name of a condition of `llmstream.agent.state`: "tokens_over",
         "cost_over", "elapsed_over", "tool_calls_over", "no_progress", "step_count". `Agent.run` raises
         LimitExceeded with this as its reason.
         """

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,14 +22,12 @@ from llmstream.agent.calls import (
     results_of,
     shown_as_run,
 )
-from llmstream.agent.config import AgentConfig
 from llmstream.agent.history import SettledPart
-from llmstream.agent.hooks import Again, StepPlan, Stop
+from llmstream.agent.hooks import Again, HookResponse, StepPlan, Stop, prepared, reviewed
 from llmstream.agent.journal import RunJournal
-from llmstream.agent.model_response import HookResponse, ModelResponse, PlanMemory, no_content_error
+from llmstream.agent.model_response import ModelResponse, PlanMemory, no_content_error
 from llmstream.agent.nested import Ids
 from llmstream.agent.observing import RunWatch
-from llmstream.agent.planning import prepared, reviewed
 from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.suspension import Suspension
@@ -45,6 +43,10 @@ from llmstream.tools.approval import Approve, Deny
 from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 from llmstream.tools.toolset import ToolSet
+
+if TYPE_CHECKING:
+    from llmstream.agent.config import AgentConfig
+
 
 __all__ = ["ModelStep", "ResumedStep", "RunContext", "RunStep", "StaticStep"]
 
@@ -209,9 +211,11 @@ class RunStep:
             for status in statuses:
                 if status.value is not None:
                     context.values[context.ids.shown(status.tool_call_id, self.number)] = status.value
+            # The step is not counted: it continues when the run is resumed.
             if calls.waiting or calls.inner:
                 return self._suspension(calls)
             context.settled.settle(state.conversation, self.results())
+        # After the vendor's filter a further request would be filtered again.
         self.worked = bool(statuses) and reason != "content-filter"
         state.tool_calls += len(statuses)
         cost = state.priced(self.model, self.usage) if self.model else None
@@ -295,14 +299,17 @@ class ModelStep(RunStep):
             async with aclosing(response.events()) as events:
                 async for event in events:
                     if eager and isinstance(event, ToolCallEvent):
+                        # Its tool has declared that starting before the response is complete does no harm.
                         calls.start_eager(event)
                     elif isinstance(event, RetryNotice):  # the stream does not know the step number
+                        # Eager calls of the response that broke off must not answer calls of the next one.
                         event = msgspec.structs.replace(event, discard_step=self.number)
                         await calls.superseded()
                     yield event
                     if isinstance(event, StreamStart):
                         yield StepStart(self.number, event.warnings)
         finally:
+            # Also if the reader leaves: the history has to contain what was shown.
             self._take()
         failure = response.stream.error or no_content_error(response, self.message)
         if failure is not None:
@@ -310,6 +317,7 @@ class ModelStep(RunStep):
                 yield note
             raise failure
         yield StepFinish(self.number, self.finish.finish_reason, self.finish.usage, response.timings)
+        # After `StepFinish`: the hook sees a response that is complete for all readers.
         await self._review()
         await self._context.note()
         async with aclosing(self._work()) as events:
@@ -339,6 +347,7 @@ class ModelStep(RunStep):
         self._taken = True
         self.finish = response.finish
         self.model, self.usage, self.timings = response.model_name, response.usage, response.timings
+        # Also of a response that failed: it was paid for.
         state.spend(self.model, self.usage)
         self.message = response.stream.message
         for added in response.added():
@@ -355,6 +364,7 @@ class ModelStep(RunStep):
             self._rejected = True
             context.again(decision, self.message)
         elif decision is not self.message:
+            # An empty response was not added to the conversation.
             if self.message.parts:
                 conversation.pop()
             conversation.append(decision)
@@ -383,6 +393,7 @@ def _within(context: RunContext, plan: StepPlan) -> StepPlan:
         return plan
     given = plan.options.get("deadlines") or config.options.get("deadlines")
     deadlines = given or plan.model_over(config.model).deadlines
+    # One clock for the run: a step may not begin an hour of its own.
     if deadlines.total_s == context.total_s:
         return plan
     capped = msgspec.structs.replace(deadlines, total_s=context.total_s)
@@ -422,6 +433,7 @@ class ResumedStep(RunStep):
         found.check_edits(tools)
         for call, continuation in found.continued_calls:
             check_continuation(call, tools, continuation)
+        # The last check: from here on the suspension counts as used.
         found.claim()
         context.inbox = found.suspension.unseen + context.inbox
         calls = self.calls = context.calls(tools, found.decided)

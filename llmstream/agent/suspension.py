@@ -22,6 +22,7 @@ from llmstream.usage import Usage
 
 __all__ = ["Suspension", "digest_of"]
 
+# Read by no other version: the seal is a digest over all fields.
 VERSION = 1
 
 

@@ -1,22 +1,136 @@
-"""A conversation that tasks and threads can share."""
+"""A conversation that tasks and threads can share: the list behind it, and the tasks that wait for it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import msgspec
 
 from llmstream.chats.content import read_whole, write_whole
 from llmstream.chats.copying import copy_message, copy_messages
-from llmstream.chats.history import History
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.short_forms import counted
 
-__all__ = ["Chat", "Reset"]
+__all__ = [
+    "Chat",
+    "History",
+    "Look",
+    "Reset",
+]
+
+
+class Look(NamedTuple):
+    """One consistent view of a history.
+
+    length:  how many messages there are
+    version: grows with every change; what `changed_since` takes
+    epoch:   grows with every swap
+    message: the one asked for, or None where there is none
+    """
+
+    length: int
+    version: int
+    epoch: int
+    message: Message | None
+
+
+class History:
+    """Messages that many tasks and threads share; no message in it is ever altered.
+
+    Nothing here is bound to an event loop: a parked task is woken through the loop it runs in.
+    The lock is held for list operations only, never while foreign code runs.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._messages: list[Message] = []
+        self._version = 0
+        self._epoch = 0
+        self._parked: set[asyncio.Future[None]] = set()
+
+    def extend(self, messages: list[Message]) -> None:
+        """Add messages at the end, all at once, and wake who waits."""
+        with self._lock:
+            self._messages.extend(messages)
+            parked = self._change()
+        _wake(parked)
+
+    def swap(self, messages: list[Message]) -> None:
+        """Exchange everything at once, begin a new epoch and wake who waits."""
+        with self._lock:
+            self._messages = list(messages)
+            self._epoch += 1
+            parked = self._change()
+        _wake(parked)
+
+    def snapshot(self, start: int = 0) -> list[Message]:
+        """The messages of this moment from `start` (0 or more) on, in a list of the caller's."""
+        with self._lock:
+            return self._messages[start:]
+
+    def last(self) -> Message | None:
+        """The message at the end, or None."""
+        with self._lock:
+            return self._messages[-1] if self._messages else None
+
+    def look(self, index: int = -1) -> Look:
+        """Counters, and the message at `index`, read in one moment. A negative index finds none."""
+        with self._lock:
+            length = len(self._messages)
+            message = self._messages[index] if 0 <= index < length else None
+            return Look(length, self._version, self._epoch, message)
+
+    async def changed_since(self, version: int) -> None:
+        """Return once the version is another than this one; at once where it already is."""
+        with self._lock:
+            if self._version != version:
+                return
+            waiter = asyncio.get_running_loop().create_future()
+            self._parked.add(waiter)
+        try:
+            await waiter
+        finally:
+            with self._lock:
+                self._parked.discard(waiter)
+
+    @property
+    def parked(self) -> int:
+        """How many tasks wait for a change."""
+        with self._lock:
+            return len(self._parked)
+
+    def _change(self) -> set[asyncio.Future[None]]:
+        self._version += 1
+        parked, self._parked = self._parked, set()
+        return parked
+
+
+def _wake(waiters: set[asyncio.Future[None]]) -> None:
+    if not waiters:
+        return
+    try:
+        here: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+    except RuntimeError:  # this thread runs no loop
+        here = None
+    for waiter in waiters:
+        loop = waiter.get_loop()
+        if loop is here:
+            _release(waiter)
+            continue
+        with suppress(RuntimeError):  # raised where that loop is closed, and its tasks gone with it
+            loop.call_soon_threadsafe(_release, waiter)
+
+
+def _release(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 # Reading a chat as it grows, each message once.
@@ -52,6 +166,7 @@ class Follower(AsyncIterator[Message | Reset]):
     async def __anext__(self) -> Message | Reset:
         while True:
             look = self._history.look(self._cursor)
+            # Before the message: after a replacement the cursor means nothing any more.
             if look.epoch != self._epoch:
                 self._epoch, self._cursor = look.epoch, 0
                 return Reset(look.epoch)
@@ -158,6 +273,7 @@ class Chat:
             return look.length
         try:
             async with asyncio.timeout(timeout_s):
+                # A replacement wakes too, and may leave fewer messages.
                 while look.length <= n:
                     await self._history.changed_since(look.version)
                     look = self._history.look()
@@ -225,5 +341,10 @@ class Chat:
         return type(self), tuple(self.messages())
 
     def __repr__(self) -> str:
-        count = len(self)
-        return f"<Chat of {count} message{'' if count == 1 else 's'}>"
+        return f"<Chat of {counted(len(self), 'message')}>"
+
+    def _repr_markdown_(self) -> str | None:
+        """The messages as Markdown, each below its sender, for notebooks; None if there are none."""
+        from llmstream.chats.transcript import notebook_transcript  # loaded by those who have a notebook
+
+        return notebook_transcript(self._history.snapshot()) or None

@@ -166,6 +166,7 @@ def _is_unchanging(value: object) -> bool:
 
 def _have_unchanging_parts(messages: list[Message]) -> bool:
     """Whether no part of any message can change: by sets of types, without a loop in Python."""
+    # Subclasses may have fields of their own, so each is copied by its own rule.
     if set(map(type, messages)) - {Message}:
         return False
     if set(map(type, map(_parts, messages))) - {tuple}:

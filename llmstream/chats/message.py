@@ -8,9 +8,24 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    UnknownPart,
+)
 from llmstream.errors import InvalidRequest
+from llmstream.exchange import shown_address
 from llmstream.other_sdks import MESSAGE, suggests
+from llmstream.short_forms import counted, quoted
 
 __all__ = ["Message", "Role", "as_role", "is_valid_role"]
 
@@ -45,6 +60,9 @@ def as_role(role: str) -> str:
     return Role(role) if role in ROLES else role
 
 
+_REPR_PARTS: Final = 8
+
+
 @suggests(MESSAGE)
 class Message(msgspec.Struct):
     """One message of a conversation; the one mutable type of the model besides `Chat`. str() is its text.
@@ -72,6 +90,20 @@ class Message(msgspec.Struct):
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        """One line: role and parts, with long text cut and files as their size. `parts` has all of it."""
+        parts = [_short_form(part) for part in self.parts[:_REPR_PARTS]]
+        if len(self.parts) > _REPR_PARTS:
+            parts.append(f"… {counted(len(self.parts) - _REPR_PARTS, 'more part')}")
+        sender = [f"sender={quoted(self.sender)}"] if self.sender else []
+        return f"Message({', '.join([str(self.role), *parts, *sender])})"
+
+    def _repr_markdown_(self) -> str | None:
+        """The message as Markdown, for notebooks; None if there is nothing to show."""
+        from llmstream.chats.markdown import parts_markdown  # loaded by those who have a notebook
+
+        return parts_markdown(self.parts) or None
 
     @classmethod
     def new(cls, sender: str, role: str, *parts: Part) -> Message:
@@ -160,3 +192,28 @@ def _part(part: str | Part) -> Part:
             "Audio(...) or Document(...)."
         )
     return part
+
+
+def _short_form(part: Part) -> str:
+    """A part for `repr`: its text, cut, or its kind and size."""
+    name = type(part).__name__
+    match part:
+        case Text(text) | Reasoning(text):
+            shown = quoted(text)
+        case ToolCall():
+            shown = f"{quoted(part.name)}, {quoted(part.arguments)}"
+        case ToolResult():
+            said = "failed: " if part.is_error else ""
+            shown = f"{quoted(part.name or part.tool_call_id)}, {said}{quoted(part.content)}"
+        case Image() | Audio() | Document() | File():
+            size = counted(len(part.data), "byte") if part.data else shown_address(part.url)
+            shown = ", ".join(filter(None, [part.media_type, size]))
+        case Source():
+            shown = shown_address(part.url) if part.url else quoted(part.title or part.filename or part.id)
+        case Custom(kind):
+            shown = quoted(kind)
+        case UnknownPart(kind, raw):
+            shown = f"{quoted(kind)}, {counted(len(raw), 'byte')}"
+        case _:
+            shown = "…"
+    return f"{name}({shown})"

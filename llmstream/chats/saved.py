@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 FORMAT = "llmstream.chat"
+# Grows when older releases could not read what this one writes; new optional fields need no new version.
 VERSION = 1
 
 
@@ -115,6 +116,7 @@ def _checked(message: Message, where: str) -> _SavedMessage:
     try:
         parts = [encode_part(part) for part in message.parts]
         saved = _SavedMessage(message.sender, message.role, parts, message.metadata)
+        # A Struct does not check the types of its fields: a wrong one would be written, but not read again.
         _message(_message_decoder.decode(_encoder.encode(saved)), where)
     except InvalidRequest as error:
         raise InvalidRequest(f"{where} cannot be saved: {error.message}") from None
@@ -132,9 +134,11 @@ def _checked(message: Message, where: str) -> _SavedMessage:
 
 
 def _version(raw: bytes) -> int:
+    # The list of messages of mods; all later forms are an object.
     if raw.lstrip().startswith(b"["):
         return 0
     envelope = _envelope_decoder.decode(raw)
+    # Another program's JSON may have a version too.
     if envelope.format != FORMAT:
         raise DecodeError(f'not a saved chat: its format is "{envelope.format}", not "{FORMAT}"')
     if envelope.version < 1:

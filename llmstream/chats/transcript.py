@@ -14,11 +14,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from llmstream.chats.content import Part, Text, ToolResult
-from llmstream.chats.message import Message
+from llmstream.chats.markdown import parts_markdown
 
-__all__ = ["ran_tool_line", "transcript"]
+if TYPE_CHECKING:
+    from llmstream.chats.message import Message
+
+__all__ = ["notebook_transcript", "ran_tool_line", "transcript"]
 
 
 def transcript(messages: Iterable[Message]) -> str:
@@ -46,6 +50,17 @@ def transcript(messages: Iterable[Message]) -> str:
                 paragraphs.append(f"**{_speaker(message)}**: {text}\n")
                 tools_ran = False
     return "\n".join(paragraphs)
+
+
+def notebook_transcript(messages: Iterable[Message]) -> str:
+    """All parts of messages as Markdown for a notebook, each message below its sender's name or its role."""
+    names: dict[str, str] = {}
+    shown: list[str] = []
+    for message in messages:
+        names.update((call.id, call.name) for call in message.tool_calls)
+        if text := parts_markdown(message.parts, names=names):
+            shown.append(f"**{_speaker(message)}**\n\n{text}")
+    return "\n\n".join(shown)
 
 
 def ran_tool_line(name: str, error: str | None = None) -> str:

@@ -1,4 +1,7 @@
-"""Completion chunks: fragments of text and tool calls, and a final chunk with usage and reason."""
+"""Completion chunks: fragments of text and tool calls, and a final chunk with usage and reason.
+
+`CollectingStream` collects them into one response, in the seed's manner or strictly.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,27 @@ from typing import Final, TypeAlias
 import msgspec
 
 from llmstream import events as ev
-from llmstream.errors import LLMStreamError, error_from_info
+from llmstream.chats.content import Text, ToolCall
+from llmstream.chats.message import Message
+from llmstream.errors import (
+    DecodeError,
+    IncompleteStream,
+    InvalidRequest,
+    LimitExceeded,
+    LLMStreamError,
+    error_from_info,
+)
 from llmstream.usage import Usage
 
-__all__ = ["CompletionChunk", "CompletionStream", "FinishReason", "ToolCallDelta", "chunks"]
+__all__ = [
+    "CollectingStream",
+    "CompletionChunk",
+    "CompletionResponse",
+    "CompletionStream",
+    "FinishReason",
+    "ToolCallDelta",
+    "chunks",
+]
 
 
 class FinishReason(StrEnum):
@@ -140,3 +160,142 @@ def with_total(usage: Usage) -> Usage:
         return usage
     total = (usage.input_tokens or 0) + (usage.output_tokens or 0)
     return msgspec.structs.replace(usage, total_tokens=total)
+
+
+# More calls than any response holds; keeps a hostile stream from filling the memory.
+MAX_CALLS: Final = 10_000
+
+
+class CompletionResponse(msgspec.Struct, frozen=True):
+    """A complete completion. content is None where no text came; model is not known to chunks."""
+
+    content: str | None
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: FinishReason = FinishReason.STOP
+    usage: Usage = Usage(0, 0, 0)
+    model: str = ""
+
+
+class _Builder:
+    """One tool call as far as it came."""
+
+    __slots__ = ("fragments", "id", "incomplete", "name")
+
+    def __init__(self) -> None:
+        self.id = ""
+        self.name = ""
+        self.fragments: list[str] = []
+        self.incomplete = False
+
+    def add(self, delta: ToolCallDelta, *, strict: bool) -> None:
+        """The last id and name win; strictly, the last that are not empty."""
+        if delta.id or (delta.id is not None and not strict):
+            self.id = delta.id
+        if delta.name or (delta.name is not None and not strict):
+            self.name = delta.name
+        if delta.arguments_delta:
+            self.fragments.append(delta.arguments_delta)
+        self.incomplete = self.incomplete or delta.incomplete
+
+    def call(self, call_id: str) -> ToolCall:
+        return ToolCall(call_id, self.name, "".join(self.fragments))
+
+
+class CollectingStream:
+    """A stream of completion chunks that can be collected, once, into a response.
+
+    stream: chunks from anywhere; `from_events` makes them of events
+    """
+
+    def __init__(self, stream: AsyncIterable[CompletionChunk]) -> None:
+        self._stream = stream
+        self._taken = False
+        self._strict = False
+        self._text: list[str] = []
+        self._builders: dict[int, _Builder] = {}
+        self._final = False
+        self._usage: Usage | None = None
+        self._reason: FinishReason | None = None
+
+    @classmethod
+    def from_events(cls, events: AsyncIterable[ev.Event]) -> CollectingStream:
+        """Collects an event stream by way of chunks."""
+        return cls(chunks(events))
+
+    async def collect(self, require_terminal: bool = False) -> CompletionResponse:
+        """Reads the stream to its end.
+
+        As in the source document: an ended stream is complete, its reason `stop` and its usage
+        zeros where no final chunk has one; the last id and name of a call win, even
+        empty ones; calls without an id are dropped, as they may be gaps of the index.
+
+        With require_terminal: a stream without a final chunk is an error; empty ids and names
+        do not erase; a call without an id gets one of its own; one without a name, or that
+        broke off, is dropped; usage in a chunk beside the final one counts.
+
+        raises: InvalidRequest the second time; IncompleteStream as above; what the stream
+                raises, with `.partial` (a Message) and `.usage` filled in
+        """
+        if self._taken:
+            raise InvalidRequest("this stream has been collected already; a stream can be read once")
+        self._taken, self._strict = True, require_terminal
+        try:
+            async for chunk in self._stream:
+                self._add(chunk)
+            if require_terminal and not self._final:
+                raise IncompleteStream("the chunks ended without a final one. What came is kept in .partial.")
+        except LLMStreamError as error:
+            if error.partial is None:
+                error.partial = self._partial()
+            if error.usage is None:
+                error.usage = self._usage
+            raise
+        return CompletionResponse(
+            "".join(self._text) or None,
+            self._calls(),
+            self._reason or FinishReason.STOP,
+            self._usage or Usage(0, 0, 0),
+        )
+
+    def _add(self, chunk: CompletionChunk) -> None:
+        if chunk.delta:
+            self._text.append(chunk.delta)
+        for delta in chunk.tool_calls:
+            self._builder(delta.index).add(delta, strict=self._strict)
+        if self._strict:
+            self._usage = chunk.usage or self._usage
+            self._reason = chunk.finish_reason or self._reason
+        elif chunk.is_final:
+            self._usage, self._reason = chunk.usage, chunk.finish_reason
+        self._final = self._final or chunk.is_final
+
+    def _builder(self, index: int) -> _Builder:
+        if index < 0:
+            raise DecodeError(f"a tool call with index {index}: indexes count from 0")
+        found = self._builders.get(index)
+        if found is None:
+            if len(self._builders) >= MAX_CALLS:
+                raise LimitExceeded(f"more than {MAX_CALLS} tool calls in one response")
+            found = self._builders[index] = _Builder()
+        return found
+
+    def _calls(self) -> tuple[ToolCall, ...]:
+        builders = [self._builders[index] for index in sorted(self._builders)]
+        if not self._strict:
+            return tuple([b.call(b.id) for b in builders if b.id])
+        taken = {b.id for b in builders}
+        calls: list[ToolCall] = []
+        for position, builder in enumerate(builders):
+            if not builder.name or builder.incomplete:
+                continue
+            call_id = builder.id or f"call_{position}"
+            while not builder.id and call_id in taken:
+                call_id += "_"
+            taken.add(call_id)
+            calls.append(builder.call(call_id))
+        return tuple(calls)
+
+    def _partial(self) -> Message:
+        """The text so far; calls are left out, as they may be incomplete."""
+        text = "".join(self._text)
+        return Message.assistant(*([Text(text)] if text else []))

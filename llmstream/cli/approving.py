@@ -16,10 +16,11 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.chats.content import ToolCall
-from llmstream.cli.display import Display
 from llmstream.cli.editor import ctrl_c_for_editor, edited
 from llmstream.cli.errors import error_message
-from llmstream.cli.terminal import echo, one_line, print_message, wrapped
+from llmstream.cli.terminal import echo, print_message, wrapped
+from llmstream.display.plain import Display
+from llmstream.display.terminal_text import one_line
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, StepStart, ToolApprovalRequest
 from llmstream.events import ToolCall as ToolCallEvent

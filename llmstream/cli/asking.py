@@ -14,9 +14,9 @@ from llmstream.agent import Agent, AgentRun
 from llmstream.agent.state import Price
 from llmstream.chats.message import Message
 from llmstream.cli.approving import Approvals
-from llmstream.cli.display import Display, Wait, warning_line
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.tool_sources import ToolSources
+from llmstream.display.plain import Display, Wait, warning_line
 from llmstream.errors import LLMStreamError, Unsupported
 from llmstream.events import Event, StepStart, StreamStart
 from llmstream.prices import price as list_price

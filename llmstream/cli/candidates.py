@@ -9,7 +9,7 @@ from typing import Final
 
 from llmstream.cli import COMMANDS, command_parser
 from llmstream.cli.config import default_model
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS
 from llmstream.errors import LLMStreamError
 from llmstream.prices import known_models
 from llmstream.providers.registry import find_provider, provider_names

@@ -15,7 +15,6 @@ from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort
 from llmstream.cli.asking import Asker, Outcome, Setup, estimated_price
 from llmstream.cli.attachments import attached
 from llmstream.cli.config import MODEL_HELP, default_model
-from llmstream.cli.display import display_for
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.outputs import JsonEvents, QuietAnswer
@@ -24,6 +23,7 @@ from llmstream.cli.schema_option import read_schema
 from llmstream.cli.storage import PromptHistory, Saving, check_free, last_conversation, load_chat, state_file
 from llmstream.cli.terminal import echo, print_message, typed
 from llmstream.cli.tool_sources import ToolSources
+from llmstream.display.plain import display_for
 from llmstream.errors import InvalidRequest
 from llmstream.providers.registry import all_providers
 
@@ -186,6 +186,7 @@ def _asker(arguments: argparse.Namespace, setup: Setup) -> Asker:
         reasoning=arguments.reasoning_shown,
         color=arguments.color,
         markdown=arguments.schema is None,
+        hint=print_message,
     )
     price = estimated_price if sys.stdout.isatty() else None
     return Asker(show, approvals, price=price)

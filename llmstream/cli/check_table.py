@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from llmstream.cli.errors import with_flags
-from llmstream.cli.terminal import columns, one_line
+from llmstream.cli.terminal import columns
+from llmstream.display.terminal_text import one_line
 from llmstream.endpoint_check import PROBES, STATUSES, CheckReport, Finding, Status
 
 __all__ = ["finding_lines", "summary_lines", "table_lines"]

@@ -11,7 +11,8 @@ from llmstream.cli.line_editor import LineEditor
 from llmstream.cli.slash_commands import QUIT, Ask, SlashCommands
 from llmstream.cli.storage import is_disabled, last_conversation
 from llmstream.cli.talk import Talk
-from llmstream.cli.terminal import echo, one_line, print_message, wrapped
+from llmstream.cli.terminal import echo, print_message, wrapped
+from llmstream.display.terminal_text import one_line
 from llmstream.errors import LLMStreamError
 
 __all__ = ["Conversation"]

@@ -15,11 +15,11 @@ from llmstream.chats.message import Message
 from llmstream.cli.asking import Asker
 from llmstream.cli.demo_tools import DEMO_TOOLS
 from llmstream.cli.dialects import INVENTORS, SIMULATED, base_url, wire_of
-from llmstream.cli.display import Display, TerminalDisplay, Wait, display_for
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, exit_status
 from llmstream.cli.outputs import JsonEvents
 from llmstream.cli.terminal import columns, print_message, wrapped
 from llmstream.cli.transcript import folded, once_each
+from llmstream.display.plain import Display, TerminalDisplay, Wait, display_for
 from llmstream.events import Event
 from llmstream.request import Request
 from llmstream.simulator import Call, Pace, Simulator, Turn
@@ -106,7 +106,7 @@ def _introduce(dialect: str, url: str) -> None:
 
 def _display(*, color: bool) -> Display:
     if sys.stdout.isatty():
-        return display_for(sys.stdout, reasoning=True, color=color)
+        return display_for(sys.stdout, reasoning=True, color=color, hint=print_message)
     return TerminalDisplay(sys.stdout)
 
 

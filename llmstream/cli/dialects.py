@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from llmstream.dialects.base import Dialect
-from llmstream.dialects.names import DIALECTS, dialect_class
+from llmstream.dialects.base import DIALECTS, Dialect, dialect_class
 from llmstream.errors import InvalidRequest
 
 __all__ = ["INVENTORS", "SIMULATED", "Wire", "base_url", "wire_of"]

@@ -17,8 +17,9 @@ from llmstream.cli.errors import SUCCESS, error_message
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.providers import key_state
-from llmstream.cli.terminal import columns, one_line, print_message, wrapped, write_bytes
+from llmstream.cli.terminal import columns, print_message, wrapped, write_bytes
 from llmstream.dialects.model_facts import ListedModel
+from llmstream.display.terminal_text import one_line
 from llmstream.errors import ConnectionFailed, InvalidRequest, LLMStreamError, MissingKey, Unsupported
 from llmstream.prices import known_models, priced
 from llmstream.providers.base import Provider

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from llmstream.cli.display import PlainDisplay
-from llmstream.cli.terminal import TerminalFilter, write_bytes
+from llmstream.cli.terminal import write_bytes
+from llmstream.display.plain import PlainDisplay
+from llmstream.display.terminal_text import TerminalFilter
 from llmstream.events import Event, TextDelta, encode
 
 __all__ = ["JsonEvents", "QuietAnswer"]

@@ -13,7 +13,8 @@ import msgspec
 
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import stored_places
-from llmstream.cli.terminal import columns, print_message, safe, wrapped, write_bytes
+from llmstream.cli.terminal import columns, print_message, wrapped, write_bytes
+from llmstream.display.terminal_text import safe
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.providers.abilities import Abilities, abilities
 from llmstream.providers.base import Provider

@@ -14,10 +14,9 @@ import msgspec
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.errors import FAILED, SUCCESS
 from llmstream.cli.terminal import print_message, write_bytes
-from llmstream.dialects.base import Dialect
+from llmstream.dialects.base import DIALECTS, Dialect
 from llmstream.dialects.errors import is_error_body, vendor_error
 from llmstream.dialects.guarded_decoder import GuardedDecoder
-from llmstream.dialects.names import DIALECTS
 from llmstream.errors import InvalidRequest, LLMStreamError, NotAStream, StreamError
 from llmstream.events import ErrorEvent, Event, Finish, Raw, ResponseMetadata, StreamStart, encode
 

@@ -64,7 +64,7 @@ def _decoded(data: bytes, where: str) -> dict[str, Any]:
 
 
 def _short(text: str) -> dict[str, Any]:
-    fields = [field.strip() for field in re.split(r"\n" if "\n" in text.strip() else ",", text)]
+    fields = [field.strip() for field in text.strip().split("\n" if "\n" in text.strip() else ",")]
     properties: dict[str, Any] = {}
     for field in filter(None, fields):
         name, schema = _field(field)

@@ -20,8 +20,9 @@ import msgspec
 from llmstream.cli.arguments import number, positive
 from llmstream.cli.dialects import base_url
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
-from llmstream.cli.terminal import one_line, print_message
-from llmstream.serving.routing import default_dialects
+from llmstream.cli.terminal import print_message
+from llmstream.display.terminal_text import one_line
+from llmstream.server_side.routing import default_dialects
 from llmstream.simulator import Pace, Received, Recording, Script, Simulator
 
 __all__ = ["LineWriter", "configure", "run"]

@@ -10,11 +10,12 @@ from typing import Final, NamedTuple, TypeAlias
 from llmstream.chats import Message
 from llmstream.cli.asking import Spent
 from llmstream.cli.attachments import attached
-from llmstream.cli.display import cost_text
 from llmstream.cli.editor import edited
 from llmstream.cli.storage import check_free
 from llmstream.cli.talk import Talk
-from llmstream.cli.terminal import listed, one_line, safe, wrapped
+from llmstream.cli.terminal import listed, wrapped
+from llmstream.display.plain import cost_text
+from llmstream.display.terminal_text import one_line, safe
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.prices import known_models
 from llmstream.providers.registry import provider_names

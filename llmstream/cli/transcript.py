@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.cli.terminal import one_line
+from llmstream.display.terminal_text import one_line
 from llmstream.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 
 __all__ = ["event_line", "folded", "once_each"]

@@ -27,6 +27,7 @@ __all__ = [
 # Longest exception message that an error holds; a frame may have megabytes of it.
 _MESSAGE_CHARS: Final = 4096
 
+# AWS has no longer names; a name goes into messages and log lines.
 _NAME_CHARS: Final = 128
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)

@@ -1,13 +1,14 @@
-"""Dialect: the shape of an API on the wire, without I/O.
+"""Dialect: the shape of an API on the wire, without I/O; and the dialects by name.
 
 A dialect turns a `Request` into an HTTP request, and the bytes of the response into events. The server
-side, which reads requests and writes events as bytes, is in `serving/`.
+side, which reads requests and writes events as bytes, is in `server_side/`.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
 
 import msgspec
 
@@ -16,9 +17,13 @@ from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Finish, Metadata, Usage, Warning
 from llmstream.exchange import HttpRequest, Talk
-from llmstream.request import Request
+
+if TYPE_CHECKING:
+    from llmstream.request import Request
+
 
 __all__ = [
+    "DIALECTS",
     "Background",
     "Continuation",
     "ContinuingDecoder",
@@ -33,6 +38,7 @@ __all__ = [
     "StreamLimits",
     "can_continue",
     "can_resume",
+    "dialect_class",
 ]
 
 
@@ -356,3 +362,26 @@ class Sockets(Protocol):
     ) -> Decoder:
         """Creates a decoder for one response, whose messages are framed as server-sent events."""
         ...
+
+
+# Module and class by name. A new dialect is one line here.
+DIALECTS: Final[Mapping[str, tuple[str, str]]] = {
+    "openai-chat": ("llmstream.dialects.openai_chat", "OpenAIChat"),
+    "openai-responses": ("llmstream.dialects.openai_responses", "OpenAIResponses"),
+    "anthropic": ("llmstream.dialects.anthropic", "Anthropic"),
+    "gemini": ("llmstream.dialects.gemini", "Gemini"),
+    "gemini-interactions": ("llmstream.dialects.gemini_interactions", "GeminiInteractions"),
+    "bedrock-converse": ("llmstream.dialects.bedrock_converse", "BedrockConverse"),
+    "cohere": ("llmstream.dialects.cohere", "Cohere"),
+    "mistral": ("llmstream.dialects.mistral", "Mistral"),
+    "ollama": ("llmstream.dialects.ollama", "Ollama"),
+}
+
+
+def dialect_class(name: str) -> Callable[..., Dialect]:
+    """Imports the class of a dialect.
+
+    raises: KeyError for an unknown name
+    """
+    module, kind = DIALECTS[name]
+    return cast(Callable[..., Any], getattr(importlib.import_module(module), kind))

@@ -14,7 +14,7 @@ import msgspec
 
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import is_json
-from llmstream.dialects.logprobs import Logprobs
+from llmstream.dialects.wire_values import Logprobs
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     Finish,
@@ -40,6 +40,7 @@ __all__ = ["Block", "Blocks"]
 
 # Memory of an entry in a CPython list, and in a set with its spare room.
 _SLOT_BYTES: Final = 8
+# A place in a set of CPython, with its share of the spare ones.
 _NAME_BYTES: Final = 64
 
 

@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import json
 import logging
-import sys
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.json_text import SurrogateJoiner, encodable_value
+from llmstream.dialects.json_text import LONE_SURROGATE, encodable_value, without_lone_surrogates
 from llmstream.dialects.payload_size import MAX_DECODED_BYTES, SMALL_BYTES, decoded_size
 from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded, LLMStreamError, ProtocolError
-from llmstream.events import ErrorEvent, Event, Raw, Usage
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Raw,
+    ReasoningDelta,
+    ReasoningEnd,
+    TextDelta,
+    TextEnd,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    Usage,
+    encode,
+)
 
-__all__ = ["Framing", "PayloadDecoder", "held_size"]
+__all__ = ["Framing", "PayloadDecoder", "SurrogateJoiner"]
 
 
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("llmstream")
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+# Shows which event it was; the whole one may be an image.
 _EXCERPT_CHARS = 200
+# An endless stream of broken events would otherwise be an endless stream of errors.
 _MOST_DEFECTS = 100
 
 # Far above real use: pings while a model thinks are some kilobytes an hour.
@@ -298,19 +312,63 @@ def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-# Memory of the values that a decoder holds.
+# Surrogate pairs that a vendor cut in two.
+#
+# Some servers cut text between UTF-16 units: one delta ends in an escaped high surrogate, the next begins
+# with the low one. A high surrogate is held until the low one comes; a lone surrogate becomes U+FFFD.
+
+Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
+
+_DELTA_OF: Final[dict[type, type[Delta]]] = {
+    TextEnd: TextDelta,
+    ReasoningEnd: ReasoningDelta,
+    ToolInputEnd: ToolInputDelta,
+}
 
 
-def held_size(value: object) -> int:
-    """Estimates the memory of a JSON value and its contents, in bytes; linear in its size."""
-    size = 0
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        size += sys.getsizeof(one)
-        if isinstance(one, dict):
-            waiting.extend(one)
-            waiting.extend(one.values())
-        elif isinstance(one, (list, tuple)):
-            waiting.extend(one)
-    return size
+def _repaired(event: Event) -> Event:
+    """Replaces lone surrogates in names, ids and metadata."""
+    try:
+        encode(event)
+    except UnicodeEncodeError:
+        mended: Event = msgspec.convert(encodable_value(msgspec.to_builtins(event)), type(event))
+        return mended
+    return event
+
+
+class SurrogateJoiner:
+    """Joins split surrogate pairs in the deltas of one stream, block by block."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, str] = {}
+
+    def feed(self, events: list[Event]) -> list[Event]:
+        """Returns the events without lone surrogates; a delta is empty while a high surrogate is held."""
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case TextDelta() | ReasoningDelta() | ToolInputDelta():
+                    out.append(self._delta(event))
+                case ToolCall(input=text) if LONE_SURROGATE.search(text):
+                    out.append(msgspec.structs.replace(event, input=without_lone_surrogates(text)))
+                case _:
+                    self._settle(event, out)
+                    out.append(_repaired(event))
+        return out
+
+    def _delta(self, event: Delta) -> Delta:
+        text = self._waiting.pop(event.id, "") + event.delta
+        if text and "\ud800" <= text[-1] <= "\udbff":
+            self._waiting[event.id] = text[-1]
+            text = text[:-1]
+        return msgspec.structs.replace(event, delta=without_lone_surrogates(text))
+
+    def _settle(self, event: Event, out: list[Event]) -> None:
+        """Emits U+FFFD for a high surrogate at the end of a block."""
+        block_id = getattr(event, "id", None)
+        if not isinstance(block_id, str) or block_id not in self._waiting:
+            return
+        delta = _DELTA_OF.get(type(event))
+        if delta is not None:
+            del self._waiting[block_id]
+            out.append(delta("\ufffd", block_id))

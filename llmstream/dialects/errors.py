@@ -36,11 +36,13 @@ UNKNOWN_PATH: Final = "unknown-path"
 
 _log: Final = logging.getLogger("llmstream")
 
+# Shows an HTML page up to its title and heading; error bodies are up to 64 KiB.
 _EXCERPT_CHARS: Final = 2048
 
 # Longest message, as of an error response's body; an event of a stream may hold megabytes.
 _MESSAGE_CHARS: Final = 64 * 1024
 
+# Names have tens of characters, but some servers put text of the request into these fields.
 _NAME_CHARS: Final = 8192
 _REQUEST_ID_HEADERS: Final = (
     "x-request-id",

@@ -19,11 +19,12 @@ from llmstream.dialects.model_facts import ModelFacts
 from llmstream.dialects.requests import NONE_REFUSED, options_of
 from llmstream.errors import ProviderError
 from llmstream.events import Metadata, OtherWarning, Source, UnsupportedSetting, Usage, Warning
+from llmstream.model_rules import nearest_effort
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
-from llmstream.model_rules.table import nearest_effort
 from llmstream.request import ReasoningOptions, Request
 
 __all__ = [
+    "KEY",
     "SIDE_FIELDS",
     "STATUS_OF_WORD",
     "STATUS_WORDS",
@@ -40,6 +41,9 @@ __all__ = [
     "with_options",
     "without_option",
 ]
+
+# The key of all metadata of these dialects, also on Vertex AI: a conversation may move between them.
+KEY: Final = "google"
 
 # Our metadata's name of a recording's transcript.
 TRANSCRIPTION: Final = "audio_transcription"
@@ -207,8 +211,6 @@ def facts_of(model: str) -> ModelFacts:
 
 
 # Sources: the pages and documents that a response cites, each once.
-
-KEY: Final = "google"
 
 # Memory of a pair in a CPython set.
 _PLACE_BYTES: Final = 160

@@ -2,90 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
-from typing import Any, Final
 
-from llmstream.chats.content import Reasoning
-from llmstream.chats.message import Message
 from llmstream.dialects.base import Decoder, can_continue
+from llmstream.dialects.history_parts import with_origin
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
-from llmstream.events import Event, Metadata, ReasoningStart, Warning
+from llmstream.events import Event, Warning
 from llmstream.events.types import merge_metadata
 from llmstream.grammar import Guard
 
-__all__ = ["FOREIGN_REASONING", "GuardedDecoder", "MessageVendors", "is_foreign", "with_origin"]
-
-
-# The vendor of reasoning, derived from the metadata of its message.
-#
-# An API that accepts unsigned reasoning would also accept another vendor's, and present it to the model
-# as its own. Reasoning is foreign if its metadata, or that of its message, names other vendors only, or
-# if the origin mark does. Reasoning of unknown origin is sent.
-
-FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
-
-_OURS: Final = "llmstream"
-_ORIGIN: Final = "origin"
-
-
-def with_origin(events: list[Event], provider: str) -> list[Event]:
-    """Returns the events; reasoning without metadata of its vendor starts with the provider's name.
-
-    The mark is `{"llmstream": {"origin": PROVIDER}}`. Like all metadata it is saved with the part.
-    """
-    return [
-        ReasoningStart(event.id, _mark(provider))
-        if type(event) is ReasoningStart and event.provider_metadata is None
-        else event
-        for event in events
-    ]
-
-
-class MessageVendors:
-    """The vendors that the metadata of a message names, computed once."""
-
-    def __init__(self, message: Message) -> None:
-        self._message = message
-
-    @functools.cached_property
-    def names(self) -> frozenset[str]:
-        """Keys of the metadata of the message and its parts."""
-        named = [_vendors(getattr(part, "metadata", None)) for part in self._message.parts]
-        return frozenset().union(*named, _vendors((self._message.metadata or {}).get(_OURS)))
-
-
-def is_foreign(part: Reasoning, message: MessageVendors, key: str, provider: str = "") -> bool:
-    """Whether reasoning is known to come from another vendor than the one of the request.
-
-    message:  the message with the reasoning
-    key:      of the vendor's metadata
-    provider: name of the request's provider, if it differs from the key
-    """
-    vendors: set[str] | frozenset[str] = _vendors(part.metadata)
-    origin = _origin(part.metadata)
-    if not vendors and origin is not None:
-        return origin not in (key, provider)
-    if not vendors:
-        vendors = message.names
-    return bool(vendors) and key not in vendors
-
-
-def _mark(provider: str) -> Metadata:
-    return {_OURS: {_ORIGIN: provider}}
-
-
-def _origin(metadata: object) -> str | None:
-    ours = metadata.get(_OURS) if isinstance(metadata, dict) else None
-    origin = ours.get(_ORIGIN) if isinstance(ours, dict) else None
-    return origin if isinstance(origin, str) else None
-
-
-def _vendors(metadata: object) -> set[str]:
-    if not isinstance(metadata, dict):
-        return set()
-    own: dict[str, Any] = metadata
-    return {name for name, value in own.items() if isinstance(value, dict) and name != _OURS}
+__all__ = ["GuardedDecoder"]
 
 
 class GuardedDecoder:

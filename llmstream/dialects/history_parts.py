@@ -1,8 +1,15 @@
-"""Rules for writing a conversation in every dialect: roles, unsupported parts, results as text."""
+"""Rules for writing a conversation in every dialect: roles, unsupported parts, results as text, ids of calls.
+
+Wires without ids match calls and results by order. A minted id has a prefix of its own, so that it is
+never sent to the vendor.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import re
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -23,24 +30,29 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
 from llmstream.errors import InvalidRequest
-from llmstream.events import OtherWarning, Warning
+from llmstream.events import Event, Metadata, OtherWarning, ReasoningStart, Warning
 
 __all__ = [
+    "FOREIGN_REASONING",
     "MOST_MARKS",
     "MOVED_UP",
+    "MessageVendors",
+    "ShortCallIds",
     "failure_text",
+    "is_foreign",
+    "is_minted",
     "keep_last_marks",
+    "mint_call_id",
     "own_parts",
     "result_or_failure_text",
     "result_text",
     "role_of",
     "system_text",
     "too_many_marks",
+    "with_origin",
     "without_custom_parts",
 ]
-
 
 _ROLES: Final = {**{role.value: role for role in Role}, "developer": Role.SYSTEM}
 
@@ -102,6 +114,7 @@ _SAYS_SO: Final = re.compile(
     r"|timed out|ended while|invalid)\b",
     re.IGNORECASE,
 )
+# The word "error" further down may be about anything, such as a log that the tool read.
 _BEGINNING: Final = 100
 
 
@@ -181,3 +194,139 @@ def too_many_marks(count: int) -> Warning:
     """Returns the warning about marks that were left out."""
     words = f"only the last {MOST_MARKS} of {count} cache marks were sent: the API takes no more"
     return OtherWarning(words)
+
+
+_PREFIX: Final = "minted-"
+
+
+def mint_call_id() -> str:
+    """Returns a new id, unique across responses."""
+    return f"{_PREFIX}{secrets.token_hex(10)}"
+
+
+def is_minted(call_id: str) -> bool:
+    """Whether `mint_call_id` made the id."""
+    return call_id.startswith(_PREFIX)
+
+
+# Call ids for Mistral's models: nine letters and digits.
+#
+# An id of this form is not changed. Any other is replaced, the same way for the call and its result, and
+# never by an id that is used elsewhere in the request.
+
+_FITS: Final = re.compile(r"[a-zA-Z0-9]{9}")
+_LETTERS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+# source: mistral-common: "Tool call id was ... but must be a-z, A-Z, 0-9, with a length of 9"
+_LENGTH: Final = 9
+
+
+class ShortCallIds:
+    """Maps the call ids of one request.
+
+    messages: all of the conversation; equal conversations get equal ids
+    """
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        found = [name for message in messages for part in message.parts if (name := _id_of(part)) is not None]
+        self._wire: dict[str, str] = {name: name for name in found if _FITS.fullmatch(name)}
+        taken = set(self._wire)
+        for name in found:
+            if name not in self._wire:
+                self._wire[name] = _replacement(name, taken)
+                taken.add(self._wire[name])
+
+    def __getitem__(self, call_id: str) -> str:
+        """Returns the id to send to the vendor."""
+        return self._wire[call_id]
+
+
+def _id_of(part: object) -> str | None:
+    if isinstance(part, ToolCall):
+        return part.id
+    return part.tool_call_id if isinstance(part, ToolResult) else None
+
+
+def _replacement(name: str, taken: set[str]) -> str:
+    # A digest stays the same while the conversation grows.
+    attempt = 0
+    while True:
+        seed = f"{attempt}:{name}".encode("utf-8", "surrogatepass")
+        number = int.from_bytes(hashlib.sha256(seed).digest()[:8], "big")
+        wire = ""
+        for _ in range(_LENGTH):
+            number, place = divmod(number, len(_LETTERS))
+            wire += _LETTERS[place]
+        if wire not in taken:
+            return wire
+        attempt += 1
+
+
+# The vendor of reasoning, derived from the metadata of its message.
+#
+# An API that accepts unsigned reasoning would also accept another vendor's, and present it to the model
+# as its own. Reasoning is foreign if its metadata, or that of its message, names other vendors only, or
+# if the origin mark does. Reasoning of unknown origin is sent.
+
+FOREIGN_REASONING: Final = "another vendor's reasoning was left out: the API takes only its own"
+
+_OURS: Final = "llmstream"
+_ORIGIN: Final = "origin"
+
+
+def with_origin(events: list[Event], provider: str) -> list[Event]:
+    """Returns the events; reasoning without metadata of its vendor starts with the provider's name.
+
+    The mark is `{"llmstream": {"origin": PROVIDER}}`. Like all metadata it is saved with the part.
+    """
+    return [
+        ReasoningStart(event.id, _mark(provider))
+        if type(event) is ReasoningStart and event.provider_metadata is None
+        else event
+        for event in events
+    ]
+
+
+class MessageVendors:
+    """The vendors that the metadata of a message names, computed once."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    @functools.cached_property
+    def names(self) -> frozenset[str]:
+        """Keys of the metadata of the message and its parts."""
+        named = [_vendors(getattr(part, "metadata", None)) for part in self._message.parts]
+        return frozenset().union(*named, _vendors((self._message.metadata or {}).get(_OURS)))
+
+
+def is_foreign(part: Reasoning, message: MessageVendors, key: str, provider: str = "") -> bool:
+    """Whether reasoning is known to come from another vendor than the one of the request.
+
+    message:  the message with the reasoning
+    key:      of the vendor's metadata
+    provider: name of the request's provider, if it differs from the key
+    """
+    vendors: set[str] | frozenset[str] = _vendors(part.metadata)
+    origin = _origin(part.metadata)
+    if not vendors and origin is not None:
+        return origin not in (key, provider)
+    if not vendors:
+        vendors = message.names
+    return bool(vendors) and key not in vendors
+
+
+def _mark(provider: str) -> Metadata:
+    return {_OURS: {_ORIGIN: provider}}
+
+
+def _origin(metadata: object) -> str | None:
+    ours = metadata.get(_OURS) if isinstance(metadata, dict) else None
+    origin = ours.get(_ORIGIN) if isinstance(ours, dict) else None
+    return origin if isinstance(origin, str) else None
+
+
+def _vendors(metadata: object) -> set[str]:
+    if not isinstance(metadata, dict):
+        return set()
+    own: dict[str, Any] = metadata
+    return {name for name, value in own.items() if isinstance(value, dict) and name != _OURS}

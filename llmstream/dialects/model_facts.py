@@ -97,8 +97,8 @@ _CONTEXT: Final = (
     *("inputTokenLimit", "max_input_tokens", "max_model_len"),
 )
 _OUTPUT: Final = ("max_completion_tokens", "outputTokenLimit", "max_output_tokens", "max_tokens")
+# Field with the token of the next page, and the parameter that takes it: Google, Cohere.
 _NEXT: Final = (("nextPageToken", "pageToken"), ("next_page_token", "page_token"))
-"""Field with the token of the next page, and the parameter that takes it: Google, Cohere."""
 
 
 def listed_in(body: bytes) -> tuple[list[ListedModel], str]:

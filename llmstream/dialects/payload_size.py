@@ -1,4 +1,4 @@
-"""Estimates the memory of a payload once it is decoded, without decoding it.
+"""Estimates memory: of a payload once it is decoded, without decoding it; of a value that a decoder holds.
 
 A few bytes of the wire can become many of memory: `{},` an object of 64 bytes, `"k1":1,` some 120 bytes
 of a dict, and one emoji makes each character of its string take 4 bytes. The cap on an event alone would
@@ -8,9 +8,10 @@ allow hundreds of megabytes; images and audio, which are one long string of base
 from __future__ import annotations
 
 import re
+import sys
 from typing import Final
 
-__all__ = ["MAX_DECODED_BYTES", "SMALL_BYTES", "decoded_size"]
+__all__ = ["MAX_DECODED_BYTES", "SMALL_BYTES", "decoded_size", "held_size"]
 
 SMALL_BYTES: Final = 1024 * 1024
 """Payloads up to this size are not estimated: whatever they hold is within the cap, or nearly."""
@@ -24,17 +25,18 @@ _LIST: Final = 88
 _VALUE: Final = 32
 _STRING: Final = 50
 _KEY: Final = 110
+# Keys of an object that others share: the decoder creates a repeated short key once.
 _SHARED_KEYS: Final = 4
-"""Keys of an object that others share: the decoder creates a repeated short key once."""
 
 _MOST: Final = {b"{": _DICT, b"[": _LIST, b",": _VALUE, b":": _KEY, b'"': _STRING}
 
+# Bounds the memory of the marks that one pass of the pattern finds.
 _WINDOW: Final = 64 * 1024
 
+# A character outside the Basic Multilingual Plane.
 _WIDE: Final = re.compile(rb"[\xf0-\xf4]|\\u[dD]")
-"""A character outside the Basic Multilingual Plane."""
+# Memory of a string with such a character while it is decoded, beyond the 2 bytes of any other.
 _WIDE_FACTOR: Final = 4
-"""Memory of a string with such a character while it is decoded, beyond the 2 bytes of any other."""
 
 
 def decoded_size(payload: bytes) -> int:
@@ -104,3 +106,18 @@ class _Marks:
             self.wide_bytes = max(self.wide_bytes, self._string_bytes)
         self._string_bytes = 0
         self._is_wide = False
+
+
+def held_size(value: object) -> int:
+    """Estimates the memory of a JSON value and its contents, in bytes; linear in its size."""
+    size = 0
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        size += sys.getsizeof(one)
+        if isinstance(one, dict):
+            waiting.extend(one)
+            waiting.extend(one.values())
+        elif isinstance(one, (list, tuple)):
+            waiting.extend(one)
+    return size

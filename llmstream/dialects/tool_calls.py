@@ -205,6 +205,7 @@ def as_index(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
 
+# A pointer in a list of CPython.
 _SLOT_BYTES: Final = 8
 
 # Memory of places in a CPython set and dict.

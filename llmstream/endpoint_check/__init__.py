@@ -5,8 +5,7 @@ A judge of each answer separates a wire that broke from a model that chose other
 """
 
 from llmstream.endpoint_check.endpoint import in_process
-from llmstream.endpoint_check.quirk import Quirk
-from llmstream.endpoint_check.report import STATUSES, CheckReport, Finding, Status
+from llmstream.endpoint_check.report import STATUSES, CheckReport, Finding, Quirk, Status
 from llmstream.endpoint_check.runner import (
     DEFAULT_ATTEMPTS,
     DEFAULT_MAX_TOKENS,

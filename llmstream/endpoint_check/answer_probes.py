@@ -11,25 +11,31 @@ import msgspec
 
 from llmstream.chats.content import Image, Reasoning
 from llmstream.chats.message import Message
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
-from llmstream.endpoint_check.quirk import Quirk, quirks_of, unsupported
-from llmstream.endpoint_check.report import Finding
-from llmstream.endpoint_check.stream_probes import COUNTING
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
+from llmstream.endpoint_check.probe import (
+    COUNTING,
+    Probe,
+    asked,
+    excerpt,
+    failure,
+    found,
+    inconclusive,
+    left_out,
+    silent,
+)
+from llmstream.endpoint_check.report import Finding, Quirk, quirks_of, unsupported
 from llmstream.errors import LLMStreamError
-from llmstream.events import UnsupportedSetting
 from llmstream.request import Request
 
-__all__ = ["ANSWER_PROBES", "left_out"]
+__all__ = ["ANSWER_PROBES"]
 
+# The smallest limit that all vendors accept.
 _SHORT_LIMIT: Final = 16
-"""The smallest limit that all vendors accept."""
 _LONG_COUNT: Final = COUNTING.replace("40", "200")
+# More numbers than this are more than the limit's tokens, whatever the tokenizer.
 _WORDS_OF_LIMIT: Final = 60
-"""More numbers than this are more than the limit's tokens, whatever the tokenizer."""
+# Room for the smallest budget of reasoning, 1024 tokens, and an answer.
 _THINKING_TOKENS: Final = 4096
-"""Room for the smallest budget of reasoning, 1024 tokens, and an answer."""
 
 _SETTINGS: Final[dict[str, Any]] = {
     "temperature": 0.7,
@@ -39,14 +45,6 @@ _SETTINGS: Final[dict[str, Any]] = {
     "presence_penalty": 0.1,
     "frequency_penalty": 0.1,
 }
-
-
-def left_out(exchange: Exchange, setting: str) -> str | None:
-    """Why the request went without a setting, by this provider's quirks or dialect; None if it was sent."""
-    for warning in exchange.warnings:
-        if isinstance(warning, UnsupportedSetting) and warning.setting.startswith(setting):
-            return warning.details or f"{setting} is left out for this provider"
-    return None
 
 
 async def _system(endpoint: Endpoint) -> Finding:

@@ -1,4 +1,7 @@
-"""The endpoint under test: sends requests and notes the bytes, times and events of responses."""
+"""The endpoint under test: sends requests and notes what can be seen of each response.
+
+An `Exchange` has the HTTP head, the reads of the body with their times, and the events.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +9,175 @@ import asyncio
 import contextvars
 import copy
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import aiohttp
 import msgspec
 
+from llmstream.accumulate import Accumulator
+from llmstream.chats.message import Message
 from llmstream.dialects.base import Decoder, Encoded
-from llmstream.endpoint_check.exchange import Exchange, Read
 from llmstream.errors import InvalidRequest, LLMStreamError, Overloaded, RateLimited
-from llmstream.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    ReasoningDelta,
+    StreamStart,
+    TextDelta,
+    ToolCall,
+    ToolInputDelta,
+    Warning,
+)
 from llmstream.exchange import HttpRequest
+from llmstream.framing.ndjson import NDJSONDecoder
+from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.sim import SimProvider
 from llmstream.request import Request
-from llmstream.streams import Model
+from llmstream.streams.attempts import Retry
 from llmstream.streams.call_plan import Plan
 from llmstream.streams.http_call import HTTPCall
 from llmstream.streams.options import Options, Prompt, StreamOptions
-from llmstream.transport.retry import Retry
 from llmstream.transport.sessions import new_session
+from llmstream.usage import Usage
 
-__all__ = ["Endpoint", "in_process"]
+if TYPE_CHECKING:
+    from llmstream.streams import Model
+
+
+__all__ = [
+    "Endpoint",
+    "Exchange",
+    "Read",
+    "in_process",
+]
+
+_E = TypeVar("_E", bound=Event)
+
+# The decoders' own cap: a larger event has failed in the response already.
+_MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
+
+
+class Read(NamedTuple):
+    """What one read of the socket gave, and when, in seconds since the request."""
+
+    at_s: float
+    data: bytes
+
+
+@dataclass
+class Exchange:
+    """One request and its response.
+
+    status:     None without a response
+    headers:    of the response, names in lower case
+    reused:     whether the connection had served before; None if that is not known
+    reads:      of the body of a successful response; of one JSON value, in the form of a stream
+    error_body: of a refusal
+    content_s:  times of the batches with content, in seconds since the request
+    """
+
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    reused: bool | None = None
+    reads: list[Read] = field(default_factory=list)
+    error_body: bytes = b""
+    events: list[Event] = field(default_factory=list)
+    content_s: list[float] = field(default_factory=list)
+    error: LLMStreamError | None = None
+    total_s: float = 0.0
+
+    def all(self, kind: type[_E]) -> list[_E]:
+        """The events of a kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @cached_property
+    def body(self) -> bytes:
+        """The body of a successful response."""
+        return b"".join(read.data for read in self.reads)
+
+    @property
+    def text(self) -> str:
+        """The text of the response."""
+        return "".join(event.delta for event in self.all(TextDelta))
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning of the response."""
+        return "".join(event.delta for event in self.all(ReasoningDelta))
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The tool calls that the program has to run."""
+        return [call for call in self.all(ToolCall) if not call.provider_executed]
+
+    @property
+    def finish(self) -> Finish:
+        """The last event."""
+        return next(iter(self.all(Finish)), Finish("unknown"))
+
+    @property
+    def usage(self) -> Usage:
+        """The reported usage."""
+        return self.finish.usage
+
+    @property
+    def warnings(self) -> list[Warning]:
+        """What the request left out or changed."""
+        return [warning for start in self.all(StreamStart) for warning in start.warnings]
+
+    @property
+    def defects(self) -> list[str]:
+        """Messages of the events that could not be decoded."""
+        return [event.error.message for event in self.all(ErrorEvent) if event.error.code == "decode-error"]
+
+    @property
+    def media_type(self) -> str:
+        """Of the response, without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def message(self) -> Message:
+        """The response as a message of the conversation, complete or not."""
+        accumulator = Accumulator()
+        accumulator.feed_many(self.events)
+        return accumulator.partial
+
+    @cached_property
+    def payloads(self) -> list[bytes]:
+        """The frames of a body of SSE or NDJSON; none of other bodies."""
+        try:
+            if "ndjson" in self.media_type:
+                return NDJSONDecoder(max_bytes=_MAX_EVENT_BYTES).feed_data(self.body + b"\n")
+            if "aws" not in self.media_type:
+                return SSEDecoder(_MAX_EVENT_BYTES).feed_data(self.body + b"\n\n")
+        except LLMStreamError:
+            pass
+        return []
+
+    @cached_property
+    def frames(self) -> list[dict[str, Any]]:
+        """The frames that are JSON objects."""
+        found = []
+        for payload in self.payloads:
+            try:
+                value = msgspec.json.decode(payload)
+            except (msgspec.MsgspecError, ValueError):
+                continue
+            if isinstance(value, dict):
+                found.append(value)
+        return found
+
 
 _CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
+# How often a request is repeated that the endpoint refused because of its rate limit.
 _MAX_WAITS: Final = 2
-"""How often a request is repeated that the endpoint refused because of its rate limit."""
+# A person waits for the check.
 _MAX_WAIT_S: Final = 30.0
 _USUAL_WAIT_S: Final = 2.0
 
@@ -52,8 +197,8 @@ class _Tap:
         return self._decoder.feed(chunk)
 
 
+# The exchange that this task makes, for the trace of its connection.
 _current: contextvars.ContextVar[Exchange | None] = contextvars.ContextVar("exchange", default=None)
-"""The exchange that this task makes, for the trace of its connection."""
 
 
 def _trace() -> aiohttp.TraceConfig:

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import Probe, excerpt, failure, found
 from llmstream.endpoint_check.report import Finding
 from llmstream.errors import (
@@ -29,8 +28,8 @@ __all__ = ["ERROR_PROBES"]
 
 _NO_MODEL: Final = "no-such-model-llmstream-check"
 _NO_KEY: Final = "not-a-key-llmstream-check"
+# Names of the conversation in a body, by dialect.
 _CONVERSATIONS: Final = ("messages", "contents", "input")
-"""Names of the conversation in a body, by dialect."""
 
 
 async def _wrong_model(endpoint: Endpoint) -> Finding:

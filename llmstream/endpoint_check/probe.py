@@ -1,7 +1,7 @@
 """A probe: a name, its cost, and a function that asks the endpoint and judges the exchange.
 
 A judge separates "the wire broke" from "the model chose otherwise". The latter is `inconclusive`, and the
-question is put again in plainer words.
+question is put again in plainer words. Also here: the questions and exchanges that several probes look at.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
-from llmstream.endpoint_check.quirk import Quirk
-from llmstream.endpoint_check.report import Finding, Status
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
+from llmstream.endpoint_check.report import Finding, Quirk, Status
 from llmstream.errors import (
     AuthenticationError,
     BadRequest,
@@ -26,16 +24,23 @@ from llmstream.errors import (
     PermissionDenied,
     RateLimited,
 )
+from llmstream.events import UnsupportedSetting
+from llmstream.request import ToolSpec
 
 __all__ = [
+    "COUNTING",
+    "WEATHER",
     "Judge",
     "Probe",
     "Run",
     "asked",
+    "baseline",
+    "called",
     "excerpt",
     "failure",
     "found",
     "inconclusive",
+    "left_out",
     "message_of",
     "silent",
 ]
@@ -46,6 +51,13 @@ Judge: TypeAlias = Callable[[Exchange], Finding]
 Run: TypeAlias = Callable[[Endpoint], Awaitable[Finding | Iterable[Finding]]]
 """Asks the endpoint; the findings' probe is filled in by the runner."""
 
+COUNTING: Final = "Count from 1 to 40. Write the numbers in digits, separated by commas, and nothing else."
+WEATHER: Final = ToolSpec(
+    "get_weather",
+    "Tells the weather of one city.",
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+)
+_ASK: Final = "Call the tool get_weather for Reykjavik. Do not answer yourself."
 _EXCERPT_CHARS: Final = 160
 _MESSAGE_CHARS: Final = 400
 _UNSUPPORTED_STATUS: Final = frozenset({400, 405, 415, 422, 501})
@@ -154,3 +166,21 @@ async def asked(endpoint: Endpoint, judge: Judge, *prompts: Any, **options: Any)
         if finding.status != "inconclusive":
             break
     return finding
+
+
+async def baseline(endpoint: Endpoint) -> Exchange:
+    """A response of about a hundred tokens, which most probes of the stream look at."""
+    return await endpoint.once("baseline", COUNTING)
+
+
+async def called(endpoint: Endpoint) -> Exchange:
+    """A response that calls a tool."""
+    return await endpoint.once("tools", _ASK, tools=[WEATHER])
+
+
+def left_out(exchange: Exchange, setting: str) -> str | None:
+    """Why the request went without a setting, by this provider's quirks or dialect; None if it was sent."""
+    for warning in exchange.warnings:
+        if isinstance(warning, UnsupportedSetting) and warning.setting.startswith(setting):
+            return warning.details or f"{setting} is left out for this provider"
+    return None

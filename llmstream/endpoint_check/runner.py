@@ -63,9 +63,10 @@ _log: Final = logging.getLogger("llmstream")
 
 DEFAULT_MAX_TOKENS: Final = 512
 DEFAULT_ATTEMPTS: Final = 2
+# Of the longest prompt, with tools.
 _INPUT_TOKENS: Final = 200
-"""Of the longest prompt, with tools."""
 
+# After one of these to a plain question, no other probe would show anything.
 _HOPELESS: Final = (
     AuthenticationError,
     BadRequest,
@@ -74,7 +75,6 @@ _HOPELESS: Final = (
     ConnectionFailed,
     ProxyError,
 )
-"""After one of these to a plain question, no other probe would show anything."""
 
 
 class Bound(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ import statistics
 import unicodedata
 from typing import Final
 
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import (
     Probe,
     asked,
+    baseline,
     excerpt,
     failure,
     found,
@@ -20,49 +20,43 @@ from llmstream.endpoint_check.probe import (
     message_of,
     silent,
 )
-from llmstream.endpoint_check.quirk import Quirk, quirk_for_refusal, quirks_of
-from llmstream.endpoint_check.report import Finding
+from llmstream.endpoint_check.report import Finding, Quirk, quirk_for_refusal, quirks_of
 from llmstream.errors import BadRequest, LLMStreamError
 from llmstream.events import TextDelta
 
-__all__ = ["CANCELLATION", "COUNTING", "STREAM_PROBES", "baseline"]
+__all__ = ["CANCELLATION", "STREAM_PROBES"]
 
-COUNTING: Final = "Count from 1 to 40. Write the numbers in digits, separated by commas, and nothing else."
 _LONG: Final = "Count from 1 to 400. Write the numbers in digits, separated by commas, and nothing else."
 _SHORT: Final = "Count from 1 to 3. Write the numbers in digits, separated by commas, and nothing else."
 
+# What ends a stream by the API's documentation, where a response may be complete without it.
 _END_MARKS: Final = {
     "openai-chat": b"[DONE]",
     "mistral": b"[DONE]",
     "anthropic": b"message_stop",
     "cohere": b"message-end",
 }
-"""What ends a stream by the API's documentation, where a response may be complete without it."""
 
 _PIECES: Final = ("naïve café", "Ωμέγα", "你好世界", "こんにちは", "नमस्ते", "👩‍🚀", "🏳️‍🌈", "🙂")
+# Fewer show no rhythm.
 _FEW_DELTAS: Final = 10
+# Below, all of a response may come in one read although nothing buffers.
 _LONG_ENOUGH_S: Final = 0.3
-"""Below, all of a response may come in one read although nothing buffers."""
+# The share of the time within which a buffered response comes.
 _BURST: Final = 0.1
-"""The share of the time within which a buffered response comes."""
+# Numbers and commas have two to four characters a token.
 _MOST_CHARS_A_TOKEN: Final = 20
-"""Numbers and commas have two to four characters a token."""
 
+# Of the limit of tokens: vendors count the last ones differently.
 _NEARLY: Final = 0.9
-"""Of the limit of tokens: vendors count the last ones differently."""
 
+# More pieces than these in a read, after such a pause, were held back together.
 _PIECES_A_READ: Final = 8
 _PAUSE_S: Final = 0.1
-"""More pieces than these in a read, after such a pause, were held back together."""
 
+# A request after an abandoned one waits so much longer than the first where the server still generates.
 _SLOWER: Final = 3.0
 _SLOWER_S: Final = 1.5
-"""A request after an abandoned one waits so much longer than the first where the server still generates."""
-
-
-async def baseline(endpoint: Endpoint) -> Exchange:
-    """A response of about a hundred tokens, which most probes of the stream look at."""
-    return await endpoint.once("baseline", COUNTING)
 
 
 async def _text(endpoint: Endpoint) -> Finding:

@@ -8,22 +8,25 @@ from typing import Final
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.endpoint_check.answer_probes import left_out
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
-from llmstream.endpoint_check.probe import Probe, asked, excerpt, failure, found, inconclusive, silent
-from llmstream.endpoint_check.quirk import choice_without, quirks_of
-from llmstream.endpoint_check.report import Finding
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
+from llmstream.endpoint_check.probe import (
+    WEATHER,
+    Probe,
+    asked,
+    called,
+    excerpt,
+    failure,
+    found,
+    inconclusive,
+    left_out,
+    silent,
+)
+from llmstream.endpoint_check.report import Finding, choice_without, quirks_of
 from llmstream.events import ToolInputDelta
 from llmstream.request import ToolSpec
 
-__all__ = ["TOOL_PROBES", "called"]
+__all__ = ["TOOL_PROBES"]
 
-_WEATHER: Final = ToolSpec(
-    "get_weather",
-    "Tells the weather of one city.",
-    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-)
 _TIME: Final = ToolSpec(
     "get_time",
     "Tells the local time of one city.",
@@ -38,25 +41,20 @@ _SENTENCES: Final = (
     "The quick brown fox jumps over the lazy dog. Pack my box with five dozen liquor jugs. "
     "How vexingly quick daft zebras jump."
 )
-_ASK: Final = "Call the tool get_weather for Reykjavik. Do not answer yourself."
+# Shorter arguments may be one piece on any server.
 _LUMP_CHARS: Final = 60
+# Dialects whose wire has no pieces of arguments, or whose vendor sends none.
 _WHOLE_CALLS: Final = frozenset({"gemini", "gemini-interactions", "ollama", "mistral"})
-"""Dialects whose wire has no pieces of arguments, or whose vendor sends none."""
 
+# How models write calls; a server's parser should have read them.
 _CALL_AS_TEXT: Final = re.compile(r"<tool_call>|<\|tool|\[TOOL_CALLS\]|<function=|\"name\"\s*:\s*\"get_")
-"""How models write calls; a server's parser should have read them."""
-
-
-async def called(endpoint: Endpoint) -> Exchange:
-    """A response that calls a tool."""
-    return await endpoint.once("tools", _ASK, tools=[_WEATHER])
 
 
 async def _tools(endpoint: Endpoint) -> Finding:
     finding = _judge_call(await called(endpoint))
     if finding.status != "inconclusive" or endpoint.attempts < 2:
         return finding
-    return _judge_call(await endpoint.ask("Use get_weather for Reykjavik.", tools=[_WEATHER]))
+    return _judge_call(await endpoint.ask("Use get_weather for Reykjavik.", tools=[WEATHER]))
 
 
 def _judge_call(exchange: Exchange) -> Finding:
@@ -164,7 +162,7 @@ async def _parallel(endpoint: Endpoint) -> Finding:
             )
         return found("ok", f"{count} calls in one response")
 
-    return await asked(endpoint, judge, prompt, tools=[_WEATHER, _TIME])
+    return await asked(endpoint, judge, prompt, tools=[WEATHER, _TIME])
 
 
 async def _required(endpoint: Endpoint) -> Finding:
@@ -172,7 +170,7 @@ async def _required(endpoint: Endpoint) -> Finding:
 
 
 async def _named(endpoint: Endpoint) -> Finding:
-    return await _forced(endpoint, "get_time", "named", [_WEATHER, _TIME])
+    return await _forced(endpoint, "get_time", "named", [WEATHER, _TIME])
 
 
 async def _forced(endpoint: Endpoint, choice: str, kind: str, tools: list[ToolSpec]) -> Finding:
@@ -215,7 +213,7 @@ async def _results(endpoint: Endpoint) -> Finding:
             return found("ok", "the model answers from it")
         return inconclusive("the model did not use the result", after)
 
-    return await asked(endpoint, judge, talk, tools=[_WEATHER])
+    return await asked(endpoint, judge, talk, tools=[WEATHER])
 
 
 def _made_up() -> Message:

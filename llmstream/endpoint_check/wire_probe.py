@@ -9,23 +9,21 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.openai_chat import wire
-from llmstream.endpoint_check.endpoint import Endpoint
-from llmstream.endpoint_check.exchange import Exchange
-from llmstream.endpoint_check.probe import Probe, excerpt, found
-from llmstream.endpoint_check.quirk import Quirk, quirks_of
-from llmstream.endpoint_check.report import Finding
-from llmstream.endpoint_check.stream_probes import baseline
-from llmstream.endpoint_check.tool_probes import called
+from llmstream.endpoint_check.endpoint import Endpoint, Exchange
+from llmstream.endpoint_check.probe import Probe, baseline, called, excerpt, found
+from llmstream.endpoint_check.report import Finding, Quirk, quirks_of
 
 __all__ = ["WIRE"]
 
 _OTHERS: Final = "llmstream repairs it; other clients do not."
+# Fields of a delta that are read, or say nothing.
 _KNOWN_DELTA: Final = frozenset({*wire.Delta.__struct_fields__, "role", "obfuscation", "name"})
-"""Fields of a delta that are read, or say nothing."""
 
+# An unread field is a loss if it holds text: several values, or a long one.
 _VARIED: Final = 4
 _LONG_CHARS: Final = 40
 
+# Types of the events of a stream, for dialects whose events have one.
 _KNOWN_TYPES: Final = {
     "anthropic": re.compile(r"message_(start|delta|stop)|content_block_(start|delta|stop)|ping|error"),
     "cohere": re.compile(
@@ -33,7 +31,6 @@ _KNOWN_TYPES: Final = {
     ),
     "openai-responses": re.compile(r"response\.[a-z_.]+|error|keepalive"),
 }
-"""Types of the events of a stream, for dialects whose events have one."""
 
 
 async def _wire(endpoint: Endpoint) -> list[Finding]:

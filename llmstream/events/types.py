@@ -192,6 +192,18 @@ class OtherWarning(msgspec.Struct, frozen=True, tag_field="type", tag="other", o
 Warning: TypeAlias = UnsupportedSetting | UnsupportedTool | OtherWarning
 
 
+def warning_text(warning: Warning) -> str:
+    """The text of a request warning."""
+    match warning:
+        case UnsupportedSetting(name, details):
+            text = f"the option {name} is not supported as given"
+        case UnsupportedTool(name, details):
+            text = f"the tool {name} is not supported"
+        case _:
+            return warning.message
+    return f"{text}: {details}" if details else text
+
+
 class StreamStart(BaseEvent, frozen=True, tag="stream-start", omit_defaults=False):
     """The first event of every stream."""
 
@@ -330,7 +342,11 @@ class ToolResult(BaseEvent, frozen=True, tag="tool-result"):
 
 
 class ToolApprovalRequest(BaseEvent, frozen=True, tag="tool-approval-request"):
-    """A call waits for a person's decision."""
+    """A call waits for a person's decision.
+
+    Its metadata has `tool_name` and `input` under "llmstream" if a hook or a repair changed them: the call
+    runs with these, not with those of its `tool-call`.
+    """
 
     tool_call_id: str
     approval_id: str

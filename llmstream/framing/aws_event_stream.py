@@ -35,6 +35,8 @@ _OVERHEAD = 16
 
 # From the AWS documents.
 _MAX_HEADERS_BYTES = 128 * 1024
+# Each of Bedrock's six types of events has one block of headers, of some 90 bytes; a hostile server may
+# repeat none.
 _REPEATED_BLOCKS = 16
 _REPEATED_BLOCK_BYTES = 512
 

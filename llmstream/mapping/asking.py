@@ -23,11 +23,11 @@ from llmstream.errors import (
     Unsupported,
 )
 from llmstream.middleware.fallback import worth_another
+from llmstream.streams.attempts import Retry, wait_before_retry_s
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, as_messages
 from llmstream.transport.adaptive import AdaptiveConcurrency
-from llmstream.transport.retry import Retry, wait_before_retry_s
 from llmstream.usage import Usage
 
 __all__ = ["Answer", "Asker", "Price", "RunStopped"]

@@ -14,7 +14,8 @@ from llmstream.errors import InvalidRequest
 __all__ = ["Template"]
 
 # `{{column}}`, or `{{"text"}}` for text that would otherwise be read as a placeholder.
-_PLACE: Final = re.compile(r'\{\{\s*("(?:[^"\\]|\\.)*"|[^{}"\n]{1,200}?)\s*\}\}')
+# Each alternative is bounded, and no two parts of it match the same character: the search is linear.
+_PLACE: Final = re.compile(r'\{\{(\s{0,9}"(?:[^"\\]|\\.){0,200}"\s{0,9}|[^{}"\n]{1,200})\}\}')
 
 _SINGLE: Final = re.compile(r"(?<!\{)\{([^{}\s\"':,]{1,200})\}(?!\})")
 
@@ -40,6 +41,8 @@ class Template:
             at, name = found.end(), found[1].strip()
             if name.startswith('"'):
                 before += _literal(name)
+            elif not name:
+                before += found[0]
             else:
                 self._pieces.append((before, name))
                 before = ""

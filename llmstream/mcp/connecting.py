@@ -30,11 +30,11 @@ Command: TypeAlias = (
 )
 """A program, its arguments, and additional environment variables."""
 
+# Argument for the context; a schema would not use this name.
 _CONTEXT = "llmstream/context"
-"""Argument for the context; a schema would not use this name."""
 
+# Queued progress notifications of one call.
 _MAX_UNREAD = 256
-"""Queued progress notifications of one call."""
 
 
 @asynccontextmanager

@@ -75,8 +75,8 @@ MAX_ITEMS: Final = 2000
 
 _LISTS: Final = ("tools", "resources", "resourceTemplates", "prompts", "contents", "messages")
 _TEXT_KEYS: Final = {"type", "text"}
+# Parts processed before yielding to the event loop, in about a millisecond.
 _BATCH: Final = 5000
-"""Parts processed before yielding to the event loop, in about a millisecond."""
 
 _log = logging.getLogger("llmstream.mcp")
 

@@ -222,6 +222,7 @@ def _as_part(read: str | Content) -> Content:
 
 # Makes the names of a server's tools valid for all vendors, and unique.
 
+# The strictest vendor: OpenAI takes names of 64 characters.
 _MAX_CHARS = 64
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,31})?")
 

@@ -63,20 +63,20 @@ _log = logging.getLogger("llmstream.mcp")
 
 _ADDRESS = re.compile(r"https?://[^\s'\"<>]+")
 
+# Maximum number of pages of a list; more are a defect of the server.
 _MAX_PAGES = 100
-"""Maximum number of pages of a list; more are a defect of the server."""
 
+# How long a finished call waits for a new list of tools that it may have caused.
 _REFRESH_S = 5.0
-"""How long a finished call waits for a new list of tools that it may have caused."""
 
+# Pause before subscribing to changes again.
 _LISTEN_AGAIN_S = 1.0
-"""Pause before subscribing to changes again."""
 
+# Maximum length of an error message of a server.
 _MAX_CHARS = 4000
-"""Maximum length of an error message of a server."""
 
+# Limit for closing the session; a process gets signals well before.
 _CLOSE_S = 10.0
-"""Limit for closing the session; a process gets signals well before."""
 
 
 class Session:

@@ -30,25 +30,27 @@ __all__ = ["StdioServer", "read_json"]
 
 _log = logging.getLogger("llmstream.mcp")
 
+# The size of a pipe's buffer on Linux: a larger read would return no more.
 _READ_BYTES: Final = 64 * 1024
 
+# JSON up to this size is decoded without a pause, in a few milliseconds.
 _PIECE_BYTES: Final = 256 * 1024
-"""JSON up to this size is decoded without a pause, in a few milliseconds."""
 
+# Levels of JSON that are decoded in pieces; each costs another scan of what is inside.
 _MAX_LEVELS: Final = 8
-"""Levels of JSON that are decoded in pieces; each costs another scan of what is inside."""
 
+# What a small value costs to decode, in bytes of a large one.
 _VALUE_COST: Final = 32
-"""What a small value costs to decode, in bytes of a large one."""
 
+# A banner or the head of a traceback; the rest is on the server's stderr.
 _SHOWN_BYTES: Final = 100
 
+# How long a server may take to exit after stdin closes, and again after SIGTERM.
+#
+# source: MCP 2025-11-25, lifecycle, shutdown; the time is that of the mcp package
 _EXIT_S: Final = 2.0
-"""How long a server may take to exit after stdin closes, and again after SIGTERM.
 
-source: MCP 2025-11-25, lifecycle, shutdown; the time is that of the mcp package
-"""
-
+# Far below a person's patience, far above the cost of a look.
 _POLL_S: Final = 0.01
 
 

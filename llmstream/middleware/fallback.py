@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
@@ -23,9 +23,12 @@ from llmstream.events import (
     TextStart,
     Warning,
 )
-from llmstream.middleware.wrapping import Ask, Middleware
 from llmstream.request import Request
 from llmstream.streams.model import Model
+
+if TYPE_CHECKING:
+    from llmstream.middleware.wrapping import Ask, Middleware
+
 
 __all__ = ["fallback"]
 

@@ -33,6 +33,7 @@ _LONGEST: Final = 1000
 # An event that comes sooner after it is asked for was there before.
 _AT_ONCE_S: Final = 0.002
 
+# Without a wait for so long, the model is faster than the pace, and text piles up.
 _AHEAD_S: Final = 1.0
 
 

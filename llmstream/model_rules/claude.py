@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from llmstream.model_rules.table import Row, Table
+from llmstream.model_rules import Row, Table
 
 __all__ = ["CLAUDE", "NO_SAMPLING_SINCE", "ClaudeRules", "sampling_refusal"]
 

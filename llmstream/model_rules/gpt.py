@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from llmstream.model_rules.table import Row, Table
+from llmstream.model_rules import Row, Table
 
 __all__ = ["GPT", "GPTRules"]
 

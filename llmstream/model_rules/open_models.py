@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from llmstream.model_rules.table import Row, Table
+from llmstream.model_rules import Row, Table
 
 __all__ = ["OPEN_MODELS", "OpenModelRules"]
 

@@ -14,7 +14,7 @@ import pkgutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS
 from llmstream.errors import InvalidRequest, LLMStreamError, Unsupported
 from llmstream.providers.base import Provider
 

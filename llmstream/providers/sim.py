@@ -13,8 +13,7 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-from llmstream.dialects.base import Dialect
-from llmstream.dialects.names import dialect_class
+from llmstream.dialects.base import Dialect, dialect_class
 from llmstream.providers.base import Provider
 
 __all__ = ["SimProvider", "simulated"]
@@ -32,8 +31,8 @@ class SimProvider(Provider):
     async def ready(self, model: str, key: str | None) -> str | None:
         """Starts the server, once for each loop and script."""
         # By name: the simulator stands above the providers, and brings aiohttp's server.
-        in_process = importlib.import_module("llmstream.simulator.in_process")
-        url: str = await in_process.address(model, self.name, self.dialect)
+        server = importlib.import_module("llmstream.simulator.server")
+        url: str = await server.script_address(model, self.name, self.dialect)
         return url + self.path
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from llmstream.errors import ErrorInfo, InvalidRequest, LLMStreamError
+from llmstream.errors import ErrorInfo, IncompleteStream, InvalidRequest, LLMStreamError
 from llmstream.events import (
     ErrorEvent,
     Event,
@@ -153,6 +153,8 @@ class Body:
                     if len(self._ready) > _AHEAD_BYTES:
                         self._room.clear()
                         await self._room.wait()
+                if not self._finished:
+                    raise IncompleteStream("the source ended without a finish")
             except LLMStreamError as error:  # after its finish, a stream raises
                 self._fail(error.info)
             finally:

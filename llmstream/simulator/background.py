@@ -12,13 +12,14 @@ import msgspec
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
-from llmstream.serving.wires import ServerSide
-from llmstream.serving.wires.openai_responses.reader import BackgroundRequest, read_background_request
+from llmstream.server_side.wires import ServerSide
+from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest, read_background_request
 from llmstream.simulator.script import Cut, Stall, Turn
 
 __all__ = ["BackgroundResponses", "uncut"]
 
 
+# A benchmark may store thousands; a client that resumes does so within seconds.
 _MAX_STORED: Final = 256
 
 

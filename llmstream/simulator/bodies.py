@@ -11,7 +11,7 @@ from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.events import ErrorEvent, Finish
 from llmstream.exchange import HttpResponse
 from llmstream.request import Request
-from llmstream.serving.wires import EventEncoder, ServerSide
+from llmstream.server_side.wires import EventEncoder, ServerSide
 from llmstream.simulator.recording import Received
 from llmstream.simulator.script import Cut, Refuse, Stall, Turn
 from llmstream.simulator.timeline import TimedEvent

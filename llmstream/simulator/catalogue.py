@@ -12,12 +12,13 @@ import msgspec
 
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
-from llmstream.serving.wires import ServerSide
+from llmstream.server_side.wires import ServerSide
 from llmstream.simulator.timeline import tokens_of
 
 __all__ = ["count_tokens", "is_public", "lookup"]
 
 _EPOCH: Final = "2026-01-01T00:00:00Z"
+# 1 January 2026: a fixed time, so that pages are equal in every run.
 _EPOCH_S: Final = 1767225600
 _NAME: Final = re.compile(r"/[^/:]+")
 _CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")

@@ -30,6 +30,7 @@ from llmstream.simulator.timeline import estimated_tokens, events_of, tokens_of
 
 __all__ = ["ContinuedAnswers"]
 
+# A token is used by the next request, or never.
 _MAX_STORED: Final = 256
 _OPENING: Final = (TextStart, ReasoningStart, ToolInputStart)
 _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)

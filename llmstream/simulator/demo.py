@@ -16,6 +16,7 @@ from llmstream.simulator.timeline import custom_tools
 
 __all__ = ["Demo", "sample_value"]
 
+# A tool may return a file; the demo repeats what a person reads on one screen.
 _EXCERPT_CHARS = 400
 
 
@@ -132,6 +133,7 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
+# Recursive schemas have no deepest value.
 _MAX_DEPTH: Final = 12
 # Depth from which arrays are empty if possible, so that recursive types end.
 _DEEP: Final = 3

@@ -24,10 +24,11 @@ _COLOURS: Final = {
     (0, 0, 0): "black",
     (255, 255, 255): "white",
 }
+# Names that begin with it are refused.
 _MISSING: Final = "no-such-model"
-"""Names that begin with it are refused."""
 
-_TOKEN: Final = re.compile(r"\s*\S+")
+# A word with the space before it; a leading run of space is a token of its own.
+_TOKEN: Final = re.compile(r"\s?\S+|\s")
 
 
 class Obedient(msgspec.Struct, frozen=True):

@@ -31,6 +31,7 @@ _TYPES: Final = {
 }
 
 
+# A recording in milliseconds by mistake would be played for weeks.
 _DAY_S: Final = 24 * 3600.0
 
 _VERSION: Final = 1

@@ -1,11 +1,15 @@
-"""The simulator: an HTTP server on loopback that responds in several dialects."""
+"""The simulator: an HTTP server on loopback that responds in several dialects.
+
+The `sim` providers have simulators in this process: one for each event loop, dialect and script.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import datetime
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
@@ -14,12 +18,12 @@ from aiohttp import HttpVersion11, web
 
 from llmstream.dialects.base import Dialect
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.errors import BadRequest, LLMStreamError, ServerError, error_from_info
+from llmstream.errors import BadRequest, InvalidRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
-from llmstream.serving.routing import Router, as_streamed, default_dialects, is_complete_requested
-from llmstream.serving.wires import ServerSide, server_side
-from llmstream.serving.wires.openai_responses.reader import BackgroundRequest
+from llmstream.server_side.routing import Router, as_streamed, default_dialects, is_complete_requested
+from llmstream.server_side.wires import ServerSide, server_side
+from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest
 from llmstream.simulator.admission import (
     check_bind,
     check_key,
@@ -44,12 +48,27 @@ from llmstream.simulator.bodies import (
 from llmstream.simulator.catalogue import count_tokens, is_public, lookup
 from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.demo import Demo
+from llmstream.simulator.obedient import Obedient
 from llmstream.simulator.recording import Received, Recording, RequestLog
-from llmstream.simulator.script import Cut, Pace, Refuse, ScriptFunction, ScriptLike, Stall, Turn, as_script
+from llmstream.simulator.script import (
+    Cut,
+    Pace,
+    Refuse,
+    Script,
+    ScriptFunction,
+    ScriptLike,
+    Stall,
+    Turn,
+    as_script,
+)
 from llmstream.simulator.socket_server import SocketServer, wants_socket
 from llmstream.simulator.timeline import Player, TimedEvent, timeline_of
+from llmstream.transport.sessions import LoopBound
 
-__all__ = ["Simulator"]
+__all__ = [
+    "Simulator",
+    "script_address",
+]
 
 _log: Final = logging.getLogger("llmstream.simulator")
 
@@ -157,6 +176,7 @@ class Simulator:
         """
         app = web.Application(client_max_size=self._max_body_bytes)
         app.router.add_route("*", "/{path:.*}", self._handle)
+        # aiohttp cancels a handler whose client has gone only if asked to.
         runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=_CLOSE_S)
         await runner.setup()
         try:
@@ -174,6 +194,7 @@ class Simulator:
         if runner is None:
             return
         self._closing = True
+        # aiohttp waits for handlers, and a stalled turn never ends by itself.
         for handler in self._handlers:
             handler.cancel()
         await runner.cleanup()
@@ -219,6 +240,8 @@ class Simulator:
         self, incoming: web.Request, http: HttpRequest, received: Received
     ) -> web.StreamResponse:
         if not self._allow_remote:
+            # A page of the web may resolve its own name to 127.0.0.1 (DNS rebinding); the Host header shows
+            # it.
             if not host_is_local(http.headers.get("host")):
                 return web.Response(status=403, text=_FOREIGN_HOST)
             if is_foreign_page(http.headers):
@@ -231,11 +254,13 @@ class Simulator:
         received.dialect = side.name if side is not None else ""
         try:
             self._check_path(http, side, received)
+            # Before the key: clients ask for some pages, such as versions, without one.
             page = lookup(http, self._models)
             if page is None or not is_public(http):
                 check_key(http.headers, self._api_keys)
             if page is not None:
                 return _web_response(page)
+            # Read only now: a request that is refused for its path or key costs no memory.
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             self._log.body(received, masked(http))
             page = count_tokens(http, self._sides)
@@ -338,6 +363,7 @@ class Simulator:
         continuing = side.dialect.continuation
         place = continuing.place_of(request) if continuing is not None else None
         if place is not None:
+            # The rest of an earlier turn; it uses up none of the script.
             (turn, request), number = self._continued.rest(place), self._next_turn
         else:
             number, self._next_turn = self._next_turn, self._next_turn + 1
@@ -384,6 +410,7 @@ class Simulator:
     async def _replay(self, incoming: web.Request, received: Received) -> web.StreamResponse:
         """Plays the next recording, for any request."""
         number, self._next_turn = self._next_turn, self._next_turn + 1
+        # The last one repeats, so that a client that retries does not fall off the end.
         recording = self._recordings[min(number, len(self._recordings) - 1)]
         response = await self._open(incoming, recording.status, recording.content_type, received)
         await self._player.play(response, recording.pieces(self._speed))
@@ -430,3 +457,35 @@ class Simulator:
 
 def _web_response(response: HttpResponse) -> web.Response:
     return web.Response(status=response.status, body=response.body, headers=response.headers)
+
+
+_BUILT_IN: Final[dict[str, Callable[[], ScriptLike]]] = {"demo": Demo, "probe": Obedient}
+
+
+@dataclass(frozen=True)
+class _ServerKey:
+    """Key of one server: a script and a provider's dialect."""
+
+    script: str
+    provider: str
+    dialect: Dialect = field(compare=False)
+
+
+async def _running(key: _ServerKey) -> AsyncGenerator[Simulator]:
+    built_in = _BUILT_IN.get(key.script)
+    if built_in is None and not key.script.endswith(".json"):
+        raise InvalidRequest(
+            f"the simulator has no model {key.script!r}. Use {key.provider}:demo, {key.provider}:probe, "
+            f"or {key.provider}:PATH.json for a script."
+        )
+    script = Script.load(key.script) if built_in is None else built_in()
+    async with Simulator(script, dialects=[key.dialect], models=(key.script,)) as simulator:
+        yield simulator
+
+
+_servers: Final = LoopBound(_running)
+
+
+async def script_address(script: str, provider: str, dialect: Dialect) -> str:
+    """Returns the base URL of a script's server in the running loop; starts it if needed."""
+    return (await _servers.get(_ServerKey(script, provider, dialect))).url

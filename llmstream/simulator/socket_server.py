@@ -28,7 +28,7 @@ from llmstream.events import (
 from llmstream.exchange import HttpRequest, redact_headers
 from llmstream.framing.sse import SSEDecoder
 from llmstream.request import Request
-from llmstream.serving.wires import ServerSide
+from llmstream.server_side.wires import ServerSide
 from llmstream.simulator.admission import masked
 from llmstream.simulator.recording import Received
 from llmstream.simulator.script import Cut, Stall, Turn

@@ -54,7 +54,9 @@ __all__ = [
 
 
 _WORDS: Final = re.compile(r"\s*\S+|\s+\Z")
+# Three tokens a piece, so that a key or a string is cut in two, as real vendors do.
 _INPUT_CHARS: Final = 12
+# Usual for English; clients that print costs see plausible numbers.
 _CHARS_PER_TOKEN: Final = 4
 _CUSTOM: Final[Metadata] = {"openai": {"type": CUSTOM_CALL}}
 _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)

@@ -28,6 +28,7 @@ _TRAILER_S: Final = 1.0
 # How much of them is read; usage and end markers have a few hundred bytes.
 _TRAILER_BYTES: Final = 64 * 1024
 
+# Enough to show an HTML page or a JSON error in place of a stream.
 _EXCERPT_BYTES: Final = 2048
 _SSE_BEGINS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 _SSE_FIELDS: Final = (b"data", b"event", b"id", b"retry", b"")  # the last is a comment's
@@ -141,11 +142,13 @@ class Answer:
         response = self.response
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         start = self.sentence.start()
+        # By exclusion: servers label streams as text/plain, application/octet-stream, or not at all.
         if response.status < 400 and media_type not in ("application/json", "text/html"):
             return start
         if response.status >= 400:
             body = await response.read_error()
             raise self._refusal(body)
+        # Some servers answer a refused or an unstreamable request with status 200 and one JSON object.
         body = await response.read_all(_MAX_JSON_BYTES)
         streams = self._plan.content_type == "text/event-stream" and self._follow is None
         if streams and body.lstrip().startswith(_SSE_BEGINS):
@@ -160,6 +163,7 @@ class Answer:
         sentence = self.sentence
         if self._silent_since is None:
             self._silent_since = self._loop.time()
+        # Silence is what the reader has waited for, over several pieces without an event, such as pings.
         self._watchdog.waiting_since = self._silent_since
         try:
             while True:
@@ -168,6 +172,7 @@ class Answer:
                     self._watchdog.stop()
                     return events
                 if events:
+                    # Raw events come with each ping, so that they are no sign of life.
                     if not self._plan.include_raw or any(type(event) is not Raw for event in events):
                         self._silent_since = None
                     return events
@@ -200,9 +205,11 @@ class Answer:
             return await self._feed(b"")
         try:
             if self._slices:
+                # Lets other tasks of the loop run between the slices of a very large piece.
                 await asyncio.sleep(0)
                 chunk = self._slices.pop()
             elif sentence.complete:
+                # A complete answer: what follows, usage at most, has its own short deadline.
                 chunk = await self._trailer()
             else:
                 chunk = await response.read()
@@ -212,6 +219,7 @@ class Answer:
                 return sentence.fail(error)
             return await self._broken(error)
         if not chunk:
+            # An orderly end of a body is a break too, if the answer is stored or split and has more.
             if self.named and (not sentence.complete or self._place is not None):
                 return await self._broken(IncompleteStream("the body ended before the answer did."))
             return self._end()
@@ -249,6 +257,7 @@ class Answer:
             return sentence.fail(passed)
         if rest is None:
             return sentence.close(error)
+        # The rest begins with a whole event; half of one from the old body would be put before it.
         follow.reconnect()
         self._slices, self._excerpt = [], None
         if isinstance(rest, bytes):
@@ -313,6 +322,7 @@ class Answer:
 
     def _read_json(self, body: bytes) -> list[Event]:
         """Decodes a complete answer as a stream of one frame, for servers that do not stream."""
+        # A line break would end the frame; between JSON tokens it is white space.
         line = b" ".join(body.split(b"\n"))
         framed = line if self._plan.content_type == "application/x-ndjson" else b"data: " + line
         events = self.sentence.feed(framed + b"\n\n") + self.sentence.close()
@@ -324,6 +334,7 @@ class Answer:
     def _refusal(self, body: bytes) -> LLMStreamError:
         plan, response = self._plan, self.response
         error = plan.decode_error(response.status, response.headers, body)
+        # For example the clock of this machine is wrong, and the date of the response shows by how much.
         if plan.learn(response.url, response.status, response.headers, body):
             error.retryable, error.retry_after_s = True, 0.0
         return error

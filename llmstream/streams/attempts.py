@@ -1,15 +1,19 @@
-"""The attempts of one call: deadlines, failures, and adaptation of refused requests."""
+"""The attempts of one call: deadlines, failures, adaptation of refused requests, and retries.
+
+A failed request is sent again only before the first content, after a wait with full jitter.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from llmstream.dialects.base import Dialect, Encoded
-from llmstream.errors import BadRequest, ConnectionLost, DeadlineExceeded, LLMStreamError
+from llmstream.errors import BadRequest, ConnectionLost, DeadlineExceeded, InvalidRequest, LLMStreamError
 from llmstream.events import ErrorEvent, Event, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.transport.deadlines import Deadlines, Due, Watchdog, deadline_error, hard_due, sooner
@@ -17,7 +21,16 @@ from llmstream.transport.deadlines import Deadlines, Due, Watchdog, deadline_err
 if TYPE_CHECKING:
     from llmstream.dialects.adapting import Refused
 
-__all__ = ["Adapter", "AttemptClock", "Attempts", "forget"]
+__all__ = [
+    "Adapter",
+    "AttemptClock",
+    "Attempts",
+    "Retry",
+    "RetryBudget",
+    "budget_of",
+    "forget",
+    "wait_before_retry_s",
+]
 
 Key: TypeAlias = tuple[str, str | None, str]
 """Provider, address and model."""
@@ -237,6 +250,7 @@ class Adapter:
         """The model has responded: later requests leave out the refused fields too."""
         if not self._learned:
             return
+        # All at once: what a model refuses is learned again with one request.
         if len(_remembered) >= _MOST_MODELS:
             _remembered.clear()
         known = _remembered.setdefault(self._key, [])
@@ -260,3 +274,84 @@ class Adapter:
 def forget() -> None:
     """Clears what models have refused; for tests."""
     _remembered.clear()
+
+
+# As the SDKs of OpenAI and Anthropic wait, but with full jitter, so that clients that failed together do not
+# come back together.
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 8.0
+
+
+class Retry(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a request is repeated, and how long to wait. `Retry(max_retries=0)` is one attempt.
+
+    max_wait_s: the longest wait a vendor may ask for; a longer one fails at once
+    raises:     InvalidRequest for anything but a number, or a negative one
+    """
+
+    # As the vendors' SDKs.
+    max_retries: int = 2
+    # Some servers ask for a day, or for infinity; a caller should learn that at once.
+    max_wait_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name, kind in (("max_retries", int), ("max_wait_s", (int, float))):
+            value = getattr(self, name)
+            if not (isinstance(value, kind) and value >= 0):
+                raise InvalidRequest(f"{name} must be a number that is not negative; got {value!r}")
+
+
+def wait_before_retry_s(
+    retry: Retry, error: LLMStreamError, attempt: int, random_unit: Callable[[], float] = random.random
+) -> float | None:
+    """Seconds to wait before the next attempt; None for no further attempt.
+
+    attempt: the number of attempts so far, from 1
+    """
+    if not error.retryable or attempt > retry.max_retries:
+        return None
+    # A vendor's wait is obeyed or refused, never shortened: an earlier request would be counted against the
+    # limit again.
+    if error.retry_after_s is not None:
+        return error.retry_after_s if error.retry_after_s <= retry.max_wait_s else None
+    cap = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (attempt - 1), retry.max_wait_s)
+    return random_unit() * cap
+
+
+# The retry quota of botocore's standard mode: a retry costs 5, one after a timeout 10, a success returns 1.
+# So an outage ends in one retry for five successes, not in a multiple of the load.
+_CAPACITY: Final = 500
+_COST: Final = 5
+_COST_OF_SILENCE: Final = 10
+_REFUND: Final = 1
+
+
+class RetryBudget:
+    """Limits the retries of one provider in a process, so that an outage is not multiplied.
+
+    A retry costs 5, one after a deadline 10; an attempt that has content returns 1.
+    """
+
+    def __init__(self, capacity: int = _CAPACITY) -> None:
+        self._capacity = capacity
+        self.left = capacity
+
+    def take(self, error: LLMStreamError) -> bool:
+        """Whether the budget suffices for a retry after this error; if so, takes its cost."""
+        cost = _COST_OF_SILENCE if isinstance(error, DeadlineExceeded) else _COST
+        if cost > self.left:
+            return False
+        self.left -= cost
+        return True
+
+    def give_back(self) -> None:
+        """Returns a part after an attempt that had content."""
+        self.left = min(self._capacity, self.left + _REFUND)
+
+
+_budgets: dict[str, RetryBudget] = {}
+
+
+def budget_of(provider: str) -> RetryBudget:
+    """The budget that all calls of one provider share in this process."""
+    return _budgets.get(provider) or _budgets.setdefault(provider, RetryBudget())

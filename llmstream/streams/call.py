@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from llmstream.accumulate import Accumulator
 from llmstream.accumulate.blocks import OWN_KEY
 from llmstream.chats.content import Part
 from llmstream.chats.message import Message
@@ -16,10 +15,14 @@ from llmstream.dialects.base import Position
 from llmstream.dialects.errors import request_id
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Usage
-from llmstream.providers.base.provider import Provider
-from llmstream.request import Request
-from llmstream.streams.options import Options
-from llmstream.transport.deadlines import Deadlines
+
+if TYPE_CHECKING:
+    from llmstream.accumulate import Accumulator
+    from llmstream.providers.base.provider import Provider
+    from llmstream.request import Request
+    from llmstream.streams.options import Options
+    from llmstream.transport.deadlines import Deadlines
+
 
 __all__ = [
     "Call",

@@ -15,18 +15,17 @@ from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest, carries_secret, carries_secret_parameter
 from llmstream.providers.base.provider import Provider
 from llmstream.request import Request
-from llmstream.streams.attempts import Adapter
-from llmstream.streams.call import ResumeToken
+from llmstream.streams.attempts import Adapter, Retry
 from llmstream.streams.history import Inliner
 from llmstream.streams.observations import Observe, joined
-from llmstream.streams.options import Options, Transport
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
-from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
     import aiohttp
 
+    from llmstream.streams.call import ResumeToken
+    from llmstream.streams.options import Options, Transport
     from llmstream.transport.public_addresses import DownloadLimits
     from llmstream.transport.socket_body import SocketWay
     from llmstream.transport.websocket import SocketPool
@@ -70,7 +69,7 @@ def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tu
     """
     from urllib.parse import unquote, urlsplit  # both are loaded with the first failure
 
-    from llmstream.transport.proxies import proxy_secrets
+    from llmstream.transport.egress import proxy_secrets
 
     found = {key or "", *proxy_secrets(), unquote(urlsplit(url).password or "")}
     for name, value in headers.items():
@@ -78,11 +77,14 @@ def secrets_of(key: str | None, headers: Mapping[str, str], url: str = "") -> tu
         if isinstance(name, str) and isinstance(value, str) and carries_secret(name):
             found |= {value, value.rpartition(" ")[2]}  # also without the word Bearer
             if name.lower() == "cookie":
+                # A server may echo one cookie of several.
                 found |= {cookie.partition("=")[2].strip() for cookie in value.split(";")}
     for parameter in url.partition("?")[2].split("&"):
         name, _, value = parameter.partition("=")
         if carries_secret_parameter(name):
+            # An error may quote the URL as it was sent, or decoded.
             found |= {value, unquote(value)}
+    # Longest first: a shorter secret inside a longer one would leave its rest.
     return tuple(sorted([s for s in found if len(s) >= _SHORTEST_SECRET], key=len, reverse=True))
 
 
@@ -216,10 +218,12 @@ def call_plan(model: PlannedModel, request: Request, given: Options, before: lis
         warnings = [*before, *asked]
     sent, reading = _in_output_mode(model, request)
     call_id = _new_id()
+    # One for all attempts of the call: what was downloaded for the first serves the others.
     inliner = Inliner(dialect, model.downloads)
     adapts = given.get("adapt", True)
     adapter = Adapter((name, model.base_url, request.model), dialect) if adapts else None
     background = dialect.background
+    # The vendor's options may have switched storing off, or on without `background=True`.
     if background is not None and not background.is_stored(request, provider=name):
         background = None
     sockets = _socket_way(model) if background is None else None

@@ -10,12 +10,20 @@ import msgspec
 from llmstream.accumulate import Accumulator
 from llmstream.accumulate.blocks import OWN_KEY, merge_metadata
 from llmstream.chats.content import Text
-from llmstream.chats.copying import LateCopies
+from llmstream.chats.copying import LateCopies, copy_messages
 from llmstream.chats.message import Message, Role
+from llmstream.errors import InvalidRequest
 from llmstream.events import Event, OtherWarning, StreamStart, TextStart
 from llmstream.request import Request
 from llmstream.streams.history import Growing, Repairs
-from llmstream.streams.options import Options, make_request, tool_set, with_defaults, with_system
+from llmstream.streams.options import (
+    Options,
+    StreamOptions,
+    make_request,
+    tool_set,
+    with_defaults,
+    with_system,
+)
 
 if TYPE_CHECKING:
     from llmstream.chats.content import ToolCall
@@ -88,6 +96,22 @@ class Conversation:
         """The options of the stream, without the defaults that come from its model."""
         own = {name: value for name, value in self.options.items() if name not in self._inherited}
         return cast(Options, own)
+
+    def continued(
+        self, model: CallingModel, options: StreamOptions, *, note: str | None
+    ) -> tuple[list[Message], Options]:
+        """Messages and options of a request in which another model continues the last answer.
+
+        note:   as in `to_continue`; None asks the question again
+        raises: InvalidRequest for an answer with an output type
+        """
+        given = cast(Options, {**self.own_options(), **options})
+        if given.get("output") is not None:
+            raise InvalidRequest(
+                "continue_with() does not support structured output. Start a new request instead."
+            )
+        messages = self.messages if note is None else to_continue(self.messages, model, given, note=note)
+        return copy_messages(messages), given
 
     @property
     def quiet(self) -> bool:

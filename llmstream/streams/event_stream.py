@@ -6,7 +6,7 @@ import asyncio
 import warnings
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
 from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
@@ -16,7 +16,7 @@ from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LL
 from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.other_sdks import STREAM, suggests
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
-from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation, to_continue
+from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
 from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
@@ -31,6 +31,7 @@ from llmstream.streams.reading import (
     required_output,
     text_deltas,
 )
+from llmstream.streams.showing import stream_form, stream_table
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
@@ -86,6 +87,13 @@ class EventStream(AsyncOnly, Generic[T]):
         self._continues: ContinuationMarks | None = None
         self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
 
+    def __repr__(self) -> str:
+        return stream_form(self, left=self._left, begun=self._call is not None)
+
+    def _repr_html_(self) -> str | None:
+        """The response as a table, for notebooks; None before its end."""
+        return stream_table(self) if self._over else None
+
     def __aiter__(self) -> AsyncGenerator[Event]:
         self._check_unread()
         return self._events()
@@ -110,6 +118,7 @@ class EventStream(AsyncOnly, Generic[T]):
         await self.aclose()
 
     def __del__(self) -> None:
+        # The loop may be closed by now, so only the socket is closed, and nothing is awaited.
         if self._call is not None and (self._forgotten or not self._over):
             self._call.close()
             warnings.warn(
@@ -124,6 +133,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._forgotten = False
         self._leave()
         events = self._reader.events
+        # A generator that runs cannot be closed from outside: Python raises RuntimeError.
         if events is not None and not self._reader.stepping:  # else its reader ends it
             await events.aclose()
             self._reader.events = None
@@ -154,6 +164,17 @@ class EventStream(AsyncOnly, Generic[T]):
         if self._left:
             raise InvalidRequest("the stream was left before its end; the content so far is in `message`")
         return self.message
+
+    async def display(self) -> Message:
+        """Shows this response as it grows and returns the message, as `collect` does.
+
+        It is Markdown in a notebook, and on a terminal with the extra `cli`; elsewhere plain text on standard
+        output. With an `output` type it is JSON. Raises InvalidRequest for a response that is over.
+        """
+        from llmstream.display.showing import show  # loaded by those who show something
+
+        await show(self, markdown=self._conversation.output is None)
+        return await self.collect()
 
     @overload
     def objects(self: EventStream[list[Item]]) -> AsyncGenerator[Item]: ...
@@ -209,6 +230,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reading = True
         reader = require_asyncio()
         try:
+            # Nothing is sent before this: a stream that is never read costs nothing.
             call, turn = self._begin(), self._turn
             while batch := await call.next():
                 if self._continues is not None:
@@ -221,6 +243,7 @@ class EventStream(AsyncOnly, Generic[T]):
                 batch = []  # so that the next one can reuse its memory
             self._end(call)
         except GeneratorExit:
+            # Closed by the garbage collector, in a task of the loop: `break` without `async with`.
             self._forgotten = not self._over and asyncio.current_task() is not reader
             raise
         finally:
@@ -270,6 +293,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._over = True
         self._spend(fold.usage)
         if call.error is not None:
+            # What the next request may contain: text, and no call that was cut.
             self._conversation.messages += kept_of_a_broken_turn(fold.partial)
         elif fold.partial.parts:
             self._conversation.messages.append(fold.partial)
@@ -352,17 +376,9 @@ class EventStream(AsyncOnly, Generic[T]):
             raise InvalidRequest(
                 "this answer was not interrupted; continue_with() continues only one that failed or was left"
             )
-        conversation = self._conversation
-        given = cast(Options, {**conversation.own_options(), **options})
-        if given.get("output") is not None:
-            raise InvalidRequest(
-                "continue_with() does not support structured output. Start a new request instead."
-            )
-        other = self.model.other(model) if isinstance(model, str) else model
-        messages, length = conversation.messages, len(self.text)
-        if length:
-            messages = to_continue(messages, other, given, note=note)
-        stream: EventStream[Message] = EventStream(other, copy_messages(messages), given)
+        other, length = self.model.other(model) if isinstance(model, str) else model, len(self.text)
+        messages, given = self._conversation.continued(other, options, note=note if length else None)
+        stream: EventStream[Message] = EventStream(other, messages, given)
         code = self.error.code if self.error is not None else "left"
         stream._continues = ContinuationMarks(f"{self.model.provider.name}:{self.model.name}", code, length)
         return stream

@@ -25,6 +25,7 @@ __all__ = ["Growing", "Inliner", "Repairs", "is_plain", "kept_of_a_broken_turn",
 
 _KINDS = {Image: "image", Audio: "audio", Document: "document", File: "document"}
 
+# Files may have tens of megabytes each, and all are in memory before the request is sent.
 _AT_ONCE = 4
 
 _NO_RESULT = "No result of this call was recorded."
@@ -104,10 +105,12 @@ class Repairs:
 
     def _read(self, messages: Sequence[Message], end: int) -> None:
         start = len(self._known)
+        # A result that came late: the repaired form has a failed one in its place, so it is made anew.
         if self._mender.missed_a_result_in(messages[start:end]):
             self._mender, start = _Mender(), 0
             self._forget(0)
         if start < end:
+            # The messages added last change most often, as when an effect shortens the results of each step.
             self._before_last = (start, self._mender.copy())
             self._mender.read(messages[start:end])
             self._known.extend(map(_content, messages[start:end]))
@@ -208,6 +211,8 @@ class _Mender:
         for (place, call), end in zip(calls, ends, strict=True):
             result, origin = self._take(call, place, end)
             if call.id in named:
+                # Some servers number calls anew in each response, and strict vendors reject a second call of
+                # an id.
                 call_id = self._ids.fresh(call.id)
                 call = msgspec.structs.replace(call, id=call_id)
                 result = msgspec.structs.replace(result, tool_call_id=call_id)
@@ -218,6 +223,7 @@ class _Mender:
     def _take(self, call: ToolCall, place: int, end: int) -> tuple[ToolResult, int | None]:
         """The first result between a call and the next one with its id; an error result if there is none."""
         waiting = self._results.get(call.id)
+        # Vendors reject a result that comes before its call.
         while waiting and waiting[0][0] < place:  # before this call and all that follow
             waiting.popleft()
             self._strays.add(call.id)
@@ -225,6 +231,7 @@ class _Mender:
             at, result = waiting.popleft()
             return result, at
         self._unanswered.add(call.id)
+        # Anthropic, OpenAI and others reject a call without a result; a run that broke off leaves some.
         self._warn(f"the call {call.id!r} of {call.name} had no result; it was sent as failed")
         return ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name), None
 
@@ -248,6 +255,7 @@ class _Mender:
         if _is_empty(message):
             return
         last = self.messages[-1] if self.messages else None
+        # Anthropic and Gemini take the results of all parallel calls in one message.
         if last is not None and last.role == message.role == Role.TOOL:
             self._neighbours = self._neighbours or list(last.parts)
             self._neighbours += message.parts
@@ -322,6 +330,7 @@ class Inliner:
 
         raises: as `transport.download.download`
         """
+        # A dict keeps the order and drops repetitions: one file may be in many messages.
         wanted = {_key(part): None for part in _media_of(request) if self._is_wanted(part)}
         if not wanted:
             return request

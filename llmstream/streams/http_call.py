@@ -33,20 +33,20 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
-from llmstream.streams.attempts import Attempts
+from llmstream.streams.attempts import Attempts, budget_of, wait_before_retry_s
 from llmstream.streams.call_plan import Plan, Prepared
 from llmstream.streams.reporting import Reporter
 from llmstream.streams.resuming import Continuer, Reconnector, followed
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body, send
 from llmstream.transport.limiter import Permit, RateLimiter
-from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 __all__ = ["HTTPCall"]
 
 # Events after which a request may still be sent again: the reader has no content yet.
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ErrorEvent, Finish})
 
+# A rough estimate for the limiter, of JSON with some markup; corrected by the usage at the end.
 _BYTES_PER_TOKEN: Final = 4
 # A key or signature may expire after this time in a queue.
 _FRESH_S: Final = 30.0
@@ -305,6 +305,7 @@ class HTTPCall:
         prepared = await steps.watched(self._prepared(prepare))
         steps.stop()
         tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + self._plan.max_output_tokens
+        # The estimate counts input and the largest output, as vendors reserve them.
         self._permit = permit = await steps.in_time(limiter.acquire(tokens), None)
         if self._report is not None and self._report.watch is not None:
             self._report.watch.paced_s += permit.waited_s

@@ -42,8 +42,11 @@ __all__ = [
     "list_models",
 ]
 
+# For servers that answer without end; no list of models comes near.
 _MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+# A server that returns the same page token again would keep the look-up going.
 _MAX_PAGES: Final = 100
+# For English text; other scripts have fewer characters a token. The result says that it is estimated.
 _CHARS_PER_TOKEN: Final = 4
 # About an image, or a page or two.
 _TOKENS_OF_A_FILE: Final = 1_000

@@ -23,7 +23,7 @@ from llmstream.other_sdks import MODEL, suggests
 from llmstream.providers.base.provider import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
-from llmstream.streams.attempts import Adapter
+from llmstream.streams.attempts import Adapter, Retry
 from llmstream.streams.call import ResumeToken
 from llmstream.streams.call_plan import (
     Prepared,
@@ -51,7 +51,6 @@ from llmstream.streams.options import (
 )
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
-from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
     import aiohttp
@@ -74,7 +73,7 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["ApiKey", "Model", "Opener"]
+__all__ = ["ApiKey", "Model", "Opener", "stream"]
 
 # Of a model in an error's suggestion; a longer text is a prompt in the wrong place.
 _LONGEST_NAME: Final = 200
@@ -176,10 +175,12 @@ class Model(Generic[T]):
         self.provider = find_provider(name) if provider is None else provider
         if base_url is not None:
             self.provider.address(base_url)  # an invalid one fails at once
+        # A list or a Path would fail late, in a header of the first request.
         if not (api_key is None or isinstance(api_key, str) or callable(api_key)):
             raise InvalidRequest(
                 f"api_key must be a str or a function that returns one, got {type(api_key).__name__}"
             )
+        # With a `provider`, a colon may be part of the model's name, as in Ollama's "llama3.2:3b".
         self.name = model if colon and (provider is None or name == provider.name) else spec
         self.base_url = base_url
         self.deadlines = deadlines
@@ -212,6 +213,7 @@ class Model(Generic[T]):
 
         kind: its class
         """
+        # Not `__init__`: options were checked, and the provider was found, for the model inside.
         copied: Model[T] = object.__new__(kind)
         copied.__dict__ = self.__dict__  # all but the slot, so that setting an observer affects both
         copied._opener = opener
@@ -335,6 +337,7 @@ class Model(Generic[T]):
         raises: LLMStreamError after finish if the stream failed, unless errors="events"
         """
         given = with_defaults(self.options, with_output(output, options))
+        # A ready Request is sent as it is: its own options win over the model's.
         ready = request if isinstance(request, Request) else self._request(request, given)
         call = self.call(ready, given)
         try:
@@ -545,3 +548,42 @@ def _calls() -> type[HTTPCall]:
     from llmstream.streams.http_call import HTTPCall
 
     return HTTPCall
+
+
+@overload
+def stream(
+    model: str, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+) -> EventStream[Message]: ...
+
+
+@overload
+def stream(
+    model: Model[V], prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+) -> EventStream[V]: ...
+
+
+@overload
+def stream(
+    model: str | Model, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[StreamOptions]
+) -> EventStream[V]: ...
+
+
+@overload
+def stream(
+    model: str | Model, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]
+) -> EventStream[Any]: ...
+
+
+def stream(
+    model: str | Model, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
+) -> EventStream[Any]:
+    """Creates a stream of a model's response; nothing is sent until it is read.
+
+    model:   a `Model`, or "provider:model"
+    prompt:  a str, a Message, a list of Messages or a Chat; a Chat is not changed
+    output:  the type of the answer, or an `Output`; the value is then `object` of the stream
+    options: tools, instructions, temperature and more; see `llmstream.streams.StreamOptions`
+    raises:  InvalidRequest for an invalid spec, prompt or option
+    """
+    chosen = model if isinstance(model, Model) else Model(model)
+    return chosen.stream(given_prompt(prompt, options), output=output, **options)

@@ -25,12 +25,12 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.streams.observations import Observe
+from llmstream.streams.attempts import Retry
 from llmstream.streams.reading import is_stream
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.retry import Retry
 
 if TYPE_CHECKING:
+    from llmstream.streams.observations import Observe
     from llmstream.tools import AnyTool, ToolSet
 
 __all__ = [

@@ -22,10 +22,9 @@ from llmstream.events import (
     ResponseMetadata,
     TextDelta,
     ToolInputDelta,
-    UnsupportedSetting,
-    UnsupportedTool,
     Warning,
 )
+from llmstream.events.types import warning_text
 from llmstream.request import Request
 from llmstream.streams.observations import (
     AttemptFailed,
@@ -41,7 +40,7 @@ from llmstream.streams.observations import (
 )
 from llmstream.usage import Usage
 
-__all__ = ["Contents", "Reporter", "Watch", "forget_logged", "shown", "warning_text"]
+__all__ = ["Contents", "Reporter", "Watch", "forget_logged", "shown"]
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -50,8 +49,10 @@ _CONTENT: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
 # Ids of vendors have 20 to 80 characters.
 _SHOWN_CHARS: Final = 256
 
+# Percentiles are within 5 % of the true value, for at most some 300 counters a response.
 _STEPS_PER_OCTAVE: Final = 8
 
+# Gaps of one batch are 0, which has no logarithm.
 _SHORTEST_S: Final = 1e-7
 
 
@@ -96,6 +97,7 @@ class Watch:
 
     def attempt_failed(self, attempt: int, error: LLMStreamError, wait_s: float | None) -> None:
         """Reports a failed attempt."""
+        # An error in the stream may have none, but the head of its response had one.
         self.request_id = error.request_id or self.request_id
         self._tell(
             AttemptFailed(
@@ -138,6 +140,7 @@ class Watch:
                 )
             )
         else:
+            # Events of one read have arrived together: their gap is shared, or most would be 0.
             self._gaps[_step((now - self._last) / count)] += count
         self._last = now
 
@@ -167,6 +170,7 @@ class Watch:
                 time_to_first_s=first - self._began if first is not None else None,
                 inter_p50_s=_quantile(self._gaps, 0.5),
                 inter_p99_s=_quantile(self._gaps, 0.99),
+                # From the first content on: waiting in a queue of the vendor is no speed of writing.
                 tokens_per_s=tokens / writing_s if tokens and writing_s > 0 else None,
                 paced_s=self.paced_s,
                 continuations=self.continuations,
@@ -240,6 +244,7 @@ class Contents:
         )
 
 
+# A program that generates model names must not fill memory with what has been logged once.
 _MOST_LOGGED: Final = 1024
 
 
@@ -300,6 +305,7 @@ class Reporter:
         """
         if not _log.isEnabledFor(logging.WARNING):
             return
+        # With the place of the code: one program may call one model in several ways.
         where = _call_site()
         for warning in warnings:
             text = warning_text(warning)
@@ -361,18 +367,6 @@ def _call_site() -> str:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
-
-
-def warning_text(warning: Warning) -> str:
-    """The text of a request warning."""
-    match warning:
-        case UnsupportedSetting(name, details):
-            text = f"the option {name} is not supported as given"
-        case UnsupportedTool(name, details):
-            text = f"the tool {name} is not supported"
-        case _:
-            return warning.message
-    return f"{text}: {details}" if details else text
 
 
 def _of_tokens(usage: Usage) -> str:

@@ -17,13 +17,12 @@ from llmstream.errors import (
     LLMStreamError,
     ProtocolError,
 )
-from llmstream.streams.attempts import Attempts
-from llmstream.streams.call_plan import Continued, KeptAnswer, Plan, Prepared
-from llmstream.streams.reporting import Reporter
+from llmstream.streams.attempts import Attempts, budget_of, wait_before_retry_s
 from llmstream.transport.deadlines import Watchdog
-from llmstream.transport.retry import budget_of, wait_before_retry_s
 
 if TYPE_CHECKING:
+    from llmstream.streams.call_plan import Continued, KeptAnswer, Plan, Prepared
+    from llmstream.streams.reporting import Reporter
     from llmstream.transport.http import Body
 
 __all__ = [
@@ -49,6 +48,7 @@ AskFor: TypeAlias = "Callable[[Callable[[], Awaitable[Prepared]]], Awaitable[tup
 # Further responses of one answer: 6.5 million tokens of Gemini 4, so only an endless loop reaches it.
 _MAX_RESPONSES: Final = 100
 
+# A stored answer with images in base64; the decoder's own caps apply to it afterwards.
 _MAX_STORED_BYTES: Final = 64 * 1024 * 1024
 _SILENCE: Final = ("first-event", "idle")
 
@@ -139,6 +139,8 @@ class Reconnector:
         clock = attempts.clock
         while True:
             where, times = self._stuck
+            # A connection that breaks every minute but makes progress goes on for as long as the deadlines
+            # allow.
             times = times + 1 if where == position.sequence_number else 1
             self._stuck = position.sequence_number, times
             wait_s = wait_before_retry_s(self._plan.retry, error, times)
@@ -155,6 +157,7 @@ class Reconnector:
                 return await self._ask(position)
             except LLMStreamError as again:
                 error = attempts.scrubbed(again)
+            # Step and total deadline end the call; only silence is worth another try.
             if isinstance(error, DeadlineExceeded) and not error.retryable:
                 raise error
 
@@ -162,6 +165,7 @@ class Reconnector:
         try:
             return await self._stream(position)
         except BadRequest as refusal:
+            # OpenAI refuses to stream an answer some minutes after it began, but still tells its state.
             refused = refusal
         try:
             return await self._wait_for_all(position)
@@ -230,6 +234,7 @@ class Continuer:
             attempts.count += 1
             self._report.started(attempts.count)
             try:
+                # A new watchdog: each response of a split answer has its own first-event deadline.
                 response, watchdog = await self._request(lambda: self._continued(place))
                 return await checked(self._plan, response), watchdog
             except LLMStreamError as again:
@@ -238,6 +243,7 @@ class Continuer:
 
     def _check_progress(self, place: Place, failure: LLMStreamError | None) -> None:
         """Counts the responses; the same place twice means no progress."""
+        # The same token twice: with a failure it is a retry, without one an endless loop.
         if place == self._asked:
             if failure is None:
                 raise ProtocolError(

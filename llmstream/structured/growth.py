@@ -1,19 +1,36 @@
-"""A value while it streams: what can be shown of it after each fragment."""
+"""A value while it streams: what can be shown of it after each fragment, in the shape of its type.
+
+Structs, dataclasses and pydantic models become instances in which a missing field is
+`msgspec.UNSET`, and nothing is validated; typed dicts become dicts without the key; arrays become
+lists. Text grows. Numbers, enums, literals, dates and the like appear when they are complete, since
+half of one is another one.
+"""
 
 from __future__ import annotations
 
+import datetime
+import decimal
+import itertools
+import typing
+import uuid
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
+from msgspec import inspect as shapes
 
 from llmstream import events as ev
 from llmstream.errors import LLMStreamError
+from llmstream.json_types import Choice, is_model, readable
 from llmstream.partial_json import PartialJSON
 from llmstream.structured.modes import ANSWER_KEY
 from llmstream.structured.output import Output
-from llmstream.structured.partial_value import PartialValues
 
-__all__ = ["Growth"]
+__all__ = [
+    "Growth",
+    "PartialValues",
+]
 
 _NOTHING: Any = object()
 
@@ -134,3 +151,342 @@ class Growth:
             return []
         self._shown = value
         return [value]
+
+
+# Kinds of leaves of which a part is another value: they are shown when they are complete.
+_WHOLE: Final[dict[type, Any]] = {
+    shapes.IntType: int,
+    shapes.FloatType: float,
+    shapes.BoolType: bool,
+    shapes.BytesType: bytes,
+    shapes.ByteArrayType: bytearray,
+    shapes.DateTimeType: datetime.datetime,
+    shapes.DateType: datetime.date,
+    shapes.TimeType: datetime.time,
+    shapes.TimeDeltaType: datetime.timedelta,
+    shapes.UUIDType: uuid.UUID,
+    shapes.DecimalType: decimal.Decimal,
+}
+
+_ARRAYS: Final = (
+    shapes.ListType,
+    shapes.SetType,
+    shapes.FrozenSetType,
+    shapes.VarTupleType,
+    shapes.CollectionType,
+)
+
+
+class _ModelType(shapes.Type):
+    """The shape of a pydantic model, as msgspec has those of its own."""
+
+    cls: type
+    fields: tuple[shapes.Field, ...]
+
+
+# Shapes that may contain a pydantic model, which msgspec does not inspect.
+_UNKNOWN: Final = (shapes.CustomType, shapes.UnionType, shapes.Metadata)
+
+_OBJECTS: Final = (shapes.StructType, shapes.DataclassType, shapes.TypedDictType, _ModelType)
+
+# Work of converting a value, in units of copying a pointer.
+_VISITED: Final = 16
+# Text is copied so many times faster than values are visited.
+_CHARS_PER_UNIT: Final = 32
+
+
+class PartialValues:
+    """Snapshots of a growing value; complete parts are converted once and shared by all of them.
+
+    cost: of all snapshots so far, in members that were copied; one that is converted counts as 16
+          of them, 32 characters of a string that grows as one
+    """
+
+    def __init__(self, output_type: Any) -> None:
+        self._root = shapes.type_info(readable(output_type))
+        self._known: dict[int, tuple[Any, Any]] = {}  # by the ids of shapes, which are kept beside
+        self.cost = 0
+        self._makers: dict[type, Callable[[dict[str, Any]], Any]] = {}
+        # By the ids of the parser's containers, which are kept beside, so that no id comes twice:
+        self._whole: dict[int, tuple[Any, Any]] = {}  # values of the closed ones
+        self._before_last: dict[
+            int, tuple[Any, list[Any]]
+        ] = {}  # of arrays, the values of all elements but an open one
+        self._members: dict[int, _Members] = {}  # the same of open objects
+
+    def of(self, raw: Any, parser: PartialJSON, *, last: bool) -> Any:
+        """Returns the value of the parsed JSON so far; UNSET while there is nothing to show."""
+        return self._value(raw, self._root, parser, last)
+
+    def _value(self, raw: Any, shape: Any, parser: PartialJSON, last: bool) -> Any:
+        """Converts a value; `last`: it came last, so it may still be open."""
+        if isinstance(shape, _UNKNOWN):
+            shape = self._known_shape(shape)
+        if not isinstance(raw, dict | list):
+            if last and isinstance(raw, str):
+                self.cost += len(raw) // _CHARS_PER_UNIT
+            return _leaf(raw, shape, growing=last and parser.growing)
+        if id(raw) in self._whole:
+            return self._whole[id(raw)][1]
+        is_open = parser.is_open(raw)
+        value = (
+            self._array(raw, shape, parser, is_open)
+            if isinstance(raw, list)
+            else (self._object(raw, shape, parser, is_open))
+        )
+        if not is_open:
+            self._whole[id(raw)] = raw, value
+            # `_whole` has the container still.
+            self._before_last.pop(id(raw), None)
+            self._members.pop(id(raw), None)
+        return value
+
+    def _known_shape(self, shape: Any) -> Any:
+        """Returns the shape, with types that msgspec knows by name only spelled out."""
+        found = self._known.get(id(shape))
+        if found is None:
+            found = self._known[id(shape)] = shape, self._spelled_out(shape)
+        return found[1]
+
+    def _spelled_out(self, shape: Any) -> Any:
+        if isinstance(shape, shapes.Metadata):
+            return self._spelled_out(shape.type)
+        if isinstance(shape, shapes.UnionType):
+            known = map(self._spelled_out, shape.types)
+            # A union in a union is one.
+            flat = [each.types if isinstance(each, shapes.UnionType) else (each,) for each in known]
+            return shapes.UnionType(tuple(itertools.chain.from_iterable(flat)))
+        if not isinstance(shape, shapes.CustomType):
+            return shape
+        if issubclass(shape.cls, Choice):
+            return self._spelled_out(shapes.UnionType(tuple(map(shapes.type_info, shape.cls.options))))
+        if not is_model(shape.cls):
+            return shape
+        fields = _model_fields(shape.cls)
+        if getattr(shape.cls, "__pydantic_root_model__", False):
+            return self._spelled_out(fields[0].type)
+        return _ModelType(shape.cls, fields)
+
+    def _array(self, raw: list[Any], shape: Any, parser: PartialJSON, is_open: bool) -> Any:
+        chosen = _chosen(raw, shape, None)
+        end = len(raw) - 1 if is_open else len(raw)
+        whole = self._before_last.setdefault(id(raw), (raw, []))[1]
+        for index in range(len(whole), end):
+            whole.append(self._value(raw[index], _item_shape(chosen, index), parser, False))
+            self.cost += _VISITED
+        values = whole.copy()
+        self.cost += len(values)
+        if 0 <= end < len(raw):
+            last = self._value(raw[end], _item_shape(chosen, end), parser, True)
+            if last is not UNSET:
+                values.append(last)
+        return values
+
+    def _object(self, raw: dict[str, Any], shape: Any, parser: PartialJSON, is_open: bool) -> Any:
+        growing = parser.growing_key(raw)
+        chosen = _chosen(raw, shape, growing)
+        if chosen is None:
+            return UNSET
+        end = len(raw)
+        # The last member may change; where a key came again, that may be any of them.
+        if is_open:
+            end = 0 if parser.repeated_keys else max(0, end - 1)
+        members = self._members.get(id(raw))
+        if members is None or members.read > end:
+            members = self._members[id(raw)] = _Members(raw, chosen)
+        self.cost += _VISITED * (len(raw) - members.read) + len(members.values)
+        for key, inner in itertools.islice(raw.items(), members.read, end):
+            self._add(members.values, members, key, inner, parser, last=False)
+        members.read = end
+        known = members.values.copy()
+        for key, inner in itertools.islice(raw.items(), end, None):
+            self._add(known, members, key, inner, parser, last=key == growing)
+        return self._made(chosen, known)
+
+    def _add(
+        self,
+        known: dict[str, Any],
+        members: _Members,
+        key: Any,
+        inner: Any,
+        parser: PartialJSON,
+        *,
+        last: bool,
+    ) -> None:
+        name, shape = members.fields.get(key, (key, members.others))
+        if shape is None:
+            # A tag, or a name that the type does not know.
+            return
+        value = self._value(inner, shape, parser, last)
+        if value is not UNSET:
+            known[name] = value
+
+    def _made(self, shape: Any, known: dict[str, Any]) -> Any:
+        make = _MAKERS.get(type(shape))
+        if make is None:
+            return known
+        maker = self._makers.get(shape.cls)
+        if maker is None:
+            maker = self._makers[shape.cls] = make(shape)
+        return maker(known)
+
+
+class _Members:
+    """Of one object, the values of all members but the last, while that may be open.
+
+    raw:    the parser's object, held so that its id stays its own
+    read:   how many members are in `values`, or were passed over
+    fields: own names and shapes by the names in JSON
+    others: the shape of members that are no field; None if they are ignored
+    """
+
+    __slots__ = ("fields", "others", "raw", "read", "values")
+
+    def __init__(self, raw: dict[str, Any], shape: Any) -> None:
+        self.raw = raw
+        self.values: dict[str, Any] = {}
+        self.read = 0
+        self.fields = _fields(shape)
+        self.others: Any = shapes.AnyType()
+        if isinstance(shape, shapes.DictType):
+            self.others = shape.value_type
+        elif isinstance(shape, _OBJECTS):
+            self.others = None
+
+
+def _struct_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
+    """Creates instances of a subclass in which every field may be UNSET and nothing is validated."""
+    cls: Any = typing.get_origin(shape.cls) or shape.cls
+    made: Any = msgspec.defstruct(
+        cls.__name__,
+        [(name, Any, UNSET) for name in cls.__struct_fields__],
+        bases=(cls,),
+        module=cls.__module__,
+        namespace={"__post_init__": lambda self: None, "__doc__": cls.__doc__},
+    )
+    return lambda known: made(**known)
+
+
+def _dataclass_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
+    """Creates instances without `__init__`, which would require the missing fields."""
+    cls: Any = typing.get_origin(shape.cls) or shape.cls
+    names = [field.name for field in shape.fields]
+
+    def make(known: dict[str, Any]) -> Any:
+        value = object.__new__(cls)
+        for name in names:
+            object.__setattr__(value, name, known.get(name, UNSET))
+        return value
+
+    return make
+
+
+def _model_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
+    """Creates instances of a subclass without validation; dicts if the class has no way to do so."""
+    cls: Any = shape.cls
+    if not callable(getattr(cls, "model_construct", None)):
+        return lambda known: known
+    body = {
+        "__module__": cls.__module__,
+        "__doc__": cls.__doc__,
+        "__qualname__": cls.__qualname__,
+        "model_post_init": lambda self, context: None,  # it would want what has not come
+    }
+    made: Any = type(cls)(cls.__name__, (cls,), body)
+    absent = dict.fromkeys([field.name for field in shape.fields], UNSET)
+    return lambda known: made.model_construct(set(known), **{**absent, **known})
+
+
+_MAKERS: Final[dict[Any, Callable[[Any], Callable[[dict[str, Any]], Any]]]] = {
+    shapes.StructType: _struct_maker,
+    shapes.DataclassType: _dataclass_maker,
+    _ModelType: _model_maker,
+}
+
+
+def _model_fields(cls: Any) -> tuple[shapes.Field, ...]:
+    """Returns the fields of a model, each by every name that it may have in JSON."""
+    found: list[shapes.Field] = []
+    for name, field in getattr(cls, "model_fields", {}).items():
+        try:
+            shape = shapes.type_info(readable(field.annotation))
+        except (TypeError, ValueError, NameError):
+            shape = shapes.AnyType()  # a type that pydantic alone knows
+        aliases = (field.validation_alias, field.alias, name)
+        names = dict.fromkeys([alias for alias in aliases if isinstance(alias, str)])
+        found += [shapes.Field(name, alias, shape) for alias in names]
+    return tuple(found)
+
+
+def _fields(shape: Any) -> dict[str, tuple[str, Any]]:
+    """Returns names and shapes of the fields, by their names in JSON."""
+    if not isinstance(shape, _OBJECTS):
+        return {}
+    return {field.encode_name: (field.name, field.type) for field in shape.fields}
+
+
+def _item_shape(shape: Any, index: int) -> Any:
+    if isinstance(shape, _ARRAYS):
+        return shape.item_type
+    if isinstance(shape, shapes.TupleType) and index < len(shape.item_types):
+        return shape.item_types[index]
+    return shapes.AnyType()
+
+
+def _chosen(raw: dict[str, Any] | list[Any], shape: Any, growing_key: str | None) -> Any:
+    """Returns the member of a union that a container belongs to; None while its tag is incomplete."""
+    if not isinstance(shape, shapes.UnionType):
+        return shape
+    if isinstance(raw, list):
+        return next((s for s in shape.types if isinstance(s, (*_ARRAYS, shapes.TupleType))), shapes.AnyType())
+    objects = [s for s in shape.types if isinstance(s, (*_OBJECTS, shapes.DictType))]
+    if not objects:
+        return shapes.AnyType()
+    if len(objects) == 1:
+        return objects[0]
+    return next((option for option in objects if _is_tagged(raw, option, growing_key)), None)
+
+
+def _is_tagged(raw: dict[str, Any], option: Any, growing_key: str | None) -> bool:
+    """Whether the tag of an object has come, and is that of the option: of a model, its literals."""
+    if isinstance(option, _ModelType):
+        tags = {f.encode_name: f.type.values for f in option.fields if isinstance(f.type, shapes.LiteralType)}
+    else:
+        field = getattr(option, "tag_field", None)
+        tags = {} if field is None else {field: (getattr(option, "tag", None),)}
+    come = {name: values for name, values in tags.items() if name in raw and name != growing_key}
+    return bool(come) and all(raw[name] in values for name, values in come.items())
+
+
+def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
+    """Converts a string, number, literal or null to its type; UNSET while it is incomplete."""
+    options = shape.types if isinstance(shape, shapes.UnionType) else (shape,)
+    for option in options:
+        while isinstance(option, shapes.Metadata):
+            option = option.type
+        if isinstance(option, shapes.StrType | shapes.AnyType | shapes.RawType):
+            if isinstance(raw, str) or not isinstance(option, shapes.StrType):
+                return raw if isinstance(raw, str) or not growing else UNSET
+        elif isinstance(option, shapes.NoneType):
+            if raw is None:
+                return None
+        elif not growing:
+            value = _whole_leaf(raw, option)
+            if value is not UNSET:
+                return value
+    return UNSET
+
+
+def _whole_leaf(raw: Any, option: Any) -> Any:
+    if isinstance(option, shapes.CustomType):
+        # A type that pydantic alone knows.
+        return raw
+    if isinstance(option, shapes.LiteralType):
+        return raw if any(type(v) is type(raw) and v == raw for v in option.values) else UNSET
+    target = option.cls if isinstance(option, shapes.EnumType) else _WHOLE.get(type(option))
+    if target is None:
+        return UNSET
+    try:
+        return msgspec.convert(raw, target)
+    except (msgspec.MsgspecError, ValueError, TypeError):
+        return UNSET

@@ -32,6 +32,7 @@ _NAMES: Final = {
     "xai-responses": "x_ai",
 }
 
+# Each distinct value of an attribute is a time series that a backend keeps.
 _MAX_CHARS: Final = 256
 
 DURATION_BOUNDS_S: Final = (

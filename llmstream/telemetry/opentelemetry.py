@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from llmstream.agent import (
-    Agent,
-    AgentObservation,
+from llmstream.agent.observing import (
     CallObserved,
     RunFinished,
     RunStarted,
@@ -15,7 +13,6 @@ from llmstream.agent import (
     ToolStarted,
 )
 from llmstream.errors import Unsupported
-from llmstream.streams import Model
 from llmstream.streams.observations import CallContent, CallFinished, Observation, joined
 from llmstream.telemetry.metrics import Metrics
 from llmstream.telemetry.spans import CallSpans, RunSpans
@@ -23,6 +20,9 @@ from llmstream.telemetry.spans import CallSpans, RunSpans
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
+
+    from llmstream.agent import Agent, AgentObservation
+    from llmstream.streams import Model
 
 __all__ = ["OpenTelemetry", "instrument"]
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from llmstream.testing.leaks import no_leaks
     from llmstream.testing.recorder import record
     from llmstream.testing.scripted import ScriptedModel, UnscriptedRequest
-    from llmstream.transport.forbidding import requests_forbidden
+    from llmstream.transport.egress import requests_forbidden
 
 _MODULES = {
     "llmstream.simulator": (
@@ -63,7 +63,7 @@ _MODULES = {
     "llmstream.testing.leaks": "no_leaks",
     "llmstream.testing.recorder": "record",
     "llmstream.testing.scripted": "ScriptedModel UnscriptedRequest",
-    "llmstream.transport.forbidding": "requests_forbidden",
+    "llmstream.transport.egress": "requests_forbidden",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 

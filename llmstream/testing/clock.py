@@ -12,7 +12,9 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["VirtualClock"]
 
+# Bytes on loopback arrive within a millisecond; without this wait a jump would overtake them.
 _GRACE_S: Final = 0.002
+# Time does not jump while a thread works for the loop, since its result may set an earlier timer.
 _THREAD_POLL_S: Final = 0.005
 
 

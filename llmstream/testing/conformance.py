@@ -31,7 +31,7 @@ from llmstream.events import (
     ToolCall,
 )
 from llmstream.request import Request
-from llmstream.serving.wires import EventEncoder, server_side
+from llmstream.server_side.wires import EventEncoder, server_side
 
 __all__ = [
     "Gist",
@@ -141,9 +141,10 @@ def _value(text: str) -> Any:
 
 MakeEncoder: TypeAlias = Callable[[Request], EventEncoder]
 
+# Characters at which `str.splitlines` cuts and `json` does not, and others that are easily lost.
 _AWKWARD: Final = 'a\u2028b\u2029c\x85d\x0be\x1cf\r\ng\n\nh\tdata: i "j" \\k é 你好 🙂 \ufeff\x00'
-"""Characters at which `str.splitlines` cuts and `json` does not, and others that are easily lost."""
 
+# The same cuts in every run: a failure can be repeated.
 _SEED: Final = 0
 
 

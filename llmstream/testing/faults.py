@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _HEAD_BYTES: Final = 1024 * 1024
+# Small, so that a script notices soon that the client has stopped reading.
 _WRITE_HIGH: Final = 64 * 1024
 
 
@@ -324,7 +325,7 @@ def _overload(dialect: Dialect) -> bytes:
     """Returns the vendor's overload error, framed as an event."""
     info = ErrorInfo("overloaded", "Overloaded", True, status=529, reason="overloaded_error")
     # Imported here: a fault server alone needs no dialect.
-    from llmstream.serving.wires import server_side
+    from llmstream.server_side.wires import server_side
 
     error = b" ".join(server_side(dialect).encode_error(info).body.split(b"\n"))
     if dialect.content_type == _NDJSON:

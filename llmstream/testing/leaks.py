@@ -17,9 +17,9 @@ from llmstream.transport.sessions import close_session
 __all__ = ["no_leaks"]
 
 _POOLS = ("asyncio_", "AnyIO worker thread")
+# libuv holds it open from a loop's first listening socket to the end of the loop, as a reserve
+# descriptor; source: libuv, uv__server_io and emfile_fd.
 _SPARE = "/dev/null"
-"""libuv holds it open from a loop's first listening socket to the end of the loop, as a reserve
-descriptor; source: libuv, uv__server_io and emfile_fd."""
 _FOLDERS = ("/proc/self/fd", "/dev/fd")
 
 

@@ -64,7 +64,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     allowed = item.get_closest_marker("llm_real_requests") is not None
     if allowed or not item.config.getini("llm_forbid_requests"):
         return (yield)
-    from llmstream.transport.forbidding import requests_forbidden
+    from llmstream.transport.egress import requests_forbidden
 
     with requests_forbidden():
         return (yield)
@@ -207,7 +207,7 @@ def llm_fault_server(request: pytest.FixtureRequest) -> FaultServer:
 @pytest.fixture
 def llm_no_requests() -> Generator[None]:
     """Forbids requests to other machines while the test runs; see `requests_forbidden`."""
-    from llmstream.transport.forbidding import requests_forbidden
+    from llmstream.transport.egress import requests_forbidden
 
     with requests_forbidden():
         yield

@@ -13,7 +13,7 @@ from typing import Final, Unpack
 import msgspec
 
 from llmstream.errors import DeadlineExceeded, LimitExceeded, LLMStreamError
-from llmstream.simulator import Recording
+from llmstream.simulator.recording import Recording
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt
 from llmstream.transport.deadlines import deadline_error
@@ -24,8 +24,8 @@ __all__ = ["MAX_BYTES", "record"]
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Recorded responses with images have a few megabytes."""
 
+# Shorter fragments may occur in any text.
 _MIN_BASE64: Final = 8
-"""Shorter fragments may occur in any text."""
 
 _HOUR_S: Final = 3600.0
 

@@ -26,8 +26,7 @@ from llmstream.events import Event, Finish, OtherWarning, StreamStart, ToolCall,
 from llmstream.grammar import Guard
 from llmstream.providers.base import Provider
 from llmstream.request import Request
-from llmstream.simulator import Cut, Refuse, Script, ScriptFunction, ScriptLike, Stall, Turn
-from llmstream.simulator.script import as_script
+from llmstream.simulator.script import Cut, Refuse, Script, ScriptFunction, ScriptLike, Stall, Turn, as_script
 from llmstream.simulator.timeline import PromptTokens, estimated_tokens, timeline_of, usage_of
 from llmstream.streams.call import Call
 from llmstream.streams.history import is_plain, repaired
@@ -40,8 +39,8 @@ from llmstream.transport.limiter import Permit, RateLimiter
 __all__ = ["ScriptedModel", "UnscriptedRequest"]
 
 _NAME = "scripted"
+# Nothing is sent again: a refusal is an error at the first attempt.
 _ATTEMPT = 1
-"""Nothing is sent again: a refusal is an error at the first attempt."""
 
 
 class UnscriptedRequest(AssertionError):

@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic
 
-from llmstream.chats.message import Message
+if TYPE_CHECKING:
+    from llmstream.chats.message import Message
+
 
 if TYPE_CHECKING:  # a default (PEP 696) is what type checkers know, and Python from 3.13 on
     from typing_extensions import TypeVar

@@ -30,6 +30,7 @@ from llmstream.tools.context import is_context
 __all__ = ["Described", "Signature", "check_arguments", "describe", "object_text", "takes"]
 
 _UNREADABLE: Final = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+# The model reads it in the next step, and pays for it; a longer schema is in its request already.
 _SCHEMA_EXCERPT_CHARS: Final = 600
 _EXPECTED: Final = re.compile(r"Expected (?P<wanted>.+?)(?:, got (?P<got>.+))?")
 _AT: Final = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")

@@ -129,6 +129,7 @@ class Tool(Generic[P, R]):
         self.function = function
         self.timeout_s = timeout_s
         self.eager = eager
+        # An eager call may already be repeated, when its response fails.
         self.idempotent = idempotent or eager
         self.sequential = sequential
         self.concurrency = 1 if sequential else concurrency
@@ -161,6 +162,7 @@ class Tool(Generic[P, R]):
         raises: InvalidToolInput if they do not fit
         """
         args, kwargs = self._reader.read(arguments)
+        # Looked at only for positional-only parameters; the signature of most functions is not needed here.
         names = inspect.signature(self.function).parameters if args else ()
         return {**dict(zip(names, args, strict=False)), **kwargs}
 
@@ -211,6 +213,8 @@ class Tool(Generic[P, R]):
                 value = await self._call(args, kwargs, on_progress)
         except Exception as error:
             if timeout.expired():
+                # A TimeoutError of the function itself is a failure of the tool; only the timer's own ends
+                # here.
                 text = f"The tool {self.name} was stopped after {limit_s:g} s."
                 return ToolOutcome.raised(ToolTimeout(text))
             return ToolOutcome.raised(error).fitted(self.max_result_chars, self.max_result_bytes)
@@ -234,7 +238,10 @@ class Tool(Generic[P, R]):
             # Sub-agents and MCP tools are part of llmstream: their functions do not block.
             ours = str(getattr(code, "__module__", "")).startswith("llmstream.")
             return await (coroutine if ours else Watched(coroutine, self.name))
+        # A blocking function must not stop the loop. Python cannot stop a thread, so on cancellation it is
+        # left to itself.
         value = await anyio.to_thread.run_sync(call, abandon_on_cancel=True)
+        # A partial or a wrapper may hide that the function is async.
         return await value if inspect.isawaitable(value) else value
 
 

@@ -46,6 +46,7 @@ class ToolSet:
     def __init__(self, tools: Iterable[AnyTool] = (), *, earlier: ToolSet | None = None) -> None:
         self._sources = _wrapped(tools)
         self._strict = earlier is None
+        # By source: a server whose list changes can add names, but never take over one of the application.
         self._owners: dict[str, int] = {} if earlier is None else dict(earlier._owners)
         self._left_out: set[str] = set() if earlier is None else earlier._left_out
         self._changes = any(isinstance(source, LiveTools) for source in self._sources)
@@ -90,6 +91,7 @@ class ToolSet:
         for at, source in enumerate(self._sources):
             for each in source if isinstance(source, LiveTools) else (source,):
                 name = each.name or each.type if isinstance(each, ProviderTool) else each.name
+                # The first source wins, and within a live list the first tool.
                 if self._owners.setdefault(name, at) != at or name in names:
                     self._refuse(name)
                     continue
@@ -124,6 +126,7 @@ class ToolSet:
         found: dict[str, ToolCall] = {}
         for call in calls:
             if not call.provider_executed and call.name not in self._declarations:
+                # Some servers repeat a call; it must not run twice.
                 found.setdefault(call.id, call)
         return list(found.values())
 
@@ -168,6 +171,7 @@ class ToolSet:
         if decision.arguments is None:
             return call
         arguments = msgspec.json.encode(dict(decision.arguments)).decode()
+        # Metadata may hold the vendor's signature of the original arguments.
         changed = msgspec.structs.replace(call, arguments=arguments, metadata=None)
         error = self.error_of(changed)
         if error is not None:

@@ -22,6 +22,7 @@ __all__ = ["AdaptiveConcurrency", "GateClosed"]
 
 # Pauses between refusals, where the vendor names none: doubling, with jitter.
 _FIRST_WAIT_S: Final = 0.25
+# The limit has been halved at each round by then: longer pauses would only delay the recovery.
 _LONGEST_WAIT_S: Final = 16.0
 
 # A vendor may say "in an hour"; one request a minute finds out whether that still holds.

@@ -24,8 +24,11 @@ class Deadlines(msgspec.Struct, frozen=True, kw_only=True):
     raises:        InvalidRequest for anything but a number of seconds
     """
 
+    # Room for three lost SYNs, which Linux sends again after 1, 3 and 7 s, and for a TLS handshake.
     connect_s: float | None = 15.0
+    # Models that think without showing it are silent for minutes; vendors' SDKs wait 600 s as well.
     first_event_s: float | None = 600.0
+    # A large tool input may arrive in one piece after minutes of pings (Anthropic without eager input).
     idle_s: float | None = 180.0
     step_s: float | None = 1800.0
     total_s: float | None = 3600.0
@@ -148,6 +151,7 @@ class Watchdog:
 
     def _fire(self) -> None:
         due = self._due()
+        # The reader moves `waiting_since`, not the timer: to arm it at each piece would cost too much.
         if due is not None and due[0] <= self._loop.time():
             self._timer = None
             self._abort(deadline_error(due[1], due[2]))

@@ -30,8 +30,8 @@ from llmstream.errors import (
     TransportError,
 )
 from llmstream.exchange import shown_address, without_user
+from llmstream.transport.egress import check_may_leave
 from llmstream.transport.failures import typed_failure
-from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import ENCODINGS
 from llmstream.transport.public_addresses import DownloadLimits, refused_address, refused_url
 from llmstream.transport.sessions import trust
@@ -54,6 +54,7 @@ _MAGIC: Final = (
 _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 # source: RFC 6838, 4.2
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
+# Signed URLs have thousands of characters; the host and the beginning of the path tell them apart.
 _URL_CHARS_SHOWN: Final = 200
 
 

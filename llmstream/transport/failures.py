@@ -66,6 +66,7 @@ def _missing_bundle() -> str:
     return ""
 
 
+# Servers choose these texts; what a person needs of them stands at the beginning.
 _WORDS_CHARS = 200
 _CHECK_PROXY = "Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment."
 _TLS_FAILURES = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)

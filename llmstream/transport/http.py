@@ -24,18 +24,22 @@ from llmstream.errors import (
 from llmstream.exchange import HttpRequest, shown_address
 from llmstream.transport.aiohttp_patches import Exchange, exchange
 from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import login_wanted, typed_failure
-from llmstream.transport.forbidding import check_may_leave
-from llmstream.transport.proxies import proxy_for
 from llmstream.transport.sessions import current_session
 
 __all__ = ["ENCODINGS", "Body", "Response", "check_answer", "check_headers", "parsed_url", "send"]
 
+# Enough for any message of a vendor, and for the excerpt that an error shows. Some servers send an error page
+# of hundreds of megabytes, or one that never ends.
 _ERROR_BODY_BYTES: Final = 64 * 1024
 _ERROR_BODY_S: Final = 5.0
+# Below 1 MiB, from which on aiohttp warns that writing bytes at once blocks the loop.
 _LARGE_BODY_BYTES: Final = 512 * 1024
 ENCODINGS: Final = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
 """What aiohttp decodes, or refuses where the package for it is missing."""
+# What may follow a complete answer and still be cheaper to read than a new connection with its TLS handshake.
+# A server that floods or stalls after the end costs no more than this.
 _DRAIN_BYTES: Final = 64 * 1024
 _DRAIN_S: Final = 0.25
 _STATUS_REDIRECT: Final = range(300, 400)
@@ -88,6 +92,7 @@ class Response:
         self.status = response.status
         self.headers = {name.lower(): value for name, value in response.headers.items()}
         self._response = response
+        # Bound once: it is called for every piece of every body.
         self._readany = response.content.readany
         self._host = host
         self._aborted: LLMStreamError | None = None
@@ -145,6 +150,7 @@ class Response:
     def abort(self, error: LLMStreamError) -> None:
         """Closes the socket at once; a waiting read and every later one raise `error`."""
         self._aborted = error
+        # Before the close, whose own ClientConnectionError would otherwise reach the reader.
         self._response.content.set_exception(error)
         self._response.close()
 
@@ -186,6 +192,7 @@ async def send(
     response = await _ask(session, request, url, deadlines, proxy_for(scheme, host, port))
     check_answer(response, host)
     encoding = response.headers.get("content-encoding", "").strip().lower()
+    # aiohttp passes the bytes of an unknown encoding on as they are; they would look like a broken stream.
     if encoding not in ENCODINGS and response.status < 400:  # of a refusal, the status is enough
         response.close()
         raise DecodeError(
@@ -265,7 +272,9 @@ async def _ask(
                 request.method,
                 url,
                 data=_payload(request.body),
+                # Compressed events may wait in the server's compressor until its block is full.
                 headers={"accept-encoding": "identity", **request.headers},
+                # aiohttp would send the key along to another host, and turn a POST into a GET at a 303.
                 allow_redirects=False,
                 auto_decompress=True,
                 raise_for_status=False,  # a session of the caller's may have chosen otherwise
@@ -273,6 +282,7 @@ async def _ask(
                 timeout=_timeout(deadlines.connect_s),
             )
         except Exception as error:
+            # aiohttp repeats a GET on a connection that the server has closed meanwhile, but never a POST.
             if current.reused and not current.answered and _went_stale(error):
                 current = Exchange(fresh=True)  # which cannot be a reused one again
                 continue

@@ -168,6 +168,7 @@ class RateLimiter:
 
         tokens: estimated cost of the request
         """
+        # Each waiter belongs to its own loop: the limiter may serve several.
         waiter = _Waiter(asyncio.get_running_loop(), self._call_later)
         came = self._clock()
         with self._lock:
@@ -175,6 +176,7 @@ class RateLimiter:
         try:
             while True:
                 with self._lock:
+                    # Before the check, or a wake-up between check and sleep would be missed.
                     turn = waiter.next_turn()
                     wait_s = self._wait_s(waiter, tokens)
                     if wait_s <= 0.0:  # from here to the return nothing is awaited
@@ -187,6 +189,7 @@ class RateLimiter:
 
     def _wait_s(self, waiter: _Waiter, tokens: float) -> float:
         """Seconds until this waiter may go; infinity if another one has to wake it."""
+        # First come, first served: a small request must not overtake a large one for ever.
         if next(iter(self._line)) is not waiter or self._under_way >= self._max_concurrent:
             return math.inf
         now = self._clock()
@@ -211,6 +214,7 @@ class RateLimiter:
             if tokens is not None:
                 now = self._clock()
                 self._tokens.refill(now)
+                # After the answer: its usage is known only now, and a debt delays the next requests.
                 self._tokens.correct(_believable(tokens) - estimate)
             self._wake_first()
 
@@ -223,6 +227,7 @@ class RateLimiter:
             now = self._clock()
             for kind, state in states.items():
                 (self._requests if kind == "requests" else self._tokens).learn(state, now)
+                # Vendors count what other programs with this key use; the header is the only way to know it.
                 if state.remaining == 0 and state.reset_s:
                     self._pause(state.reset_s, now)
             self._wake_first()
@@ -282,6 +287,7 @@ class _Allowance:
             return 0.0
         self.refill(now)
         missing = min(amount, self.size) - self.level
+        # Rounding may leave a billionth missing, for which a timer would fire without end.
         return missing * 60.0 / self.size if missing > 1e-9 * self.size else 0.0
 
     def spend(self, amount: float) -> None:
@@ -303,6 +309,8 @@ class _Allowance:
             return
         self.refill(now)
         if state.limit is not None and state.limit >= 1:
+            # The caller may share the vendor's limit with other programs, so the limit never raises the
+            # allowance.
             self.size = min(self._given, state.limit)
         known = self.size if state.remaining is None else min(self.size, state.remaining)
         self.level = min(self.level, known)

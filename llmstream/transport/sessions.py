@@ -98,14 +98,19 @@ class LoopBound(Generic[K, T]):
 
 
 _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+# aiohttp stops reading the socket at twice this size: it bounds what a slow reader holds.
 _READ_BUFFER_BYTES: Final = 64 * 1024
 
 
 def new_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
     """A session of its own, as `current_session` has one; the caller closes it."""
     return aiohttp.ClientSession(
+        # No limit: a stream holds its connection for minutes, and aiohttp's usual 100 would let the next call
+        # wait silently. `RateLimiter` is the place for a limit.
         connector=CarefulConnector(limit=0, ssl=trust()),
+        # A cookie of one user's answer must not go out with the next user's request.
         cookie_jar=aiohttp.DummyCookieJar(),
+        # aiohttp's 5 minutes would end a long answer; `Deadlines` counts instead.
         timeout=aiohttp.ClientTimeout(total=None),
         read_bufsize=_READ_BUFFER_BYTES,
         trace_configs=list(traces) or None,

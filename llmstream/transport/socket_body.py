@@ -63,6 +63,7 @@ class SocketAnswer:
         """
         if not self._held:
             async with self._turn:
+                # Two may read: the reader of the stream, and `steer`, which waits for the server's word.
                 if not self._held:  # else who steered has read it
                     await self._receive_all()
         return self._all_held()
@@ -71,6 +72,7 @@ class SocketAnswer:
         """Waits for the next message; holds it and those that have already arrived after it."""
         await self._receive()
         size = len(self._held[-1])
+        # One batch of all that has arrived, as over HTTP, but bounded: the reader is another task.
         while self._line.socket.waiting and size < _AT_ONCE_BYTES and not self._line.talk.at_rest:
             await self._receive()
             size += len(self._held[-1])
@@ -118,6 +120,7 @@ class SocketAnswer:
 
     async def _steer(self, content: Any) -> None:
         talk = self._line.talk
+        # Steering names the response that it is for, so its id must have come.
         while not talk.named and not talk.at_rest:
             await self._hold_one(lambda: talk.named)
         if talk.at_rest or self._left:
@@ -231,6 +234,7 @@ async def _asked(line: Line, request: Any, *, last: bool = False) -> list[bytes]
             raise ConnectionLost("the server closed the WebSocket before it answered")
     except ConnectionLost:
         line.drop()
+        # With a message of the answer held, the request was taken: sent again it would run twice.
         if last or held:
             raise
     except BaseException:

@@ -13,10 +13,9 @@ from aiohttp.http import WS_CLOSING_MESSAGE
 from llmstream.errors import ConnectionLost, LimitExceeded, LLMStreamError, ProtocolError, TransportError
 from llmstream.exchange import HttpRequest, Talk
 from llmstream.transport.deadlines import Deadlines
+from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import typed_failure
-from llmstream.transport.forbidding import check_may_leave
 from llmstream.transport.http import Response, check_answer, check_headers, parsed_url
-from llmstream.transport.proxies import proxy_for
 from llmstream.transport.sessions import LoopBound, current_session
 
 __all__ = ["Line", "Refusal", "SocketPool", "connect", "current_pool", "handshake_headers"]
@@ -25,6 +24,7 @@ __all__ = ["Line", "Refusal", "SocketPool", "connect", "current_pool", "handshak
 Refusal: TypeAlias = Callable[[int, dict[str, str], bytes], LLMStreamError]
 """(status, headers in lower case, body) of an HTTP answer to the error that it means."""
 
+# source: RFC 9110, 15.2.2
 _SWITCHING: Final = 101
 # Headers of a request that say nothing of a socket, which carries many.
 _OF_ONE_REQUEST: Final = frozenset({"content-type", "content-length", "accept", "idempotency-key"})
@@ -35,6 +35,7 @@ _ORDERLY: Final = frozenset({None, 1000, 1001, 1005})
 # Close codes that blame what was sent; the same again would end the same.
 _CALLERS: Final = frozenset({1003, 1007, 1008, 1009, 1010})
 
+# source: RFC 6455, 7.4.1
 _TOO_BIG: Final = 1009
 
 
@@ -217,6 +218,7 @@ _LIFETIME_S: Final = 50 * 60.0
 # Load balancers silently drop connections that are idle for about six minutes.
 _IDLE_S: Final = 300.0
 
+# Each holds a connection. Beyond, the oldest goes, which the vendor would close first.
 _MOST_IDLE: Final = 32
 
 

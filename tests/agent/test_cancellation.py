@@ -14,7 +14,7 @@ import llmstream as ls
 from llmstream import dialects
 from llmstream.agent import Hooks
 from llmstream.chats.content import ToolCall
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
 

@@ -139,6 +139,16 @@ async def test_hook_forbids_an_approved_call(said: Any, result: str) -> None:
     assert (run.stopped_by is not None) == isinstance(said, Stop)
 
 
+@pytest.mark.parametrize("euros", [3, 2])
+async def test_request_has_the_rewritten_input(euros: int) -> None:
+    """A person decides about what will run; the call's own event has what the model asked for."""
+    rewritten = Hooks(before_tool=lambda state, call: Rewrite({"euros": euros}))
+    run = ls.Agent(ScriptedModel(PAYS), tools=[Till().pay], hooks=rewritten).stream("Go")
+    (request,) = [event async for event in run if isinstance(event, ls.events.ToolApprovalRequest)]
+    will_run = {"llmstream": {"tool_name": "pay", "input": '{"euros":2}'}}
+    assert request.provider_metadata == (None if euros == 3 else will_run)
+
+
 @pytest.mark.parametrize("said", [None, ls.Approve(), Rewrite({"euros": 3})])
 async def test_hook_passes_an_approved_call(said: Any) -> None:
     till, model = Till(), ScriptedModel(PAYS, "Done.")

@@ -15,7 +15,7 @@ import llmstream as ls
 from llmstream.dialects.base import Dialect
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.simulator import Call, Simulator, Turn
 from llmstream.testing import no_leaks
 from llmstream.transport.sessions import current_session

@@ -15,8 +15,7 @@ import pytest
 
 import llmstream as ls
 from llmstream.agent import Hooks, Rewrite
-from llmstream.agent.journal import RunJournal
-from llmstream.agent.journal_file import _copy_prefix
+from llmstream.agent.journal import RunJournal, _copy_prefix
 from llmstream.agent.journal_lines import Line, encode_line, read_lines
 from llmstream.chats import Message, Role, ToolCall, ToolResult
 from llmstream.simulator import Call, Cut, Turn

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import llmstream.chats
 
+BELOW = {f"llmstream.{name}" for name in ("errors", "exchange", "other_sdks", "short_forms")}
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = [
     "content",
+    "safe_markdown",
+    "markdown",
     "message",
+    "transcript",
     "openai_form",
     "ui_form",
     "copying",
-    "history",
     "saved",
     "chat",
     "cache",
@@ -29,12 +32,10 @@ def imports_of(module: str) -> set[str]:
 
 
 def test_modules_know_only_those_before_them() -> None:
-    """Every module may import the errors; and a message the names that others have for its attributes."""
     assert {name for name in imports_of("content") if name.startswith("llmstream")} == {"llmstream.errors"}
     for position, module in enumerate(ORDER):
         ours = {name for name in imports_of(module) if name.startswith("llmstream")}
-        below = {f"llmstream.chats.{name}" for name in ORDER[:position]}
-        assert ours <= {"llmstream.errors", "llmstream.other_sdks", *below}, module
+        assert ours <= {*BELOW, *(f"llmstream.chats.{below}" for below in ORDER[:position])}, module
 
 
 def test_import_loads_no_network_or_provider() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from llmstream import events, grammar
 from llmstream.cli import main
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS
 
 RECORDINGS = Path(__file__).parent / "recordings"
 OPENAI_CHAT = RECORDINGS / "openai_chat.sse"

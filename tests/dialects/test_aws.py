@@ -9,7 +9,7 @@ import pytest
 from llmstream.dialects.aws import answer_error, exception_of
 from llmstream.errors import BadRequest, ErrorInfo, RateLimited, ServerError, error_from_info
 from llmstream.framing.aws_event_stream import EventStreamDecoder, Message
-from llmstream.serving.wires.aws_errors import encode_error, exception_frame, exception_type
+from llmstream.server_side.wires.errors import encode_aws_error, exception_frame, exception_type
 
 
 def exception(kind, body=b"", **headers):
@@ -135,7 +135,7 @@ def test_our_errors_have_a_name_there(info, kind):
     ],
 )
 def test_an_answer_written_reads_the_same(info):
-    written = encode_error(info)
+    written = encode_aws_error(info)
     error = answer_error(written.status, written.headers, written.body, provider="p")
     assert error.info == error_from_info(info).info.__class__(
         **{name: getattr(info, name) for name in info.__struct_fields__ if name != "provider"}, provider="p"
@@ -143,8 +143,8 @@ def test_an_answer_written_reads_the_same(info):
 
 
 def test_an_error_without_a_status_gets_one():
-    assert encode_error(ErrorInfo("rate-limited", "m", True)).status == 429
-    assert encode_error(ErrorInfo("incomplete-stream", "m", True)).status == 500
+    assert encode_aws_error(ErrorInfo("rate-limited", "m", True)).status == 429
+    assert encode_aws_error(ErrorInfo("incomplete-stream", "m", True)).status == 500
 
 
 def test_a_message_of_megabytes_is_cut() -> None:

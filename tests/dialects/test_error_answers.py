@@ -14,7 +14,7 @@ from llmstream import errors
 from llmstream.cli.dialects import wire_of
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 BY_STATUS: dict[int, tuple[type[errors.LLMStreamError], ...]] = {
     400: (errors.BadRequest,),

@@ -12,9 +12,9 @@ import pytest
 
 from llmstream.cli.dialects import wire_of
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.decoder import held_size
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.media import Base64Pieces
+from llmstream.dialects.payload_size import held_size
 from llmstream.errors import LimitExceeded
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.grammar import check

@@ -7,7 +7,7 @@ import pytest
 import llmstream as ls
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Message, Reasoning, Text
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign, with_origin
+from llmstream.dialects.history_parts import FOREIGN_REASONING, MessageVendors, is_foreign, with_origin
 from llmstream.events import (
     OtherWarning,
     ReasoningDelta,

@@ -6,7 +6,7 @@ import pytest
 
 from llmstream import errors
 from llmstream.dialects.google import failure
-from llmstream.serving.wires.google_errors import status_of
+from llmstream.server_side.wires.errors import status_of
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.dialects.gemini import Gemini
 from llmstream.dialects.mistral import Mistral
 from llmstream.dialects.openai_responses import OpenAIResponses
-from llmstream.model_rules.table import ORDER
+from llmstream.model_rules import ORDER
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 CLAUDE = [f"claude-{name}" for name in ("fable-5", "fable-5-2", "mythos-5-1", "mythos-preview", "opus-5-5")]
 CLAUDE += [f"claude-{name}" for name in ("sonnet-5-5", "haiku-5-5", "opus-5", "sonnet-5", "opus-4-7")]

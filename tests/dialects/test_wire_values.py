@@ -1,4 +1,4 @@
-"""Values that have one form on several wires: what is read, and what is no such value."""
+"""Values with one form on several wires: times, token counts, cumulative counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import datetime
 
 import pytest
 
-from llmstream.dialects.wire_values import iso_time, objects_in, unix_time
+from llmstream.dialects.wire_values import UsageCounts, added, iso_time, objects_in, token_count, unix_time
+from llmstream.events import Usage
 
 NOON = datetime.datetime(2026, 1, 2, 12, 0, tzinfo=datetime.UTC)
 
@@ -48,3 +49,62 @@ def test_only_objects_of_a_list_are_read() -> None:
 @pytest.mark.parametrize("value", [None, {}, {"a": {}}, "[{}]", 1])
 def test_other_values_hold_no_objects(value: object) -> None:
     assert objects_in(value) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "count"),
+    [
+        (3, 3),
+        (3.0, 3),
+        ("3", 3),
+        (0, 0),
+        (True, None),
+        (1.5, None),
+        (float("inf"), None),
+        ("x", None),
+        (None, None),
+    ],
+)
+def test_counts(value, count):
+    assert token_count(value) == count
+
+
+def test_what_is_known_is_added():
+    assert (added(1, 2), added(None, 2), added(1, None), added(None, None)) == (3, 2, 1, None)
+
+
+def counts() -> UsageCounts:
+    return UsageCounts(lambda raw: Usage(raw.get("in"), raw.get("out"), raw=raw or None))
+
+
+def test_nothing_stated_is_no_count():
+    assert counts().usage == Usage()
+
+
+def test_a_later_count_replaces_an_earlier():
+    found = counts()
+    found.add({"in": 1, "out": 1})
+    found.add({"out": 2})
+    assert found.usage == Usage(1, 2, raw={"in": 1, "out": 2})
+
+
+def test_a_null_replaces_nothing():
+    found = counts()
+    found.add({"in": 1, "x": None})
+    found.add({"in": None})
+    assert found.usage == Usage(1, raw={"in": 1, "x": None})
+
+
+def test_what_is_no_object_states_nothing():
+    found = counts()
+    for odd in (None, 7, "x", [], {}):
+        found.add(odd)
+    assert found.usage == Usage()
+
+
+def test_usage_read_before_is_not_changed():
+    found = counts()
+    found.add({"in": 1})
+    early = found.usage
+    found.add({"in": 2})
+    assert (early.raw, found.usage.raw) == ({"in": 1}, {"in": 2})

@@ -13,7 +13,7 @@ from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.streams.history import Repairs, repaired
 
 N = 100

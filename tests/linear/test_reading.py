@@ -8,8 +8,9 @@ import pytest
 from stepcount.steps import assert_linear
 
 from llmstream.accumulate import Accumulator
+from llmstream.dialects.decoder import SurrogateJoiner
 from llmstream.dialects.errors import error_from_value
-from llmstream.dialects.json_text import SurrogateJoiner, encodable_value, is_json, object_text
+from llmstream.dialects.json_text import encodable_value, is_json, object_text
 from llmstream.events import (
     Finish,
     ReasoningDelta,

@@ -24,6 +24,7 @@ ROW = {"id": 7, "text": "Grüße {{id}} {x}", "user": {"name": "Ada"}, "tags": [
         ('{{"{{id}}"}} is {{id}}', "{{id}} is 7"),
         ('{{"{{"}}', "{{"),
         ("{{{id}}}", "{7}"),
+        ("{{ }} and {{}}", "{{ }} and {{}}"),
     ],
 )
 def test_only_double_braces_are_filled(template: str, prompt: str):

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
+from llmstream.model_rules import ORDER, Row, Table, nearest_effort
 from llmstream.model_rules.claude import CLAUDE
 from llmstream.model_rules.gemini import GEMINI
 from llmstream.model_rules.gpt import GPT
 from llmstream.model_rules.mistral import MISTRAL
 from llmstream.model_rules.open_models import OPEN_MODELS
-from llmstream.model_rules.table import ORDER, Row, Table, nearest_effort
 
 TABLES = {"claude": CLAUDE, "gemini": GEMINI, "gpt": GPT, "mistral": MISTRAL, "open": OPEN_MODELS}
 ROWS = [pytest.param(row, id=f"{name}-{row.models}") for name, table in TABLES.items() for row in table.rows]

@@ -32,7 +32,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 MODELS: dict[str, tuple[str, ...]] = {
     "anthropic": (

@@ -13,7 +13,7 @@ from llmstream.events import Event
 from llmstream.grammar import check
 from llmstream.providers.base import Provider
 from llmstream.providers.registry import all_providers
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 KEY = "key-0123456789"
 REGION = "eu-west-1"

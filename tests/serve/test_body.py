@@ -95,6 +95,12 @@ async def test_text_that_breaks_off_raises() -> None:
         await sent(body)
 
 
+async def test_source_without_finish_is_cut_off() -> None:
+    """A generator of the application that returns early is no complete response."""
+    events = frames_of(await sent(serve.Body(played(*TEXT))))
+    assert [type(event) for event in events[-2:]] == [ErrorEvent, Finish]
+
+
 async def test_foreign_exception_reaches_server() -> None:
     body = serve.Body(played(*TEXT, ZeroDivisionError("ours")))
     chunks = []

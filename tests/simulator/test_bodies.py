@@ -12,7 +12,7 @@ import pytest
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.errors import BadRequest
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.simulator import Break, Call, Cut, Pace, Script, Simulator, Stall, Turn
 from llmstream.simulator.bodies import complete_body
 from llmstream.simulator.timeline import timeline_of

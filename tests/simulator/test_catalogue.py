@@ -9,8 +9,8 @@ import pytest
 
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
-from llmstream.serving.routing import default_dialects
-from llmstream.serving.wires import server_side
+from llmstream.server_side.routing import default_dialects
+from llmstream.server_side.wires import server_side
 from llmstream.simulator.catalogue import count_tokens
 
 WORDS = "x" * 40

@@ -19,7 +19,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import ErrorEvent, Event, Finish, ReasoningDelta, ResponseMetadata, TextDelta, ToolCall
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, Settings, ToolSpec
-from llmstream.serving.routing import default_dialects
+from llmstream.server_side.routing import default_dialects
 from llmstream.simulator import Break, Call, Cut, Pace, Refuse, Script, Simulator, Stall, Turn
 
 DIALECTS = ["openai-chat", "anthropic", "ollama"]

@@ -108,7 +108,7 @@ async def test_each_type_and_mode_over_each_wire() -> None:
                     assert [m.role for m in stream.messages()] == [ls.Role.USER, ls.Role.ASSISTANT]
                     asked = simulator.requests[-1].request
                     assert (asked.tool_choice is not None) == (mode == "tool" and provider != "ollama"), where
-                    assert ("JSON schema" in str(asked.messages)) == (mode == "prompt"), where
+                    assert ("JSON schema" in "".join(map(str, asked.messages))) == (mode == "prompt"), where
 
 
 async def objects(*turns: str | Turn, output: Any) -> tuple[list[Any], ls.EventStream]:

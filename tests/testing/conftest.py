@@ -11,7 +11,7 @@ from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Usage
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 BODY = b"""\
 data: {"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Hel"}}]}

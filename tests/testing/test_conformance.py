@@ -27,7 +27,7 @@ from llmstream.events import (
     ToolInputStart,
     Usage,
 )
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.testing import assert_dialect_conforms, check_stream, cuts, decode_body
 from llmstream.testing.conformance import gist, with_numbered_ids
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS
 
 pytestmark = pytest.mark.slow
 

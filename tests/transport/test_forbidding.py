@@ -7,7 +7,7 @@ import pytest
 import llmstream as ls
 from llmstream.exchange import HttpRequest
 from llmstream.transport.download import download
-from llmstream.transport.forbidding import check_may_leave, requests_forbidden
+from llmstream.transport.egress import check_may_leave, requests_forbidden
 from llmstream.transport.public_addresses import DownloadLimits
 from llmstream.transport.websocket import connect
 

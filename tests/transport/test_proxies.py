@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 import llmstream as ls
-from llmstream.transport.proxies import proxy_for, proxy_secrets
+from llmstream.transport.egress import proxy_for, proxy_secrets
 
 PASSWORD = "s3cret-word"
 ONCE = ls.Retry(max_retries=0)

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 import llmstream as ls
-from llmstream.transport.proxies import proxy_for
+from llmstream.transport.egress import proxy_for
 from llmstream.transport.sessions import current_session
 
 

@@ -29,7 +29,7 @@ from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, ToolSpec
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.streams.history import repaired
 
 SIGNED = base64.b64encode(b"signed by the model that thought").decode()

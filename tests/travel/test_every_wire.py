@@ -11,7 +11,7 @@ import pytest
 import llmstream as ls
 from llmstream.chats import ToolCall, ToolResult
 from llmstream.providers.registry import find_provider
-from llmstream.serving.routing import default_dialects
+from llmstream.server_side.routing import default_dialects
 from llmstream.simulator import Call, Script, Simulator, Turn
 
 ADDRESSES = {

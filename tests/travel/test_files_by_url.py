@@ -10,9 +10,9 @@ from aiohttp import web
 import llmstream as ls
 from llmstream.chats import Audio, Document, Image, Message, ToolCall, ToolResult
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS
 from llmstream.request import Request, ToolSpec
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.streams.history import Inliner
 
 FILES = {

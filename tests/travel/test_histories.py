@@ -11,8 +11,9 @@ import pytest
 from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.cli.dialects import Wire, wire_of
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, GuardedDecoder
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS
+from llmstream.dialects.guarded_decoder import GuardedDecoder
+from llmstream.dialects.history_parts import FOREIGN_REASONING
 from llmstream.events import (
     Event,
     Finish,
@@ -32,7 +33,7 @@ from llmstream.events import (
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.streams.history import repaired
 
 SIGNED = base64.b64encode(b"signed by the vendor that thought").decode()

@@ -7,9 +7,17 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from llmstream.agent.context.budget import Count, approximate_tokens, tokens_of
+from llmstream.agent.context.cutting import (
+    SUMMARY,
+    Count,
+    approximate_tokens,
+    is_summary,
+    step_starts,
+    system_of,
+    tokens_of,
+    turn_starts,
+)
 from llmstream.agent.context.effects import ContextEffect, Effect, Scan, is_count, spend
-from llmstream.agent.context.turns import SUMMARY, is_summary, step_starts, system_of, turn_starts
 from llmstream.chats.content import Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest

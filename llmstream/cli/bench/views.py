@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from xml.sax.saxutils import escape
 
 from llmstream.cli.bench.report import Change, Load, Report, Spread, compare, histogram, percentile
-from llmstream.cli.terminal import one_line
+from llmstream.display.terminal_text import one_line
 
 __all__ = ["comparison_lines", "report_lines", "seconds", "svg"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from llmstream.cli.map.progress import amount, counted
 from llmstream.cli.map.rows import BadRow, Row
-from llmstream.cli.terminal import one_line
+from llmstream.display.terminal_text import one_line
 from llmstream.errors import LLMStreamError
 from llmstream.mapping.asking import Price
 from llmstream.streams.options import Prompt, as_messages

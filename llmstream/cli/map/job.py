@@ -37,11 +37,11 @@ from llmstream.mapping.keep import KeepFailed
 from llmstream.mapping.lines import CSVLines, JSONLines, Lines, fields_of, records
 from llmstream.mapping.options import list_prices, make, prompt_function
 from llmstream.mapping.run import MapRun, PromptOf
+from llmstream.streams.attempts import Retry
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
-from llmstream.transport.retry import Retry
 
 __all__ = ["PAUSED", "Job", "execute"]
 

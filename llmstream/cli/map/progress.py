@@ -10,7 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
-from llmstream.cli.terminal import one_line, print_message
+from llmstream.cli.terminal import print_message
+from llmstream.display.terminal_text import one_line
 from llmstream.mapping import MapProgress
 
 __all__ = ["Display", "amount", "counted", "duration", "failures", "figures", "fitted"]

@@ -23,9 +23,10 @@ from llmstream.dialects.anthropic.wire import (
 )
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import Framing, PayloadDecoder, held_size
+from llmstream.dialects.decoder import Framing, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
-from llmstream.dialects.token_counts import UsageCounts
+from llmstream.dialects.payload_size import held_size
+from llmstream.dialects.wire_values import UsageCounts
 from llmstream.errors import ProtocolError
 from llmstream.events import Custom, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
 from llmstream.grammar import TRUNCATING

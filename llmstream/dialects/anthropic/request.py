@@ -44,6 +44,7 @@ FIELDS: Final = FieldTable(
     Field("stop", "stop_sequences"),
 )
 
+# source: platform.claude.com, "Structured outputs", schema complexity limits: 20 strict tools a request
 _MAX_STRICT_TOOLS: Final = 20
 _DATE: Final = re.compile(r"_20\d{6}$")
 _FIXED_NAMES: Final = {

@@ -90,6 +90,7 @@ _EXTENSION: Final = re.compile(
     r"\.(pdf|csv|docx?|xlsx?|html?|txt|text|md|markdown|json|xml|ya?ml)$", re.IGNORECASE
 )
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9\s\-()\[\]]+")
+# source: Bedrock, API reference, DocumentBlock: 1 to 200 characters
 _MAX_NAME_CHARS: Final = 200
 
 

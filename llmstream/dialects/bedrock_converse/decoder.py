@@ -25,7 +25,8 @@ from llmstream.dialects.bedrock_converse.wire import (
     source_of_citation,
 )
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.payload_size import held_size
 from llmstream.errors import LimitExceeded, LLMStreamError
 from llmstream.events import File, FinishReason, Metadata, ReasoningDelta, TextDelta
 from llmstream.grammar import TRUNCATING
@@ -159,6 +160,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         self.complete = True
         if wire.additional_model_response_fields is not None:
             self._of_finish["additional_model_response_fields"] = wire.additional_model_response_fields
+        # Calls without input were held until it is known whether the token limit has cut them.
         if self._reason() not in TRUNCATING:
             self._blocks.release()
         if self._counted:
@@ -206,6 +208,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
             # Some gateways send a start twice.
             return
         self._blocks.close_prose()
+        # A missing id or name is no reason to lose the call: the name is checked where it would run.
         wire_id, name = wire.get("toolUseId"), wire.get("name")
         rest = {key: value for key, value in wire.items() if key not in ("toolUseId", "name")}
         block = OpenBlock(
@@ -318,6 +321,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
 
     def _citation(self, index: Hashable, citation: dict[str, Any]) -> None:
         block = self._opened.get(index)
+        # A citation may come before the first delta of its text, and belongs into the metadata of that block.
         self._early_citations.setdefault(index, []).append(citation)
         self.hold(held_size(citation))
         if block is None:
@@ -371,6 +375,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         """Limits the pieces of a block to the size of one event, which could hold all of them."""
         block.size += size
         self._blocks.retain(block, held)
+        # Bounds what a stream of small pieces can add up to.
         if block.size > self.limits.max_event_bytes:
             limit = self.limits.max_event_bytes
             self.fail(LimitExceeded(f"block {block.id or block.kind!r} is longer than {limit} bytes"))
@@ -381,6 +386,7 @@ def _joined_base64(pieces: list[str]) -> str:
     if len(pieces) == 1:
         return pieces[0]
     try:
+        # Each piece is padded by itself, so the texts cannot be joined.
         return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in pieces)).decode()
     except ValueError:
         return "".join(pieces)

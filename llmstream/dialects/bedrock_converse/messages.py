@@ -115,6 +115,7 @@ def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
                 if "toolUse" in group.head and group.head["toolUse"].get("type") != SERVER_TOOL
             }
             if waiting and number + 1 == len(turns):
+                # The API requires the results even if nothing else follows.
                 turns.append(Turn("user", _invented(waiting, warn)))
             continue
         for group in turn.groups:
@@ -125,6 +126,7 @@ def _answer_calls(turns: list[Turn], warn: Callable[[str], None]) -> None:
                 del waiting[result["toolUseId"]]
             else:
                 warn(f"the result {result['toolUseId']!r}, which has no call, was sent as text")
+                # Its content may still matter to the model; as a result it would be rejected.
                 group.blocks[:1] = [_as_text(p) for p in result["content"] or [{"text": _EMPTY}]]
         turn.groups.extend(_invented(waiting, warn))
         waiting = {}
@@ -145,7 +147,8 @@ def _as_text(piece: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rank(role: str, group: Group) -> int:
-    # In a user turn results come first, in an assistant turn calls come last.
+    # In a user turn results come first, in an assistant turn calls come last: Claude rejects results after
+    # text, and text after calls.
     if role == "user":
         return 0 if "toolResult" in group.head else 1
     tool_use = group.head.get("toolUse")
@@ -231,6 +234,7 @@ class CallIds:
     def _digest(self, call_id: str) -> str:
         digest = hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()
         if self._short:
+            # Stable while the conversation grows, or the prompt cache would miss.
             return digest[:9]
         stem = _FOREIGN.sub("_", call_id)[: _MAX_CHARS - 17]
         return f"{stem}-{digest[:16]}" if stem else f"call-{digest[:16]}"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.aws import exception_of
-from llmstream.dialects.token_counts import token_count
+from llmstream.dialects.wire_values import token_count
 from llmstream.errors import LLMStreamError
 from llmstream.events import FinishReason, Source, Usage
 from llmstream.framing.aws_event_stream import EventStreamDecoder, Message, encode_message

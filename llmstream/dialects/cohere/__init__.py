@@ -8,8 +8,7 @@ from urllib.parse import quote
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.cohere.decoder import CohereDecoder
-from llmstream.dialects.cohere.messages import accepts_url
-from llmstream.dialects.cohere.request import encode_request
+from llmstream.dialects.cohere.request import accepts_url, encode_request
 from llmstream.dialects.cohere.wire import KEY, answer_id
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelPage

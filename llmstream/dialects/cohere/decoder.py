@@ -23,8 +23,8 @@ from llmstream.dialects.cohere.wire import (
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value, is_json, without_lone_surrogates
-from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import as_id, json_text, mint_call_id
+from llmstream.dialects.wire_values import UsageCounts
 from llmstream.events import (
     ErrorEvent,
     Metadata,
@@ -120,6 +120,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             content = message.content if message is not None else None
             block = self._opened.get(wire.index) if type(wire.index) is int else None
             if block is not None and type(content) is Content and wire.logprobs is None:
+                # Nearly every event: without a call, and without a list of contents.
                 if block.kind == "text" and content.text and content.thinking is None:
                     self.out.append(TextDelta(content.text, block.id))
                     return
@@ -205,6 +206,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         reason = finish_reason(raw)
         self._blocks.end(reason)
         if self._error is not None or reason == "error":
+            # The vendor reports errors of a running response in `message-end`, with any reason.
             reason = "error"
             error = {"message": self._error or f"the vendor ended the response with {raw!r}", "code": raw}
             self.out.append(ErrorEvent(error_from_value(error, provider=self.provider).info))
@@ -273,6 +275,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
                 self._nameless.add(key)
                 self.defect("a tool call has no name. It was ignored.")
                 continue
+            # An index may be used again, by a call that has a name.
             self._nameless.discard(key)
             call_id = as_id(call.id)
             block = OpenBlock(
@@ -300,6 +303,8 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
         if not block.parts:
             if block.may_be_nothing(text):
                 return
+            # The API sends "null" or "" for a call without arguments, in pieces; only what is more than that
+            # is input.
             text = block.take_waiting()
         self._blocks.input(block, text)
 
@@ -314,6 +319,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self._blocks.release()
             self._blocks.close(key)
         else:
+            # Closed once the reason is known: at the token limit the call is cut, else it is invalid.
             self._blocks.hold_back(key)
 
     def _closing(self, block: OpenBlock) -> None:
@@ -329,6 +335,7 @@ def _key(index: object) -> Hashable:
 
 def _call_key(index: object, place: int = 0) -> Hashable:
     """Returns the key of a call; place: in a list of calls, which compatible servers send."""
+    # Content and calls both count their indexes from 0.
     return ("call", _key(index), place)
 
 

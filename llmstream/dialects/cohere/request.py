@@ -1,19 +1,42 @@
-"""Writes a request of the v2 chat API: all fields except `messages`."""
+"""Writes a request of the v2 chat API: settings and tools, then the field `messages`.
+
+Thinking is sent back as thinking, a tool plan as tool plan. Each tool result is a message of its own. Its
+text files become documents inside it, its images follow all results in a user message. Text documents of
+a user message become documents of the request.
+"""
 
 from __future__ import annotations
 
+import mimetypes
 import re
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.cohere.messages import MessageWriter
-from llmstream.dialects.cohere.wire import KEY
+from llmstream.dialects.cohere.wire import KEY, told_citation
+from llmstream.dialects.history_parts import own_parts, result_or_failure_text, role_of, without_custom_parts
+from llmstream.dialects.media import data_uri
 from llmstream.dialects.requests import (
     ANSWER_IN_JSON,
     Field,
     FieldTable,
+    RequestWarnings,
     RequestWriter,
     described_schema,
     in_words,
@@ -21,10 +44,17 @@ from llmstream.dialects.requests import (
     name_and_description,
     says_json,
 )
+from llmstream.errors import Unsupported
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
-__all__ = ["FIELDS", "PATH", "cohere_schema", "encode_request"]
-
+__all__ = [
+    "FIELDS",
+    "PATH",
+    "MessageWriter",
+    "accepts_url",
+    "cohere_schema",
+    "encode_request",
+]
 
 # Cohere's subset of JSON schemas.
 #
@@ -65,12 +95,14 @@ def _narrowed(schema: Any, moved: list[dict[str, Any]]) -> Any:
         elif key in ("items", "additionalProperties"):
             out[key] = _narrowed(value, moved)
         elif key == "pattern" and isinstance(value, str) and not _LOOKAROUND.search(value):
+            # A pattern matches the whole string anyway.
             out[key] = value.removeprefix("^").removesuffix("$")
         elif key in _UNKNOWN or key == "pattern" or (key == "format" and value not in _FORMATS):
             words[key] = value
         elif key != "$schema":
             out[key] = value
     properties = out.get("properties")
+    # source: "Structured Outputs": an object needs at least one required property
     if isinstance(properties, dict) and properties and not out.get("required"):
         out["required"] = [next(iter(properties))]
     if words:
@@ -169,9 +201,11 @@ class _Body:
                 tools.append(tool)
         choice = request.tool_choice
         if isinstance(choice, NamedTool):
+            # The API can force a call, but not name the tool.
             tools = [tool for tool in tools if tool.name == choice.name]
         if not tools:
             return
+        # `strict_tools` is one flag for the request.
         strict = any(tool.strict for tool in tools)
         self.body["tools"] = [self.tool(tool, strict=strict) for tool in tools]
         if strict:
@@ -201,6 +235,7 @@ class _Body:
         wanted = self.request.response_format
         if wanted is None:
             return
+        # source: "Structured Outputs": response_format is rejected together with tools or documents
         if "tools" not in self.body and "documents" not in self.body:
             format_: dict[str, Any] = {"type": "json_object"}
             if wanted.schema is not None:
@@ -209,6 +244,7 @@ class _Body:
                     self.warnings.note(
                         "part of the output schema moved into descriptions: the API does not enforce it"
                     )
+            # Without the word in the prompt, JSON mode may write white space up to the token limit.
             elif not says_json(self.request.messages):
                 self.instruct(ANSWER_IN_JSON)
             self.body["response_format"] = format_
@@ -230,3 +266,199 @@ class _Body:
 
     def instruct(self, words: str) -> None:
         self.body["messages"].insert(0, {"role": "system", "content": words})
+
+
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/yaml")
+
+
+def accepts_url(part: Image | Audio | Document | File) -> bool:
+    """Whether a part can be sent as a URL; also True for documents that are rejected in any form."""
+    if not isinstance(part, Document):
+        return True
+    kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or "text/plain"
+    return not kind.startswith(_TEXTUAL)
+
+
+class MessageWriter:
+    """Writes the messages of one request.
+
+    documents: of the request
+    warnings:  about what was left out
+    """
+
+    def __init__(self, *, provider: str) -> None:
+        self.documents: list[dict[str, Any]] = []
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
+        self._provider = provider
+        self._out: list[dict[str, Any]] = []
+        self._result_images: list[tuple[str, Image]] = []
+
+    def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+        """Returns the wire's messages.
+
+        raises: Unsupported if content would be lost, InvalidRequest for an unknown role
+        """
+        for message in without_custom_parts(messages, self._warn):
+            # The images of results follow all results, or a user message would separate these.
+            if message.role != Role.TOOL:
+                self._flush_images()
+            role = role_of(message)
+            if role == Role.SYSTEM:
+                self._system(message)
+            elif role == Role.USER:
+                self._user(message)
+            elif role == Role.ASSISTANT:
+                self._assistant(message)
+            else:
+                self._results(message.parts)
+        self._flush_images()
+        return self._out
+
+    def _system(self, message: Message) -> None:
+        for part in message.parts:
+            if not isinstance(part, Text):
+                raise self._lost(part, "a system message")
+        self._out.append({"role": "system", "content": _content(message.parts)})
+
+    def _user(self, message: Message) -> None:
+        self._results(message.parts)
+        self._flush_images()
+        rest = [part for part in message.parts if not isinstance(part, ToolResult)]
+        content = [block for part in rest if (block := self._block(part)) is not None]
+        if content or not message.parts:
+            plain = len(content) == 1 and content[0]["type"] == "text"
+            self._out.append({"role": "user", "content": content[0]["text"] if plain else content})
+        elif rest:
+            self._out.append({"role": "user", "content": "See the documents."})
+
+    def _block(self, part: Part) -> dict[str, Any] | None:
+        """Returns a block of a user message; None for documents of the request."""
+        if isinstance(part, Text):
+            return {"type": "text", "text": part.text}
+        if isinstance(part, Image) or (isinstance(part, File) and part.media_type.startswith("image/")):
+            return self._image(part)
+        if isinstance(part, (Document, File)):
+            self.documents.append(self._document(part))
+            return None
+        if isinstance(part, Audio):
+            raise Unsupported(f"{self._provider} does not support audio. Send a transcript instead.")
+        raise self._lost(part, "a user message")
+
+    def _image(self, part: Image | File) -> dict[str, Any]:
+        url = data_uri(part.data, part.media_type or "image/png") if part.data else part.url
+        detail = _own(part).get("detail")
+        return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
+
+    def _document(self, part: Document | File) -> dict[str, Any]:
+        kind = part.media_type or "text/plain"
+        if not part.data or not kind.startswith(_TEXTUAL):
+            raise Unsupported(
+                f"{self._provider} supports documents only as text, not {kind!r}"
+                f"{' by URL' if not part.data else ''}. Extract the text and pass that."
+            )
+        document: dict[str, Any] = {"data": {"text": part.data.decode("utf-8", "replace")}}
+        name = getattr(part, "filename", "")
+        if name:
+            document["data"]["title"] = name
+        return document
+
+    def _assistant(self, message: Message) -> None:
+        plan = "".join(p.text for p in message.parts if isinstance(p, Reasoning) and _is_plan(p))
+        content = []
+        for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
+            if isinstance(part, Text) and part.text:
+                content.append({"type": "text", "text": part.text})
+            elif isinstance(part, Reasoning) and part.text and not _is_plan(part):
+                content.append({"type": "thinking", "thinking": part.text})
+            elif isinstance(part, (Image, Audio, Document, File)):
+                self._warn(
+                    f"a file of the assistant ({part_kind(part)}) was left out: the API takes no files back"
+                )
+            elif isinstance(part, ToolCall) and part.provider_executed:
+                self._warn(f"the tool call {part.name!r}, which a vendor ran, was left out")
+            elif isinstance(part, Custom) and not part.type.startswith(f"{KEY}."):
+                self._warn(f"a part of type {part.type!r} was left out: the API does not support it")
+        calls = [_call(part) for part in message.tool_calls if not part.provider_executed]
+        citations = [c for p in message.parts if (c := told_citation(getattr(p, "metadata", None)))]
+        out: dict[str, Any] = {"role": "assistant"}
+        if content:
+            plain = all(block["type"] == "text" for block in content)
+            out["content"] = "".join(block["text"] for block in content) if plain else content
+        if plan:
+            out["tool_plan"] = plan
+        if calls:
+            out["tool_calls"] = calls
+        if citations and content:
+            out["citations"] = citations
+        # The API rejects an empty message.
+        if len(out) > 1:
+            self._out.append(out)
+        else:
+            self._warn("an empty assistant message was left out")
+
+    def _results(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            if not isinstance(part, ToolResult):
+                continue
+            if part.provider_executed:
+                self._warn(f"the result of {part.name!r}, which a vendor ran, was left out")
+                continue
+            out = {"role": "tool", "tool_call_id": part.tool_call_id, "content": self._result(part)}
+            self._out.append(out)
+
+    def _result(self, part: ToolResult) -> Any:
+        """Returns text, or with text files a list of documents; images are added later."""
+        kept = _own(part).get("content")
+        if kept is not None:
+            return kept
+        text = result_or_failure_text(part)
+        documents = []
+        for piece in part.parts:
+            if isinstance(piece, Image):
+                self._result_images.append((part.tool_call_id, piece))
+            elif isinstance(piece, Document):
+                documents.append({"type": "document", "document": self._document(piece)})
+            else:
+                raise self._lost(piece, "a tool result")
+        if not documents:
+            return text
+        first = [{"type": "document", "document": {"data": {"text": text}}}] if text else []
+        return [*first, *documents]
+
+    def _flush_images(self) -> None:
+        """Writes images of tool results, after all results of the turn."""
+        images, self._result_images = self._result_images, []
+        content: list[dict[str, Any]] = []
+        for call_id, image in images:
+            content.append({"type": "text", "text": f"This belongs to the result of tool call {call_id}:"})
+            content.append(self._image(image))
+        if content:
+            self._out.append({"role": "user", "content": content})
+
+    def _lost(self, part: object, where: str) -> Unsupported:
+        return Unsupported(
+            f"{self._provider} does not support a part of kind {part_kind(part)!r} in {where}. "
+            "Send its content as text."
+        )
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.arguments or "{}"}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _content(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
+    """Returns one string if possible, else a list of texts."""
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    return texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts]
+
+
+def _own(part: object) -> dict[str, Any]:
+    """Returns the vendor's metadata of a part, which is sent back."""
+    own: dict[str, Any] = (getattr(part, "metadata", None) or {}).get(KEY) or {}
+    return own
+
+
+def _is_plan(part: Reasoning) -> bool:
+    return bool(_own(part).get("tool_plan"))

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.token_counts import token_count
-from llmstream.dialects.wire_values import objects_in
+from llmstream.dialects.wire_values import objects_in, token_count
 from llmstream.events import Custom, FinishReason, Metadata, Source
 from llmstream.usage import Usage
 

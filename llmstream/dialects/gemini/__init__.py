@@ -2,7 +2,7 @@
 
 `wire.py` has the shapes; `decoder.py` reads the chunks, `parts.py` what is in them, `calls.py` and
 `partial_args.py` the calls; `request.py` and `messages.py` write requests. The server side is
-`serving/wires/gemini`. `VERTEX` is Vertex AI, where calls have no ids.
+`server_side/wires/gemini`. `VERTEX` is Vertex AI, where calls have no ids.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, Place, StreamLimits
-from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini.decoder import GeminiDecoder
-from llmstream.dialects.gemini.parts import KEY
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.wire import CONTINUATION, path_for
-from llmstream.dialects.google import facts_of, wants_continuation, with_options, without_option
+from llmstream.dialects.google import KEY, facts_of, wants_continuation, with_options, without_option
+from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.requests import options_of

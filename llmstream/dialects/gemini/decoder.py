@@ -9,11 +9,10 @@ import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.gemini.calls import FunctionCalls
-from llmstream.dialects.gemini.parts import KEY, Parts, holds_more, snake
+from llmstream.dialects.gemini.parts import Parts, holds_more, snake
 from llmstream.dialects.gemini.wire import (
     CONTINUATION,
     Candidate,
@@ -28,8 +27,10 @@ from llmstream.dialects.gemini.wire import (
     is_block_reason,
     sources_of,
 )
-from llmstream.dialects.google import Responses, Sources
+from llmstream.dialects.google import KEY, Responses, Sources
+from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.json_text import encodable_value
+from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import iso_time
 from llmstream.errors import LimitExceeded, LLMStreamError, ServerError
 from llmstream.events import (

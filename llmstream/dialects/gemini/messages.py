@@ -28,16 +28,16 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.call_ids import is_minted
-from llmstream.dialects.gemini.parts import CODE_EXECUTION, KEY, SIDE_FIELDS, TRANSCRIPTION
-from llmstream.dialects.history_parts import own_parts, result_text, role_of, system_text
+from llmstream.dialects.gemini.wire import CODE_EXECUTION
+from llmstream.dialects.google import KEY, SIDE_FIELDS, TRANSCRIPTION
+from llmstream.dialects.history_parts import is_minted, own_parts, result_text, role_of, system_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import media_of
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.model_rules.gemini import GeminiRules
 
-__all__ = ["SIDE_FIELDS", "Conversation", "camel", "read_response"]
+__all__ = ["Conversation", "camel", "read_response"]
 
 
 # Single parts of a conversation; a signature goes back on the part it came with.

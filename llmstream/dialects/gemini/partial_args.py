@@ -29,6 +29,7 @@ _STEP: Final = re.compile(
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 # Elements of a list that are omitted become null. The cap bounds the memory that one index can take.
 _MAX_GAP: Final = 1000
+# Far above real arguments, and below the recursion limit of those who encode the value.
 _MAX_DEPTH: Final = 500
 
 

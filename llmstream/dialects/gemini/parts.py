@@ -12,8 +12,8 @@ import msgspec
 from llmstream.dialects.blocks import Block, Blocks
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.gemini.calls import FunctionCalls
-from llmstream.dialects.gemini.wire import Blob, Part
-from llmstream.dialects.google import SIDE_FIELDS, TRANSCRIPTION
+from llmstream.dialects.gemini.wire import CODE_EXECUTION, Blob, Part
+from llmstream.dialects.google import KEY, SIDE_FIELDS, TRANSCRIPTION
 from llmstream.dialects.media import base64_bytes
 from llmstream.events import (
     Custom,
@@ -23,13 +23,7 @@ from llmstream.events import (
     ToolResult,
 )
 
-__all__ = ["CODE_EXECUTION", "KEY", "SIDE_FIELDS", "TRANSCRIPTION", "Parts", "holds_more", "snake"]
-
-# The key of all metadata of this dialect, also on Vertex AI: a conversation may move between the two.
-KEY: Final = "google"
-
-# The name of the tool behind `executableCode` and `codeExecutionResult`, which the wire does not name.
-CODE_EXECUTION: Final = "code_execution"
+__all__ = ["Parts", "holds_more", "snake"]
 
 _side_values = operator.attrgetter(*SIDE_FIELDS)
 _NOTHING_BESIDE: Final = (None,) * len(SIDE_FIELDS)
@@ -45,6 +39,7 @@ _THINGS: Final = (
     "function_response",
 )
 _encode = msgspec.json.Encoder().encode
+# Shows which file it was; base64 tells a reader nothing.
 _EXCERPT_BYTES: Final = 200
 
 

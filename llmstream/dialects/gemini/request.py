@@ -8,9 +8,8 @@ import msgspec
 
 from llmstream.dialects.base import Encoded
 from llmstream.dialects.gemini.messages import Conversation, camel
-from llmstream.dialects.gemini.parts import KEY
 from llmstream.dialects.gemini.wire import path_for
-from llmstream.dialects.google import refused_settings, thinking_budget, thinking_level
+from llmstream.dialects.google import KEY, refused_settings, thinking_budget, thinking_level
 from llmstream.dialects.requests import (
     Field,
     FieldTable,
@@ -60,6 +59,7 @@ _MAX_DEPTH: Final = 12
 def openapi_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
     """Converts a schema to the subset; None for an object without properties, which the API refuses."""
     root = _converted(schema, schema, 0)
+    # An empty object at the root is rejected; a function without parameters leaves the field out.
     if root.get("type") == "object" and not root.get("properties"):
         return None
     return root
@@ -112,6 +112,7 @@ def _converted(schema: Any, root: dict[str, Any], depth: int) -> dict[str, Any]:
     if "format" in out and out["format"] not in _FORMATS.get(str(kind), ()):
         moved["format"] = out.pop("format")
     if kind == "array":
+        # An array without items is rejected ("items: missing field").
         out.setdefault("items", {"type": "string"})
     if moved:
         text = msgspec.json.encode(moved).decode()
@@ -210,6 +211,7 @@ def _string_enum(out: dict[str, Any], moved: dict[str, Any]) -> None:
         out.setdefault("type", "string")
     else:
         del out["enum"]
+        # Enums of the subset are strings; the model reads others in the description.
         moved["enum"] = values
         kinds = {bool: "boolean", int: "integer", float: "number"}
         out.setdefault("type", kinds.get(type(values[0]), "string"))
@@ -232,6 +234,7 @@ def encode_tools(
     """Encodes all functions as one entry, and each of the vendor's tools as an entry of its own."""
     specs = [tool for tool in request.tools if isinstance(tool, ToolSpec)]
     hosted = [tool for tool in request.tools if isinstance(tool, ProviderTool)]
+    # Models before Gemini 3 reject a request with both.
     if specs and hosted and rules.mixes_tools is False:
         for tool in hosted:
             warnings.unsupported_tool(tool, "this model takes the vendor's tools or functions, not both")
@@ -271,6 +274,7 @@ def _calling_config(
     strict = any(spec.strict for spec in specs)
     if not specs:
         if choice == "required" or isinstance(choice, NamedTool):
+            # functionCallingConfig without declarations is rejected with 400.
             warnings.note("tool_choice was left out: the request declares no functions")
         return None
     if isinstance(choice, NamedTool):

@@ -15,13 +15,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from llmstream.dialects.google import Sources, document_uri
-from llmstream.dialects.token_counts import UsageCounts, added, token_count
-from llmstream.dialects.wire_values import objects_in
+from llmstream.dialects.wire_values import UsageCounts, added, objects_in, token_count
 from llmstream.errors import InvalidRequest, LimitExceeded, LLMStreamError
 from llmstream.events import FinishReason, Source, Usage
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = [
+    "CODE_EXECUTION",
     "CONTINUATION",
     "FINISH_REASONS",
     "ArrayElements",
@@ -45,6 +45,9 @@ __all__ = [
     "sources_of",
     "write_usage",
 ]
+
+# The name of the tool behind `executableCode` and `codeExecutionResult`, which the wire does not name.
+CODE_EXECUTION: Final = "code_execution"
 
 
 class PartialArg(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):

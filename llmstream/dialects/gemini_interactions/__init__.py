@@ -1,7 +1,7 @@
 """The `gemini-interactions` dialect: Google's Interactions API, which streams steps.
 
-`wire.py` has the events; `decoder.py` reads the interaction and `steps.py` its steps; `request.py`
-and `messages.py` write requests. The server side is `serving/wires/gemini_interactions`.
+`wire.py` has the events; `decoder.py` reads the interaction and `steps.py` its steps; `request.py` writes
+requests. The server side is `server_side/wires/gemini_interactions`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, Place, StreamLimits
-from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
 from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import CONTINUATION, KEY
 from llmstream.dialects.google import facts_of, wants_continuation, with_options, without_option
+from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.requests import options_of

@@ -8,8 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
-from llmstream.dialects.call_ids import mint_call_id
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.gemini_interactions.steps import Steps
 from llmstream.dialects.gemini_interactions.wire import (
     ALIASES,
@@ -22,9 +21,10 @@ from llmstream.dialects.gemini_interactions.wire import (
     read_usage,
 )
 from llmstream.dialects.google import Responses, failure
+from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.json_text import encodable_value, is_json
-from llmstream.dialects.token_counts import UsageCounts
-from llmstream.dialects.wire_values import iso_time, objects_in
+from llmstream.dialects.payload_size import held_size
+from llmstream.dialects.wire_values import UsageCounts, iso_time, objects_in
 from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, Usage
 from llmstream.framing.sse import SSEDecoder

@@ -1,13 +1,36 @@
-"""Encodes a request for the Interactions API: everything but the messages."""
+"""Encodes a request for the Interactions API: settings and tools, then the messages as steps.
+
+A user's turn is one step of contents. Each thought, output, call and result of the model is a step, and so
+is each result of a function.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterable
 from typing import Any, Final
 
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Part,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.gemini_interactions.messages import Conversation
-from llmstream.dialects.gemini_interactions.wire import KEY
-from llmstream.dialects.google import refused_settings, thinking_level
+from llmstream.dialects.gemini_interactions.wire import CONTENT, KEY
+from llmstream.dialects.google import SIDE_FIELDS, TRANSCRIPTION, refused_settings, thinking_level
+from llmstream.dialects.history_parts import own_parts, result_text, role_of, system_text
+from llmstream.dialects.json_text import object_text
+from llmstream.dialects.media import Media, media_of, sampling_of
 from llmstream.dialects.requests import (
     Field,
     FieldTable,
@@ -17,10 +40,16 @@ from llmstream.dialects.requests import (
     merged,
     name_and_description,
 )
+from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
 from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, Request, ToolSpec
 
-__all__ = ["FIELDS", "PATH", "encode_request"]
+__all__ = [
+    "FIELDS",
+    "PATH",
+    "Conversation",
+    "encode_request",
+]
 
 PATH: Final = "/interactions"
 
@@ -126,3 +155,193 @@ def _thinking(
     level = thinking_level(reasoning, rules, warnings)
     shown = {} if reasoning.effort == "none" else {"thinking_summaries": "auto"}
     return {**({} if level is None else {"thinking_level": level}), **shown}
+
+
+_ROLES: Final = {
+    Role.SYSTEM: "system",
+    Role.USER: "user_input",
+    Role.TOOL: "user_input",
+    Role.ASSISTANT: "model_output",
+}
+# Metadata of generateContent, which has the same key: a conversation may have begun there.
+_OF_THE_OTHER_WIRE: Final = frozenset({*SIDE_FIELDS, TRANSCRIPTION, "display_name", "tool_type", "response"})
+
+_NO_RESULT: Final = "The tool was not run."
+
+
+class Conversation:
+    """Encodes a conversation step by step.
+
+    system: texts of the system instruction
+    steps:  the input, as the body has it
+    """
+
+    def __init__(self, *, provider: str, fetches_urls: bool, warnings: RequestWarnings) -> None:
+        self.system: list[str] = []
+        self.steps: list[dict[str, Any]] = []
+        self._provider = provider
+        self._fetches_urls = fetches_urls
+        self._warn = warnings.note_once
+        self._open_calls: dict[str, ToolCall] = {}
+        self._to_come: set[str] = set()
+        self._known: dict[str, str] = {}
+
+    def read(self, messages: Iterable[Message]) -> None:
+        """Encodes all messages of a conversation.
+
+        raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media
+        """
+        messages = list(messages)
+        self._to_come = {result.tool_call_id for message in messages for result in message.tool_results}
+        for message in messages:
+            role = _ROLES[role_of(message)]
+            if role == "user_input" and self.steps and self.steps[-1]["type"] == "user_input":
+                self._begin(role)
+            for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
+                self._part(role, part)
+        self._close_calls()
+        self.steps = [step for step in self.steps if step.get("content") != []]
+        if not self.steps:
+            raise InvalidRequest("the conversation is empty: the API requires at least one turn with content")
+
+    def _part(self, role: str, part: Part) -> None:
+        if role == "system":
+            self._system(part)
+        elif isinstance(part, ToolResult) and not part.provider_executed:
+            self._result(part)
+        elif isinstance(part, (Reasoning, ToolCall, ToolResult)):
+            step = self._step(role, part)
+            if step is not None:
+                self.steps.append(step)
+        elif isinstance(part, Custom) and part.type.startswith(f"{KEY}.") and not _is_content(part):
+            self.steps.append({"type": part.type.removeprefix(f"{KEY}."), **_own_metadata(part)})
+        else:
+            content = self._content(part)
+            if content is not None:
+                if role == "user_input":
+                    self._close_calls()
+                if not self.steps or self.steps[-1]["type"] != role:
+                    self._begin(role)
+                self.steps[-1]["content"].append(content)
+
+    def _begin(self, role: str) -> None:
+        self.steps.append({"type": role, "content": []})
+
+    def _system(self, part: Part) -> None:
+        text = system_text(part, moved=bool(self.steps), warn=self._warn)
+        if text:
+            self.system.append(text)
+
+    def _content(self, part: Part) -> dict[str, Any] | None:
+        match part:
+            case Text(text=text):
+                return {"type": "text", "text": text} if text else None
+            case Image() | Audio() | Document() | File():
+                return self._media(part)
+            case Custom(type=kind) if _is_content(part):
+                return {"type": kind.removeprefix(CONTENT), **_own_metadata(part)}
+            case Source():
+                return None
+        self._warn(f"a part of kind {part_kind(part)!r} was left out: the API does not support it")
+        return None
+
+    def _media(self, part: Image | Audio | Document | File) -> dict[str, Any]:
+        media = media_of(part, fetches_urls=self._fetches_urls, provider=self._provider)
+        out: dict[str, Any] = {"type": _content_type(media, part)}
+        if media.url is not None:
+            out["uri"] = media.url
+        else:
+            out["data"] = base64.b64encode(media.data or b"").decode()
+        if media.media_type:
+            out["mime_type"] = media.media_type
+        own = _own_metadata(part)
+        if "data" in out:
+            # Bytes were sent, so the URI that the vendor gave beside them is not.
+            own.pop("uri", None)
+        return {**out, **sampling_of(part.media_type), **own}
+
+    def _step(self, role: str, part: Reasoning | ToolCall | ToolResult) -> dict[str, Any] | None:
+        own = _own_metadata(part)
+        if isinstance(part, Reasoning):
+            if role != "model_output" or not (part.text or own.get("signature")):
+                return None
+            step: dict[str, Any] = {"type": "thought"}
+            if own.get("signature"):
+                step["signature"] = own["signature"]
+            return {**step, "summary": [{"type": "text", "text": part.text}]} if part.text else step
+        if part.provider_executed:
+            return self._vendor_step(part, own)
+        return self._call(part, own) if isinstance(part, ToolCall) else None
+
+    def _call(self, part: ToolCall, own: dict[str, Any]) -> dict[str, Any]:
+        self._open_calls.setdefault(part.id, part)
+        self._known[part.id] = part.name
+        call: dict[str, Any] = {"type": "function_call", "id": part.id, "name": part.name}
+        call["arguments"] = object_text(part.arguments, key="input")
+        return {**call, "signature": own["signature"]} if own.get("signature") else call
+
+    def _vendor_step(self, part: ToolCall | ToolResult, own: dict[str, Any]) -> dict[str, Any] | None:
+        if "type" not in own:
+            what = part.id if isinstance(part, ToolCall) else part.tool_call_id
+            self._warn(f"the tool that another vendor ran as {what!r} was left out")
+            return None
+        if isinstance(part, ToolCall):
+            return {**own, "id": part.id, "arguments": object_text(part.arguments, key="input")}
+        step = {**own, "call_id": part.tool_call_id, "result": part.result}
+        return {**step, "is_error": True} if part.is_error else step
+
+    # Results of functions.
+
+    def _result(self, part: ToolResult) -> None:
+        self._to_come.discard(part.tool_call_id)
+        if part.tool_call_id not in self._known:
+            self._warn(f"the result of {part.tool_call_id!r}, which belongs to no call, was sent as it is")
+        self._open_calls.pop(part.tool_call_id, None)
+        name = part.name or self._known.get(part.tool_call_id, "")
+        step: dict[str, Any] = {"type": "function_result", "call_id": part.tool_call_id}
+        if name:
+            step["name"] = name
+        step["result"] = self._result_content(part)
+        self.steps.append({**step, "is_error": True} if part.is_error else step)
+
+    def _result_content(self, part: ToolResult) -> Any:
+        text = result_text(part)
+        own = _own_metadata(part)
+        if "result" in own:
+            return own["result"]
+        if not part.parts:
+            return text
+        content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+        for piece in part.parts:
+            media = self._media(piece)
+            if media["type"] != "image":
+                raise Unsupported(
+                    "the result of a function may hold text and images only. Send the file as the user's.",
+                    provider=self._provider,
+                )
+            content.append(media)
+        return content
+
+    def _close_calls(self) -> None:
+        """Adds error results to calls that have none, before the user's next turn."""
+        for call in [call for call in self._open_calls.values() if call.id not in self._to_come]:
+            self._warn(f"the call {call.id!r} has no result; it was closed with an error")
+            self._result(ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name))
+
+
+def _is_content(part: Part) -> bool:
+    """Whether a part is a custom piece of an output."""
+    return isinstance(part, Custom) and part.type.startswith(CONTENT)
+
+
+def _own_metadata(part: Any) -> dict[str, Any]:
+    """Returns the vendor's metadata of a part, as far as it belongs to this wire."""
+    own = (part.metadata or {}).get(KEY, {})
+    return {name: value for name, value in own.items() if name not in _OF_THE_OTHER_WIRE}
+
+
+def _content_type(media: Media, part: Image | Audio | Document | File) -> str:
+    head = media.media_type.partition("/")[0]
+    if head in ("image", "audio", "video"):
+        return head
+    return {Image: "image", Audio: "audio"}.get(type(part), "document")

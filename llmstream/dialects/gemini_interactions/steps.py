@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.gemini_interactions.wire import (
     CONTENT,
     KEY,
@@ -23,6 +23,7 @@ from llmstream.dialects.gemini_interactions.wire import (
 from llmstream.dialects.google import Sources
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.media import base64_bytes
+from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -46,6 +47,7 @@ from llmstream.unique_ids import UniqueIds
 __all__ = ["Steps"]
 
 _encode = msgspec.json.Encoder().encode
+# A pointer in a list of CPython.
 _SLOT_BYTES: Final = 8
 _MEDIA: Final = frozenset({"image", "video", "document"})
 _DRAFTS: Final = frozenset({"image", "video", "document", "audio"})

@@ -14,7 +14,7 @@ import msgspec
 
 from llmstream.dialects.google import Sources
 from llmstream.dialects.media import sampled_type
-from llmstream.dialects.token_counts import added, token_count
+from llmstream.dialects.wire_values import added, token_count
 from llmstream.events import File, FinishReason, Metadata, Source, Usage
 
 __all__ = [

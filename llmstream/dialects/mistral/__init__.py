@@ -8,8 +8,7 @@ from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, StreamLimits
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.mistral.decoder import MistralDecoder
-from llmstream.dialects.mistral.messages import accepts_url
-from llmstream.dialects.mistral.request import encode_request
+from llmstream.dialects.mistral.request import accepts_url, encode_request
 from llmstream.dialects.mistral.wire import places
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.tool_calls import mint_call_id

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import read_data_uri
@@ -24,9 +24,9 @@ from llmstream.dialects.mistral.wire import (
     finish_reason,
     read_usage,
 )
-from llmstream.dialects.token_counts import UsageCounts
+from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.tool_calls import ToolCallTracker, mint_call_id
-from llmstream.dialects.wire_values import unix_time
+from llmstream.dialects.wire_values import UsageCounts, unix_time
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
     Custom,
@@ -82,6 +82,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         if wire.error:
             self._maybe_fail(wire)
         for choice in wire.choices:
+            # The other choices, of a request with `n`, are not read.
             if choice is not None and not choice.index and not self.done:
                 self._on_choice(choice)
 
@@ -180,6 +181,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
 
     def _on_reason(self, raw: str) -> None:
         """Completes the response; usage may follow with another choice."""
+        # The first one counts: a later chunk may repeat it beside the usage.
         if self._raw_reason is None:
             self._raw_reason = raw
         self.complete = True
@@ -192,6 +194,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
         """
         reason = finish_reason(self._raw_reason)
         started = self._tools.started
+        # A complete call in one piece is whole even in a response that was cut after it.
         events = self._tools.finish(
             truncated=reason in TRUNCATING, in_one_piece=True, keep_cut=reason == "length"
         )
@@ -259,6 +262,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
                 self._page(piece)
         signature = part.get("signature")
         if isinstance(signature, str) and signature:
+            # A signature may come without any text, and has to be sent back all the same.
             self._blocks.prose("reasoning")
             self._signature = signature
 

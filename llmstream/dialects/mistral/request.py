@@ -1,22 +1,64 @@
-"""Writes a request of Mistral's chat API: all fields except `messages`.
+"""Writes a request of Mistral's chat API: settings and tools, then the field `messages`.
 
-The API rejects unknown fields, so only documented ones are sent.
+The API rejects unknown fields, so only documented ones are sent. The vendor checks the order of roles:
+system messages come before assistant messages, the assistant follows tool results, every call has a result,
+and a final assistant message is continued.
 """
 
 from __future__ import annotations
 
+import base64
+import mimetypes
+from collections.abc import Iterable
 from typing import Any, Final
 
+from llmstream.chats.content import (
+    Audio,
+    Custom,
+    Document,
+    File,
+    Image,
+    Metadata,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+    part_kind,
+)
+from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.mistral.messages import MessageWriter
+from llmstream.dialects.history_parts import (
+    ShortCallIds,
+    own_parts,
+    result_or_failure_text,
+    role_of,
+    without_custom_parts,
+)
+from llmstream.dialects.media import audio_type, data_uri, read_data_uri
 from llmstream.dialects.mistral.wire import KEY
-from llmstream.dialects.requests import Field, FieldTable, RequestWriter, merged, name_and_description
+from llmstream.dialects.requests import (
+    Field,
+    FieldTable,
+    RequestWarnings,
+    RequestWriter,
+    merged,
+    name_and_description,
+)
 from llmstream.dialects.schemas import inlined
+from llmstream.errors import Unsupported
+from llmstream.model_rules import nearest_effort
 from llmstream.model_rules.mistral import MISTRAL
-from llmstream.model_rules.table import nearest_effort
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
-__all__ = ["FIELDS", "PATH", "encode_request"]
+__all__ = [
+    "FIELDS",
+    "PATH",
+    "MessageWriter",
+    "accepts_url",
+    "decode_media",
+    "encode_request",
+]
 
 PATH: Final = "/v1/chat/completions"
 
@@ -78,6 +120,7 @@ class _Body:
                 self.warnings.unsupported_tool(tool, "the chat API has no tools of its own")
             else:
                 tools.append(_tool(tool, inline=inline))
+        # An empty list of tools is rejected with status 422.
         if not tools or choice == "none":
             return
         self.body["tools"] = tools
@@ -136,3 +179,261 @@ def _tool(tool: ToolSpec, *, inline: bool) -> dict[str, Any]:
     if tool.strict is not None:
         function["strict"] = tool.strict
     return {"type": "function", "function": function}
+
+
+# Images, recordings and documents.
+
+
+def own(part: object) -> dict[str, Any]:
+    """Returns the vendor's metadata of a part, which is sent back."""
+    found: dict[str, Any] = (getattr(part, "metadata", None) or {}).get(KEY) or {}
+    return found
+
+
+def accepts_url(part: Image | Audio | Document | File) -> bool:
+    """Whether a part can be sent as a URL."""
+    kind = part.media_type or mimetypes.guess_type(part.url.partition("?")[0])[0] or ""
+    # The API reads documents by OCR, which text files do not need and do not get.
+    return not (isinstance(part, Document) and kind.startswith("text/"))
+
+
+def encode_media(part: Image | Audio | Document | File) -> dict[str, Any]:
+    """Returns the content part; bytes are sent as data URL, recordings as base64, texts as text."""
+    if isinstance(part, Audio):
+        data = base64.b64encode(part.data).decode() if part.data else part.url
+        return {"type": "input_audio", "input_audio": data}
+    if own(part).get("file_id"):
+        return {"type": "file", "file_id": own(part)["file_id"]}
+    if isinstance(part, Image) or part.media_type.startswith("image/"):
+        url = data_uri(part.data, part.media_type or "image/png") if part.data else part.url
+        detail = own(part).get("detail")
+        return {"type": "image_url", "image_url": {"url": url, **({"detail": detail} if detail else {})}}
+    # `document_url` takes PDFs and pictures of pages only.
+    if part.data and part.media_type.startswith("text/"):
+        return {"type": "text", "text": part.data.decode("utf-8", "replace")}
+    url = data_uri(part.data, part.media_type or "application/pdf") if part.data else part.url
+    name = getattr(part, "filename", "")
+    return {"type": "document_url", "document_url": url, **({"document_name": name} if name else {})}
+
+
+def decode_media(part: dict[str, Any]) -> Part | None:
+    """Returns the part of a content part; None for unknown and empty ones.
+
+    raises: ValueError if its content is not base64
+    """
+    kind = part.get("type")
+    held = part.get(str(kind))
+    if kind == "file" and isinstance(part.get("file_id"), str):
+        return Document(metadata={KEY: {"file_id": part["file_id"]}})
+    if kind == "input_audio":
+        return _audio(held)
+    url = held.get("url") if isinstance(held, dict) else held
+    if kind not in ("image_url", "document_url") or not isinstance(url, str):
+        return None
+    inline = read_data_uri(url)
+    if kind == "image_url":
+        detail = held.get("detail") if isinstance(held, dict) else None
+        kept: Metadata | None = {KEY: {"detail": detail}} if detail else None
+        if inline is None:
+            return Image(url=url, metadata=kept)
+        return Image(data=inline[1], media_type=inline[0], metadata=kept)
+    name = str(part.get("document_name") or "")
+    if inline is None:
+        return Document(url=url, filename=name)
+    return Document(data=inline[1], media_type=inline[0], filename=name)
+
+
+def _audio(held: object) -> Audio | None:
+    """Reads a recording as base64, as a URL, or as an object in the form of other vendors."""
+    data = held.get("data") if isinstance(held, dict) else held
+    if not isinstance(data, str):
+        return None
+    if "://" in data:
+        return Audio(url=data)
+    inline = read_data_uri(data)
+    if inline is not None:
+        return Audio(data=inline[1], media_type=inline[0])
+    try:
+        content = base64.b64decode(data, validate=True)
+    except ValueError:
+        # An id or another name of the vendor.
+        return Audio(url=data)
+    return Audio(data=content, media_type=audio_type(content))
+
+
+# Assistant message that is added between tool results and the next user message.
+BRIDGE: Final = "OK"
+
+NO_RESULT: Final = "There is no result: the call was not run."
+
+
+class MessageWriter:
+    """Writes the messages of one request.
+
+    warnings: about what was left out or moved
+    """
+
+    def __init__(self, *, provider: str) -> None:
+        self.warnings = RequestWarnings()
+        self._warn = self.warnings.note_once
+        self._provider = provider
+        self._ids = ShortCallIds(())
+        self._out: list[dict[str, Any]] = []
+        self._system: list[dict[str, Any]] = []
+        self._awaited: dict[str, str] = {}
+
+    def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
+        """Returns the wire's messages.
+
+        raises: Unsupported if content would be lost, InvalidRequest for an unknown role
+        """
+        messages = without_custom_parts(messages, self._warn)
+        self._ids = ShortCallIds(messages)
+        for message in messages:
+            role = role_of(message)
+            if role == Role.SYSTEM:
+                self._on_system(message)
+            elif role == Role.USER:
+                self._on_user(message)
+            elif role == Role.ASSISTANT:
+                self._on_assistant(message)
+            else:
+                self._on_results(message.parts)
+        self._close_calls()
+        out = self._system + self._out
+        if out and out[-1]["role"] == "assistant":
+            # Without the mark an assistant message at the end is rejected; with it the model continues it.
+            out[-1]["prefix"] = True
+        return out
+
+    def _on_system(self, message: Message) -> None:
+        for part in message.parts:
+            if not isinstance(part, Text):
+                raise self._lost(part, "a system message")
+        written = {"role": "system", "content": self._content(message.parts)}
+        if not self._out:
+            self._system.append(written)
+        # In its place, because the API takes it there; only what it rejects is moved.
+        elif self._out[-1]["role"] in ("system", "user"):
+            self._out.append(written)
+        else:
+            self._system.append(written)
+            self._warn(
+                "a system message after an assistant message was moved to the top: the API rejects it there"
+            )
+
+    def _on_user(self, message: Message) -> None:
+        self._on_results(message.parts)
+        parts = [part for part in message.parts if not isinstance(part, ToolResult)]
+        if parts or not message.parts:
+            self._close_calls()
+            if self._out and self._out[-1]["role"] == "tool" and not _written_so(message):
+                # Most models reject a user message right after tool results ("Unexpected role 'user' after
+                # role 'tool'").
+                self._out.append({"role": "assistant", "content": BRIDGE})
+            self._out.append({"role": "user", "content": self._content(parts)})
+
+    def _on_assistant(self, message: Message) -> None:
+        self._close_calls()
+        content = []
+        for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
+            if isinstance(part, Text):
+                content.append({"type": "text", "text": part.text})
+            elif isinstance(part, Reasoning):
+                content.append(_thinking(part))
+            elif isinstance(part, (Image, Audio, Document, File)):
+                self._warn(
+                    f"a file of the assistant ({part_kind(part)}) was left out: the API takes no files back"
+                )
+            elif isinstance(part, ToolCall) and part.provider_executed:
+                self._warn(f"the tool call {part.name!r}, which a vendor ran, was left out")
+            elif isinstance(part, Custom):
+                self._warn(f"a part of type {part.type!r} was left out: the API does not support it")
+        out: dict[str, Any] = {"role": "assistant"}
+        # The plain form, which every model takes.
+        if all(part["type"] == "text" for part in content):
+            out["content"] = "".join(part["text"] for part in content)
+        else:
+            out["content"] = content
+        calls = [call for call in message.tool_calls if not call.provider_executed]
+        if calls:
+            out["tool_calls"] = [self._call(call) for call in calls]
+            self._awaited = {call.id: call.name for call in calls}
+        elif not out["content"]:
+            self._warn("an empty assistant message was left out")
+            return
+        self._out.append(out)
+
+    def _call(self, call: ToolCall) -> dict[str, Any]:
+        # The API parses the arguments.
+        function = {"name": call.name, "arguments": call.arguments or "{}"}
+        return {"id": self._ids[call.id], "type": "function", "function": function}
+
+    def _on_results(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            if not isinstance(part, ToolResult):
+                continue
+            if part.provider_executed:
+                self._warn(f"the result of {part.name!r}, which a vendor ran, was left out")
+                continue
+            name = self._awaited.pop(part.tool_call_id, None)
+            if name is None:
+                self._warn(f"the result {part.tool_call_id!r}, which has no call, was left out")
+                continue
+            self._result(part, part.name or name)
+
+    def _result(self, part: ToolResult, name: str) -> None:
+        text = result_or_failure_text(part)
+        content: Any = text
+        if part.parts:
+            first = [{"type": "text", "text": text}] if text else []
+            content = [*first, *(self._part(piece) for piece in part.parts)]
+        call_id = self._ids[part.tool_call_id]
+        self._out.append({"role": "tool", "name": name, "tool_call_id": call_id, "content": content})
+
+    def _close_calls(self) -> None:
+        """Adds a result to every call without one, because the API requires it."""
+        awaited, self._awaited = self._awaited, {}
+        for call_id, name in awaited.items():
+            self._warn(
+                f"the call {call_id!r} got a placeholder result: the API requires a result for each call"
+            )
+            written = {"role": "tool", "name": name, "tool_call_id": self._ids[call_id], "content": NO_RESULT}
+            self._out.append(written)
+
+    def _content(self, parts: Iterable[Part]) -> str | list[dict[str, Any]]:
+        """Returns one string if possible, else a list of parts."""
+        content = [self._part(part) for part in parts]
+        if len(content) == 1 and content[0]["type"] == "text":
+            return str(content[0]["text"])
+        return content or ""
+
+    def _part(self, part: Part) -> dict[str, Any]:
+        if isinstance(part, Text):
+            return {"type": "text", "text": part.text}
+        if isinstance(part, (Image, Audio, Document, File)):
+            return encode_media(part)
+        raise self._lost(part, "a user message")
+
+    def _lost(self, part: object, where: str) -> Unsupported:
+        return Unsupported(
+            f"{self._provider} does not support a part of kind {part_kind(part)!r} in {where}. "
+            "Send its content as text."
+        )
+
+
+def _written_so(message: Message) -> bool:
+    """Whether a client of this API sent a user message directly after tool results, as newer models allow."""
+    match message.metadata:
+        case {"llmstream": {"mistral": {"follows_tool": True}}}:
+            return True
+    return False
+
+
+def _thinking(part: Reasoning) -> dict[str, Any]:
+    """Returns thinking, with its signature if there is one."""
+    words = [{"type": "text", "text": part.text}] if part.text else []
+    out: dict[str, Any] = {"type": "thinking", "thinking": words}
+    if own(part).get("signature"):
+        out["signature"] = own(part)["signature"]
+    return out

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.token_counts import token_count
+from llmstream.dialects.wire_values import token_count
 from llmstream.events import FinishReason
 from llmstream.usage import Usage
 

@@ -71,6 +71,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
                 try:
                     line = decode(payload)
                 except _UNREADABLE:
+                    # Decoded once more below, where defects are reported.
                     line = _NO_FRAGMENT
                 message = line.message
                 if (
@@ -158,6 +159,7 @@ def _arguments(arguments: Any) -> str:
         text = bytes(arguments).strip().decode("utf-8", "replace")
     else:
         text = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    # A JSON text in a JSON string.
     if text.startswith('"'):
         text = json.loads(text)
     return "" if text.strip() in ("", "null") else text
@@ -175,6 +177,7 @@ def _is_complete(line: bytes) -> bool:
 def _count(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
+    # Also from a float, which some compatible servers send; not from nan or infinity.
     return int(value) if value == value // 1 else None
 
 

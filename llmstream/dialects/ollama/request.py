@@ -100,6 +100,7 @@ class _Body:
             body["format"] = described_schema(wanted)
         elif wanted is not None:
             body["format"] = "json"
+            # Without the word in the prompt, JSON mode may write white space up to the token limit.
             if not says_json(request.messages):
                 body["messages"].insert(0, {"role": "system", "content": ANSWER_IN_JSON})
         think = self.think()
@@ -139,6 +140,7 @@ class _Body:
             wire["images"] = images
         if calls:
             wire["tool_calls"] = calls
+        # A message of results alone: an empty one before them would be a turn of its own.
         if message.role == Role.TOOL or (results and len(wire) == 2 and not texts):
             return results
         return [wire, *results]
@@ -164,6 +166,7 @@ class _Body:
 
     def result(self, part: ToolResult) -> dict[str, Any]:
         wire: dict[str, Any] = {"role": "tool", "content": result_or_failure_text(part)}
+        # Models' templates show the tool's name; servers before ids match results by it.
         name = part.name or self.names.get(part.tool_call_id, "")
         if name:
             wire["tool_name"] = name
@@ -202,6 +205,7 @@ class _Body:
 
     def tools(self) -> list[dict[str, Any]]:
         choice = self.request.tool_choice
+        # The API has no tool choice: what must not be called is not offered.
         if choice == "none":
             return []
         if choice is not None and choice != "auto":
@@ -229,6 +233,8 @@ class _Body:
             details = "Ollama supports only efforts: low, medium, high"
             self.warnings.unsupported("reasoning.budget_tokens", details)
         if reasoning.effort is None:
+            # `think: true` is an error for models that do not think, so it is sent only where it was asked
+            # for.
             return True if reasoning.budget_tokens else None
         think = THINK[reasoning.effort]
         if think not in (False, reasoning.effort):

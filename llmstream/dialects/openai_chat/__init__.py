@@ -3,7 +3,7 @@
 `wire.py` has the shapes, `decoder.py` reads them, with `reasoning.py` and `attachments.py` for what
 stands beside the text; `../tool_calls.py` is the hard part. `request.py` and `messages.py` write
 requests. What servers do differently is data: `quirks.py`; what many of them share, `presets.py`.
-The server side is `serving/wires/openai_chat`.
+The server side is `server_side/wires/openai_chat`.
 """
 
 from __future__ import annotations

@@ -27,9 +27,8 @@ from llmstream.dialects.openai_chat.attachments import Attachments
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning import AnswerReasoning, ThinkTags, reasoning_text
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk, finish_reason, read_usage
-from llmstream.dialects.token_counts import UsageCounts
 from llmstream.dialects.tool_calls import CUSTOM_CALL, ToolCallTracker, mint_call_id
-from llmstream.dialects.wire_values import unix_time
+from llmstream.dialects.wire_values import UsageCounts, unix_time
 from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 from llmstream.events import (
     Custom,

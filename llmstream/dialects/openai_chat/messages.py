@@ -26,9 +26,15 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.call_ids import ShortCallIds
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import result_or_failure_text, role_of, without_custom_parts
+from llmstream.dialects.history_parts import (
+    FOREIGN_REASONING,
+    MessageVendors,
+    ShortCallIds,
+    is_foreign,
+    result_or_failure_text,
+    role_of,
+    without_custom_parts,
+)
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
 from llmstream.dialects.openai_chat.reasoning import joined
@@ -124,6 +130,7 @@ def _document(
     kind = part.media_type or "application/pdf"
     if file_id:
         return {"type": "file", "file": {"file_id": file_id}}
+    # Few servers take files, and none needs to: the model reads text as text.
     if part.data and kind.startswith("text/"):
         return {"type": "text", "text": part.data.decode("utf-8", "replace")}
     if not quirks.files:
@@ -131,6 +138,7 @@ def _document(
     if not part.data and not quirks.file_urls:
         raise Unsupported(f"{provider} accepts documents as bytes only. Pass data and media_type.")
     data = data_uri(part.data, kind) if part.data else part.url
+    # OpenAI requires a name beside the bytes of a file.
     name = name or f"document{mimetypes.guess_extension(kind) or ''}"
     return {"type": "file", "file": {"filename": name, "file_data": data}}
 
@@ -222,6 +230,7 @@ class MessageWriter:
         messages = without_custom_parts(messages, self._warn)
         if self._quirks.tools.short_call_ids:
             self._short_ids = ShortCallIds(messages)
+        # Such servers reject reasoning of earlier turns, and need that of the current one between its calls.
         turn = _last_turn(messages) if self._quirks.reasoning.echo == "current-turn" else -1
         for place, message in enumerate(messages):
             if self._result_files and message.role != Role.TOOL:
@@ -279,6 +288,7 @@ class MessageWriter:
         calls = [self._call(part) for part in message.tool_calls if not part.provider_executed]
         out: dict[str, Any] = {"role": "assistant", "content": self._content(texts, glue="")}
         if not texts and calls:
+            # Some servers reject an empty string beside calls; null is what OpenAI sends itself.
             out["content"] = None
         echo = self._quirks.reasoning.echo
         if echo == "all" or (echo == "current-turn" and in_turn):

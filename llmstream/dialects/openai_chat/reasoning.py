@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from llmstream.dialects.decoder import PayloadDecoder, held_size
 from llmstream.dialects.openai_chat.wire import Delta
+from llmstream.dialects.payload_size import held_size
 from llmstream.events import Metadata
 from llmstream.events.types import merge_metadata
+
+if TYPE_CHECKING:
+    from llmstream.dialects.decoder import PayloadDecoder
+
 
 __all__ = ["AnswerReasoning", "ReasoningDetails", "ThinkTags", "joined", "reasoning_text"]
 
@@ -197,6 +201,7 @@ _JOINED_KEYS: Final = ("text", "summary", "data")
 
 # Memory of two dicts, a tuple, and places in a list and a dict.
 _DETAIL_BYTES: Final = 600
+# Pointers in a list of CPython, and their share of its spare places.
 _SLOT_BYTES: Final = 16
 
 

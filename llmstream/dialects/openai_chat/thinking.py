@@ -9,8 +9,8 @@ from llmstream.dialects.model_facts import ModelFacts
 from llmstream.dialects.openai_chat.quirks import Quirks, ThinkingQuirks
 from llmstream.errors import Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
+from llmstream.model_rules import nearest_effort
 from llmstream.model_rules.gpt import GPT
-from llmstream.model_rules.table import nearest_effort
 from llmstream.request import NamedTool, Request
 
 __all__ = ["beside_tools", "check_served", "encode_thinking", "facts_of", "thinks"]

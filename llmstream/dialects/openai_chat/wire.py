@@ -8,13 +8,16 @@ harmless difference (a number for an id, null for a list) is not an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from llmstream.dialects.openai_chat.quirks import UsageQuirks
 from llmstream.events import FinishReason
 from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from llmstream.dialects.openai_chat.quirks import UsageQuirks
+
 
 __all__ = ["Chunk", "FirstChunk", "finish_reason", "raw_reason", "read_usage", "write_usage"]
 

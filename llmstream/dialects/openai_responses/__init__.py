@@ -4,7 +4,7 @@ Reading: `wire.py` has the shapes; `decoder.py` reads the response, `prose_items
 reasoning, `call_items.py` its calls, over the state in `open_items.py`. Writing: `request.py`,
 `messages.py`, `content.py`. Background responses, which are stored and read over several bodies:
 `background.py`. Over a WebSocket: `sockets.py`. What servers do differently is data: `quirks.py`. The
-server side is `serving/wires/openai_responses`.
+server side is `server_side/wires/openai_responses`.
 
 What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
 encrypted reasoning, phases, and whole items of tools that only this API knows. `provider` beside

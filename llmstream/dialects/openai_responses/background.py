@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 
+# A pointer in a list of CPython.
 _SLOT_BYTES: Final = 8
 
 

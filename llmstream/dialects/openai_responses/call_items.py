@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Final
 
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import is_json, without_lone_surrogates
 from llmstream.dialects.openai_responses.items import (
     RESULT_ITEMS,
@@ -24,6 +24,7 @@ from llmstream.dialects.openai_responses.items import (
 from llmstream.dialects.openai_responses.open_items import INPUT, OpenItem, OpenItems, Slot
 from llmstream.dialects.openai_responses.prose_items import Messages, Sources
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent, extras_of, listed_sources
+from llmstream.dialects.payload_size import held_size
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     ToolApprovalRequest,

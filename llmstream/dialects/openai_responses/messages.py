@@ -26,8 +26,14 @@ from llmstream.chats.content import (
     part_kind,
 )
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.guarded_decoder import FOREIGN_REASONING, MessageVendors, is_foreign
-from llmstream.dialects.history_parts import result_or_failure_text, role_of, without_custom_parts
+from llmstream.dialects.history_parts import (
+    FOREIGN_REASONING,
+    MessageVendors,
+    is_foreign,
+    result_or_failure_text,
+    role_of,
+    without_custom_parts,
+)
 from llmstream.dialects.openai_responses.content import own, write_part
 from llmstream.dialects.openai_responses.quirks import InputQuirks, Quirks
 from llmstream.dialects.openai_responses.wire import KEY

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.openai_responses.wire import WireEvent
+from llmstream.dialects.payload_size import held_size
 from llmstream.errors import LimitExceeded
 from llmstream.unique_ids import UniqueIds
 

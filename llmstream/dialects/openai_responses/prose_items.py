@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from llmstream.dialects.decoder import PayloadDecoder, held_size
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.openai_responses.open_items import OpenItem, OpenItems, Slot
 from llmstream.dialects.openai_responses.wire import KEY, LISTED, WireEvent, extras_of, source_of
+from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import objects_in
 from llmstream.events import (
     ReasoningDelta,

@@ -18,8 +18,8 @@ from llmstream.dialects.requests import (
 )
 from llmstream.dialects.schemas import openai_strict_schema
 from llmstream.errors import InvalidRequest
+from llmstream.model_rules import nearest_effort
 from llmstream.model_rules.gpt import GPT
-from llmstream.model_rules.table import nearest_effort
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
 __all__ = ["CONTINUING", "MERGED", "NAMED_TOOLS", "encode_request", "system_role"]
@@ -99,6 +99,7 @@ class _Body:
             continued=continued,
         )
         items = writer.write(self.request.messages)
+        # An empty input is rejected, except beside a stored conversation that it continues.
         if not items and not continued:
             raise InvalidRequest("the conversation is empty: the API needs at least one message with content")
         if writer.instructions is not None:
@@ -115,11 +116,13 @@ class _Body:
         reasons: dict[str, str] = {}
         if self.quirks.reasoning_model_rules and not samples:
             reasons = dict.fromkeys(("temperature", "top_p"), "reasoning models do not take it")
+        # source: API reference, "Create a model response": no stop, seed or penalties
         reasons |= dict.fromkeys(self.quirks.unsupported_settings, "the Responses API has no such field")
         self.body |= self.writer.settings(FIELDS, reasons)
         if self.quirks.store is not None:
             self.body["store"] = self.quirks.store
         if self.store is False and self.asks_encrypted():
+            # A server that stores nothing needs the reasoning back, and sends it encrypted only on request.
             self.body["include"] = ["reasoning.encrypted_content"]
 
     def asks_encrypted(self) -> bool:
@@ -166,6 +169,7 @@ class _Body:
             if fitting is None:
                 self.warnings.note(f"the tool {tool.name!r} is not strict: its schema has open objects")
                 strict = False
+            # Strict schemas require all properties and forbid others; open objects cannot be written so.
             schema = fitting or schema
         elif tool.strict and strict is None:
             self.warnings.note(f"{self.provider} has no strict tools; {tool.name!r} was sent without")

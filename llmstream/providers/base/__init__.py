@@ -4,9 +4,12 @@ A vendor's module takes all it needs from here.
 """
 
 from llmstream.providers.base.address import (
+    Route,
     checked_address,
     extended,
+    filled,
     is_local,
+    join,
     path_segment,
     split_address,
     version_of,
@@ -25,7 +28,6 @@ from llmstream.providers.base.provider import (
     key_header,
     no_auth,
 )
-from llmstream.providers.base.routes import Route, filled, join
 
 __all__ = [
     "Auth",

@@ -21,8 +21,7 @@ from llmstream.errors import (
     NotFound,
 )
 from llmstream.exchange import HttpRequest
-from llmstream.providers.base.address import checked_address, version_of
-from llmstream.providers.base.routes import Route, join
+from llmstream.providers.base.address import Route, checked_address, join, version_of
 from llmstream.request import Request
 
 __all__ = [

@@ -31,6 +31,7 @@ _TOLERATED_S: Final = 60.0
 # A wrong time zone means hours; a larger difference is not that of a clock.
 _BELIEVED_S: Final = 24 * 3600.0
 
+# One for each region and endpoint in use; a gateway may name endpoints without end.
 _MAX_ADDRESSES: Final = 64
 
 

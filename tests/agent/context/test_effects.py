@@ -19,9 +19,9 @@ from llmstream.agent.context import (
 )
 from llmstream.chats import Message, Reasoning, Role, ToolCall, ToolResult
 from llmstream.cli.dialects import wire_of
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS
 from llmstream.request import Request, ToolSpec
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from llmstream.simulator import Call, Turn
 from llmstream.streams.history import repaired
 from llmstream.testing import ScriptedModel

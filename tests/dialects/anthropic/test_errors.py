@@ -9,8 +9,8 @@ import pytest
 from llmstream import errors
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.errors import ErrorInfo
-from llmstream.serving.wires import server_side
-from llmstream.serving.wires.anthropic.writer import exception_type
+from llmstream.server_side.wires import server_side
+from llmstream.server_side.wires.anthropic.writer import exception_type
 
 DIALECT = Anthropic()
 

@@ -11,7 +11,7 @@ from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.wire import invoke_frame
 from llmstream.events import ErrorEvent, TextDelta
 from llmstream.framing.aws_event_stream import encode_message
-from llmstream.serving.wires.aws_errors import exception_frame
+from llmstream.server_side.wires.errors import exception_frame
 
 START = {"type": "message_start", "message": {"id": "msg_1", "model": "m"}}
 TEXT = (

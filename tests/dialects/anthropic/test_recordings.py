@@ -8,7 +8,7 @@ from llmstream import events as ev
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.wire import invoke_frame
 from llmstream.events import ErrorEvent, Finish
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def expected(recording):

@@ -18,7 +18,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 pytest.importorskip("botocore", reason="botocore is not installed")
 

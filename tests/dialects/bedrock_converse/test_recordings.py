@@ -10,7 +10,7 @@ from llmstream import events as ev
 from llmstream.dialects.bedrock_converse import BedrockConverse
 from llmstream.events import ErrorEvent, Finish, Source
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def expected(recording):

@@ -25,7 +25,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 DIALECT = BedrockConverse()

@@ -14,7 +14,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 PLAN = "the tool plan is reasoning; the other drops it"
 

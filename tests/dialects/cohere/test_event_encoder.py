@@ -10,7 +10,7 @@ from llmstream import events as ev
 from llmstream.dialects.cohere import Cohere
 from llmstream.errors import RateLimited
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def written(*events):

@@ -13,7 +13,7 @@ from llmstream.dialects.cohere import Cohere
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.grammar import check
 from llmstream.request import ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

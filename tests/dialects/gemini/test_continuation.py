@@ -29,7 +29,7 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from tests.dialects.continuations import read_bodies
 
 NAMES = {"modelVersion": "gemini-4-argon", "responseId": "r1"}

@@ -6,8 +6,8 @@ import pytest
 
 from llmstream.chats import content as c
 from llmstream.chats.message import Message
-from llmstream.dialects.call_ids import mint_call_id
 from llmstream.dialects.gemini import VERTEX, Gemini
+from llmstream.dialects.history_parts import mint_call_id
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.request import Request
 

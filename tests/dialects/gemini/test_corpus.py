@@ -15,7 +15,7 @@ from llmstream import events as ev
 from llmstream.dialects.gemini import VERTEX, Gemini
 from llmstream.dialects.media import base64_bytes
 from llmstream.exchange import HttpRequest
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 DIFFERENT: dict[str, str] = {}
 """Recordings whose events differ on purpose."""

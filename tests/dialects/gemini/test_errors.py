@@ -9,7 +9,7 @@ import pytest
 from llmstream import errors
 from llmstream.dialects.gemini import Gemini
 from llmstream.errors import ErrorInfo
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 DIALECT = Gemini()
 

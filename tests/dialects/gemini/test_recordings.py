@@ -11,7 +11,7 @@ from llmstream import events as ev
 from llmstream.dialects.gemini import Gemini
 from llmstream.events import Finish, ToolInputDelta
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def expected(recording):

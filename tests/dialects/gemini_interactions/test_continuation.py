@@ -30,7 +30,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 from tests.dialects.continuations import read_bodies
 
 TOKEN = "AbC+/=="

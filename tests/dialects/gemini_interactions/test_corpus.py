@@ -14,7 +14,7 @@ import pytest
 from llmstream import events as ev
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.exchange import HttpRequest
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 DIFFERENT: dict[str, str] = {}
 """Recordings whose events differ on purpose."""

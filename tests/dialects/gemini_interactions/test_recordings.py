@@ -8,7 +8,7 @@ from llmstream import events as ev
 from llmstream.dialects.gemini_interactions import GeminiInteractions
 from llmstream.events import ErrorEvent, Finish
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def expected(recording):

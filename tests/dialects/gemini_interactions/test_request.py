@@ -21,7 +21,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 FLASH = "gemini-2.5-flash"
 DIALECT = GeminiInteractions()

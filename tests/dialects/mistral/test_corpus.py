@@ -14,7 +14,7 @@ from llmstream.dialects.mistral import Mistral
 from llmstream.exchange import HttpRequest
 from llmstream.grammar import check
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 DIFFERENT: dict[str, str] = {}
 """Recordings where ours differs and should: none; docs/corpus/mistral.md has the choices."""

@@ -29,7 +29,7 @@ from llmstream.events import (
     ToolInputStart,
 )
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def words(text):

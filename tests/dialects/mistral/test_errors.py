@@ -8,7 +8,7 @@ import pytest
 
 from llmstream import errors as e
 from llmstream.dialects.mistral import Mistral
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def decoded(status, body, headers=None):

@@ -8,7 +8,7 @@ from llmstream import events as ev
 from llmstream.dialects.mistral import Mistral
 from llmstream.errors import IncompleteStream, RateLimited
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def written(*events):

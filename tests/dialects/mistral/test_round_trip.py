@@ -15,7 +15,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.mistral import Mistral
 from llmstream.grammar import check
 from llmstream.request import NamedTool, ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 

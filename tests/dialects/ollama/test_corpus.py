@@ -11,7 +11,7 @@ from llmstream import events, grammar
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.ollama import Ollama
 from llmstream.exchange import HttpRequest
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def test_recordings_match_the_oracle(shared_dir: Path) -> None:

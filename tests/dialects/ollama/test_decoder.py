@@ -34,7 +34,7 @@ from llmstream.events import (
     ToolInputStart,
 )
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 RECORDINGS = sorted((Path(__file__).parent / "recordings").glob("*.ndjson"))
 

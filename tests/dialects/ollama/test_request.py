@@ -25,7 +25,7 @@ from llmstream.events import OtherWarning, UnsupportedSetting, UnsupportedTool, 
 from llmstream.exchange import HttpRequest
 from llmstream.request import NamedTool, ProviderTool, Request, ResponseFormat, Settings, ToolSpec
 from llmstream.request import ReasoningOptions as Effort
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -10,7 +10,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.events import Finish
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 PICTURES = [{"image_url": "https://a.test/1.png", "origin_url": "https://a.test/"}]
 FILTERED = [{"prompt_index": 0, "content_filter_results": {"hate": {"filtered": False}}}]

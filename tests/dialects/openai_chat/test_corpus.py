@@ -16,7 +16,7 @@ from llmstream.dialects.openai_chat import Quirks, ReasoningQuirks, UsageQuirks
 from llmstream.errors import BadRequest
 from llmstream.events import encode
 from llmstream.exchange import HttpRequest
-from llmstream.serving.wires.openai_chat import server_side
+from llmstream.server_side.wires.openai_chat import server_side
 
 QUIRKS = {
     "xai": Quirks(

@@ -42,7 +42,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 NAMES = ResponseMetadata("m", "chatcmpl-9", datetime.datetime.fromtimestamp(1700000000, datetime.UTC))
 REQUEST = Request(model="m", messages=(Message.user("hi"),))

@@ -11,7 +11,7 @@ from llmstream.dialects.openai_chat.messages import MessageWriter
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.events import ReasoningDelta, ReasoningEnd, TextDelta, TextEnd, TextStart
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def entry(token, logprob=-0.5):

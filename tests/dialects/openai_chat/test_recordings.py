@@ -7,7 +7,7 @@ import pytest
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks, ReasoningQuirks
 from llmstream.events import Finish, ReasoningEnd, Source, Usage
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 EXPECTED = {
     "text": ("", "Grüße aus Köln 🙂", [], "stop"),

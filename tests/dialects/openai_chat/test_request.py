@@ -24,7 +24,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 SEARCH = ToolSpec("search", "Looks things up", {"type": "object", "properties": {"q": {"type": "string"}}})
 

@@ -10,7 +10,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.openai_chat import ModelQuirks, OpenAIChat, Quirks, ThinkingQuirks, change
 from llmstream.events import OtherWarning, UnsupportedSetting
 from llmstream.request import ReasoningOptions, Request
-from llmstream.serving.wires.openai_chat import server_side
+from llmstream.server_side.wires.openai_chat import server_side
 
 WORDS = ("chat_template_kwargs", "reasoning_effort", "thinking", "enable_thinking", "thinking_token_budget")
 TEMPLATE = Quirks(

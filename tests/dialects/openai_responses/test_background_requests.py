@@ -11,8 +11,8 @@ from llmstream.dialects.openai_responses import DeliveryQuirks, OpenAIResponses,
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
-from llmstream.serving.wires.openai_responses.reader import BackgroundRequest, read_background_request
+from llmstream.server_side.wires import server_side
+from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest, read_background_request
 
 DIALECT = OpenAIResponses()
 

@@ -15,7 +15,7 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import encode
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 EXCEPTIONS = {
     "pydantic-tool-search-openai-client-tool-search-streaming-t1": "a call for the caller is tool-calls",

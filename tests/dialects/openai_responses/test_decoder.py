@@ -23,7 +23,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 USAGE = {
     "input_tokens": 30,

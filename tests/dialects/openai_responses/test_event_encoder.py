@@ -35,7 +35,7 @@ from llmstream.events import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 NAMES = ResponseMetadata("m", "resp_1", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
 

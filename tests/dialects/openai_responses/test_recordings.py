@@ -10,7 +10,7 @@ from llmstream import events as ev
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import ErrorEvent, Finish, ToolCall, ToolInputEnd
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 
 def expected(recording):

@@ -26,7 +26,7 @@ from llmstream.request import (
     Settings,
     ToolSpec,
 )
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 HI = (Message.user("Hi"),)
 HI_ITEM = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]}

@@ -24,7 +24,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 ITEM = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "French"}]}
 STEER = {"type": "response.steer", "previous_response_id": "resp_1", "input": [ITEM]}

@@ -15,9 +15,9 @@ from faultmatrix.patching import AIOHTTPS_ERRORS, NOTHING, both, follows, put
 
 from llmstream.agent.journal import Journal
 from llmstream.chats.content import ToolCall
-from llmstream.cli.terminal import TerminalFilter
 from llmstream.dialects.gemini import wire as paths
 from llmstream.dialects.openai_responses.background import BackgroundResponsesDecoder
+from llmstream.display.terminal_text import TerminalFilter
 from llmstream.framing.sse import SSEDecoder
 from llmstream.providers.bedrock.clock import Clock
 from llmstream.simulator import server

@@ -9,8 +9,7 @@ from typing import Any
 
 import llmstream as ls
 from llmstream.cli.dialects import INVENTORS, wire_of
-from llmstream.dialects.base import Dialect
-from llmstream.dialects.names import DIALECTS
+from llmstream.dialects.base import DIALECTS, Dialect
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     ErrorEvent,
@@ -28,7 +27,7 @@ from llmstream.events import (
 )
 from llmstream.framing.aws_event_stream import EventStreamDecoder, encode_message
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 USAGE = Usage(3, 2, 5)
 OVERLOADED = ErrorInfo("overloaded", "Overloaded", True, status=529, reason="overloaded_error")

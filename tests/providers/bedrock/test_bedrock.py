@@ -13,7 +13,7 @@ from llmstream.errors import LLMStreamError
 from llmstream.events import Finish, TextDelta, TextEnd, TextStart
 from llmstream.providers.bedrock import BEDROCK
 from llmstream.request import Request
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"
 REQUEST = Request(model=MODEL, messages=(Message.user("Hi"),))

@@ -13,7 +13,7 @@ from llmstream.events import Finish, TextDelta, TextEnd, TextStart
 from llmstream.exchange import HttpRequest
 from llmstream.providers.bedrock.clock import CLOCK, Clock
 from llmstream.providers.bedrock.signing import sign
-from llmstream.serving.wires import server_side
+from llmstream.server_side.wires import server_side
 
 needs_botocore = pytest.mark.skipif(
     importlib.util.find_spec("botocore") is None, reason="botocore is not installed"

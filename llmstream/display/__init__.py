@@ -1,0 +1,1 @@
+"""Shows streams and runs to people: in notebooks, on terminals, as text. Loaded when something is shown."""

@@ -1,0 +1,96 @@
+"""Closes runs whose producers died, so that no reader waits for ever.
+
+A run is lost when its lease has passed and its producer has neither renewed it nor ended. Whoever notices, a
+reader or a sweep, folds the frames that are there, asks the grammar for what is missing at the end, and
+appends it in one step that only one of them can make. The epoch rises with it, so that a producer that was
+only asleep is fenced off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from llmstream.errors import DecodeError, ProducerLost
+from llmstream.events import Event, decode
+from llmstream.log.folding import Fold
+from llmstream.log.frames import Page, encode_frames, page_of
+from llmstream.log.store import Append, RunStatus, Store
+
+__all__ = ["close_lost", "fold_run"]
+
+_log: Final = logging.getLogger("llmstream")
+
+_PAGE_BYTES: Final = 256 * 1024
+
+_SECOND_LOOK: Final = 0.1
+"""Of the lease: how long a lost run is watched before it is closed.
+
+When a machine wakes from sleep, all leases have passed, and readers may run before producers do.
+"""
+
+
+async def close_lost(store: Store, status: RunStatus) -> bool:
+    """Closes a run whose producer died, if it still is so at a second look; returns whether this call did."""
+    await asyncio.sleep((status.lease_until - status.changed) * _SECOND_LOOK)
+    fold, seen = await fold_run(store, status.run)
+    if seen is None or not seen.is_lost or (seen.epoch, seen.changed) != (status.epoch, status.changed):
+        return False
+    # A producer may have died between its last event and the end.
+    state, lines = fold.state, list[bytes]()
+    if not fold.finished:
+        state, lines = "failed", encode_frames(fold.close(_lost(seen).info))
+    append = Append(
+        run=seen.run,
+        epoch=seen.epoch,
+        first=seen.tail + 1,
+        count=len(lines),
+        data=b"\n".join(lines),
+        state=state,
+        lease_s=0.0,
+        lost=True,
+    )
+    (found,) = await store.append([append])
+    closed = found is not None and found.ended == found.now
+    if closed:
+        _log.warning("event log: closed run %r, whose producer %s died", seen.run, seen.owner)
+    return closed
+
+
+async def fold_run(
+    store: Store, run: str, see: Callable[[Event], object] = lambda event: None
+) -> tuple[Fold, RunStatus | None]:
+    """Reads a run up to its tail; returns what its events add up to, and its status at that point.
+
+    see: called with each event
+    """
+    fold, position = Fold(), -1
+    while True:
+        (part,) = await store.read([(run, position)], _PAGE_BYTES)
+        page = page_of(part, position)
+        if page is None:
+            return fold, None
+        _feed(fold, page, see)
+        if page.up_to_date:
+            return fold, page.status
+        position = page.frames[-1].seq
+
+
+def _feed(fold: Fold, page: Page, see: Callable[[Event], object]) -> None:
+    for frame in page.frames:
+        try:
+            event = decode(frame.data)
+        except DecodeError as error:  # of a newer version of the package; the rest has an end nevertheless
+            _log.warning("event log: event %d of run %r: %s", frame.seq, page.status.run, error)
+            continue
+        fold.feed(event)
+        see(event)
+
+
+def _lost(status: RunStatus) -> ProducerLost:
+    return ProducerLost(
+        "The process that produced this run ended before the run did. What it had written is above.",
+        details={"owner": status.owner},
+    )

@@ -1,0 +1,116 @@
+"""Decides which dialect a request belongs to, and whether it is for a stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from llmstream.dialects.base import Dialect
+from llmstream.exchange import HttpRequest
+from llmstream.server_side.wires import ServerSide
+
+__all__ = ["Router", "as_streamed", "default_dialects", "is_complete_requested"]
+
+
+def default_dialects() -> list[Dialect]:
+    """Returns the default dialects.
+
+    Mistral's uses the path of Chat Completions, so it is served below `/mistral`. Claude's dialects on
+    the clouds have their own paths.
+    """
+    from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
+    from llmstream.dialects.bedrock_converse import BedrockConverse
+    from llmstream.dialects.cohere import Cohere
+    from llmstream.dialects.gemini import Gemini
+    from llmstream.dialects.gemini_interactions import GeminiInteractions
+    from llmstream.dialects.mistral import Mistral
+    from llmstream.dialects.ollama import Ollama
+    from llmstream.dialects.openai_chat import OpenAIChat
+    from llmstream.dialects.openai_responses import OpenAIResponses
+
+    return [
+        OpenAIChat(),
+        OpenAIResponses(),
+        Anthropic(),
+        Gemini(),
+        GeminiInteractions(),
+        BedrockConverse(),
+        Cohere(),
+        Ollama(),
+        Mistral(),
+        BEDROCK_INVOKE,
+        VERTEX,
+    ]
+
+
+class Router:
+    """The server sides of one server."""
+
+    def __init__(self, sides: Sequence[ServerSide]) -> None:
+        self._sides = tuple(sides)
+
+    def find(self, http: HttpRequest) -> ServerSide | None:
+        """Returns the side that accepts a request, whether it is for a stream or not; None if none does."""
+        streamed = as_streamed(http) or http
+        accepting = [side for side in self._sides if side.accepts(streamed)]
+        # Two dialects may have one path, so a dialect's name at the beginning of the path decides.
+        named = (side for side in accepting if http.url.startswith(f"/{side.name}/"))
+        return next(named, accepting[0] if accepting else None)
+
+    def guess(self, http: HttpRequest) -> ServerSide:
+        """Guesses the vendor of a request that no side accepts, for the form of the error."""
+        # The vendor's own dialect wins over variants.
+        by_name = {side.name: side for side in reversed(self._sides)}
+        name = "openai-chat"
+        if "anthropic-version" in http.headers:
+            name = "anthropic"
+        elif http.url.startswith("/api/"):
+            name = "ollama"
+        elif "x-goog-api-key" in http.headers or "/v1beta/" in http.url or "enerateContent" in http.url:
+            name = "gemini"
+        elif http.url.startswith("/model/"):
+            name = "bedrock-converse"
+        elif "rawPredict" in http.url:
+            name = "anthropic"
+        return by_name.get(name, self._sides[0])
+
+
+# Dialects whose vendors respond without a stream unless the body has `"stream": true`. Clouds that serve them
+# name it in the path: `invoke-with-response-stream`, `MODEL:streamRawPredict`.
+_COMPLETE_BY_DEFAULT: Final = frozenset(
+    {"openai-chat", "openai-responses", "anthropic", "gemini-interactions", "cohere", "mistral"}
+)
+
+# Paths of responses without a stream, and the corresponding paths with one.
+_STREAMED: Final = {
+    re.compile(r"(?<=/)([^/]+)(:|%3A)generateContent(?=/?$)", re.IGNORECASE): r"\1:streamGenerateContent",
+    re.compile(r"(?<=/)([^/]+)(:|%3A)rawPredict(?=/?$)", re.IGNORECASE): r"\1:streamRawPredict",
+    re.compile(r"(?<=/)converse(?=/?$)"): "converse-stream",
+    re.compile(r"(?<=/)invoke(?=/?$)"): "invoke-with-response-stream",
+}
+
+
+def as_streamed(http: HttpRequest) -> HttpRequest | None:
+    """Returns the corresponding request for a stream; None if the path does not exclude one."""
+    path, mark, query = http.url.partition("?")
+    for pattern, streamed in _STREAMED.items():
+        replaced, count = pattern.subn(streamed, path)
+        if count:
+            return msgspec.structs.replace(http, url=replaced + mark + query)
+    return None
+
+
+def is_complete_requested(side: ServerSide, http: HttpRequest) -> bool:
+    """Whether the request is for a response without a stream, at a path that serves both."""
+    try:
+        body = http.json()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return False
+    wanted = body.get("stream") if isinstance(body, dict) else None
+    if wanted is None:
+        action = http.url.partition("?")[0].rpartition("/")[2].lower()
+        wanted = side.name not in _COMPLETE_BY_DEFAULT or "stream" in action
+    return not wanted

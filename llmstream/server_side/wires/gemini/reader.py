@@ -1,0 +1,358 @@
+"""A Gemini request as ours: the reverse of `request.py`, checked as the vendor checks it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import chain, groupby
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import Custom, File, Metadata, Part, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.message import Message, Role
+from llmstream.dialects.gemini.messages import camel, read_response
+from llmstream.dialects.gemini.parts import snake
+from llmstream.dialects.gemini.request import FIELDS, encode_request, json_schema
+from llmstream.dialects.gemini.wire import CODE_EXECUTION, model_of
+from llmstream.dialects.google import KEY, SIDE_FIELDS
+from llmstream.dialects.history_parts import mint_call_id
+from llmstream.dialects.media import base64_bytes, part_of_media
+from llmstream.dialects.requests import merged
+from llmstream.exchange import HttpRequest
+from llmstream.model_rules.gemini import GEMINI
+from llmstream.request import (
+    NamedTool,
+    ProviderTool,
+    ReasoningOptions,
+    Request,
+    ResponseFormat,
+    ToolChoice,
+    ToolSpec,
+)
+from llmstream.server_side.wires.errors import google_refusal as refusal
+from llmstream.server_side.wires.gemini.checks import check_config, check_contents, check_tools
+from llmstream.server_side.wires.request_reader import checked_settings, read_function
+
+__all__ = ["decode_request"]
+
+
+# Contents of a Gemini request as our messages: the reverse of the dialect's `messages.py`.
+
+# The part of a chunk without content.
+_NOTHING: Final = {"text": ""}
+
+
+def read_system(instruction: dict[str, Any] | None) -> list[Message]:
+    """Reads the system instruction as a message."""
+    parts = [part for part in (instruction or {}).get("parts") or () if isinstance(part, dict)]
+    texts = [Text(part["text"]) for part in parts if isinstance(part.get("text"), str)]
+    return [Message("", Role.SYSTEM, tuple(texts))] if texts else []
+
+
+class ContentReader:
+    """Reads contents in order; calls without an id get one, and results find theirs by name and order."""
+
+    def __init__(self, new_call_id: Callable[[], str]) -> None:
+        self._new_call_id = new_call_id
+        self._open: dict[str, deque[str]] = {}  # by name, the ids of calls, in order
+        self._answered: set[str] = set()
+        self._running: tuple[str, str] = ("", "")  # the vendor's last call: wire id and ours
+
+    def read(self, contents: list[dict[str, Any]]) -> list[Message]:
+        """Returns our messages; results are messages of their own."""
+        out: list[Message] = []
+        for is_model, turn in groupby(contents, lambda content: content.get("role") == "model"):
+            # Clients send a response back chunk by chunk.
+            if is_model:
+                out.append(self._response(turn))
+            else:
+                out += [message for content in turn for message in self._question(content)]
+        return out
+
+    def _response(self, contents: Iterable[dict[str, Any]]) -> Message:
+        """Reads consecutive contents of the model as one message."""
+        self._open, self._answered = {}, set()
+        parts = chain.from_iterable(content["parts"] for content in contents)
+        return Message("", Role.ASSISTANT, tuple([self._model_part(p) for p in parts if p != _NOTHING]))
+
+    def _question(self, content: dict[str, Any]) -> list[Message]:
+        parts: list[dict[str, Any]] = content["parts"]
+        results = tuple([self._result(part) for part in parts if "functionResponse" in part])
+        others = tuple([self._user_part(part) for part in parts if "functionResponse" not in part])
+        found = (Message("", Role.TOOL, results), Message("", Role.USER, others))
+        return [message for message in found if message.parts]
+
+    def _model_part(self, part: dict[str, Any]) -> Part:
+        metadata = _beside(part)
+        match part:
+            case {"functionCall": dict(call)}:
+                call_id = str(call.get("id") or self._new_call_id())
+                self._open.setdefault(call["name"], deque()).append(call_id)
+                return ToolCall(call_id, call["name"], _text(call.get("args") or {}), False, metadata)
+            case {"text": str(text)} if part.get("thought"):
+                return Reasoning(text, metadata)
+            case {"executableCode": dict(code)}:
+                payload = {key: value for key, value in code.items() if key != "id"}
+                return self._vendor_call(CODE_EXECUTION, code.get("id"), payload, metadata)
+            case {"codeExecutionResult": dict(result)}:
+                payload = {key: value for key, value in result.items() if key != "id"}
+                failed = payload.get("outcome") not in ("OUTCOME_OK", None)
+                return self._vendor_result(CODE_EXECUTION, result.get("id"), payload, failed, metadata)
+            case {"toolCall": dict(call)}:
+                kind = str(call.get("toolType"))
+                return self._vendor_call(
+                    kind.lower(), call.get("id"), call.get("args", {}), _typed(kind, metadata)
+                )
+            case {"toolResponse": dict(result)}:
+                kind = str(result.get("toolType"))
+                payload = result.get("response", {})
+                return self._vendor_result(
+                    kind.lower(), result.get("id"), payload, False, _typed(kind, metadata)
+                )
+            case {"inlineData": dict(blob)}:
+                media_type, data = _bytes(blob)
+                return File(media_type, data=data, metadata=_drafted(part, metadata))
+            case {"fileData": dict(file)}:
+                uri = str(file.get("fileUri"))
+                return File(str(file.get("mimeType") or ""), url=uri, metadata=_drafted(part, metadata))
+        return self._user_part(part)
+
+    def _user_part(self, part: dict[str, Any]) -> Part:
+        metadata = _beside(part)
+        match part:
+            case {"text": str(text)}:
+                return Text(text, metadata)
+            case {"inlineData": dict(blob)}:
+                media_type, data = _bytes(blob)
+                media = part_of_media(media_type, data=data)
+            case {"fileData": dict(file)}:
+                media = part_of_media(str(file.get("mimeType") or ""), url=str(file.get("fileUri") or ""))
+            case _:
+                kind = next(key for key in part if key not in ("thought", *map(camel, SIDE_FIELDS)))
+                inner = part[kind] if isinstance(part[kind], dict) else {"value": part[kind]}
+                return Custom(f"{KEY}.{snake(kind)}", {KEY: {**inner, **(metadata or {}).get(KEY, {})}})
+        return msgspec.structs.replace(media, metadata=metadata)
+
+    def _result(self, part: dict[str, Any]) -> ToolResult:
+        wire = part["functionResponse"]
+        name = wire["name"]
+        waiting = self._open.get(name)
+        while waiting and waiting[0] in self._answered:
+            waiting.popleft()
+        call_id = str(wire.get("id") or (waiting[0] if waiting else self._new_call_id()))
+        self._answered.add(call_id)
+        content, failed, metadata = read_response(wire.get("response") or {})
+        files = []
+        for piece in wire.get("parts") or ():
+            if isinstance(piece, dict) and isinstance(piece.get("inlineData"), dict):
+                media_type, data = _bytes(piece["inlineData"])
+                files.append(part_of_media(media_type, data=data))
+        return ToolResult(call_id, content, failed, name, tuple(files), metadata=metadata)
+
+    def _vendor_call(self, name: str, wire_id: Any, payload: Any, metadata: Metadata | None) -> ToolCall:
+        call_id = str(wire_id or self._new_call_id())
+        self._running = (str(wire_id or ""), call_id)
+        return ToolCall(call_id, name, _text(payload), True, metadata)
+
+    def _vendor_result(
+        self, name: str, wire_id: Any, payload: Any, failed: bool, metadata: Metadata | None
+    ) -> ToolResult:
+        call_id = str(wire_id or self._running[1] or self._new_call_id())
+        return ToolResult(
+            call_id, _text(payload), failed, name, result=payload, provider_executed=True, metadata=metadata
+        )
+
+
+def _beside(part: dict[str, Any]) -> Metadata | None:
+    fields = {name: part[camel(name)] for name in SIDE_FIELDS if part.get(camel(name)) is not None}
+    return {KEY: fields} if fields else None
+
+
+def _typed(kind: str, metadata: Metadata | None) -> Metadata:
+    return {KEY: {"tool_type": kind, **(metadata or {}).get(KEY, {})}}
+
+
+def _drafted(part: dict[str, Any], metadata: Metadata | None) -> Metadata | None:
+    return {**(metadata or {}), "llmstream": {"reasoning": True}} if part.get("thought") else metadata
+
+
+def _bytes(blob: dict[str, Any]) -> tuple[str, bytes]:
+    try:
+        data = base64_bytes(str(blob.get("data") or ""))
+    except ValueError:
+        raise refusal("Invalid value at 'inline_data.data' (TYPE_BYTES), Base64 decoding failed") from None
+    return str(blob.get("mimeType") or ""), data
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+_EFFORTS: Final = ("minimal", "low", "medium", "high")
+_DECLARED: Final = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
+_READ: Final = frozenset(
+    {"contents", "systemInstruction", "tools", "model", "generationConfig", "toolConfig"}
+)
+
+
+def decode_request(
+    http: HttpRequest, *, vertex: bool, new_call_id: Callable[[], str] = mint_call_id
+) -> Request:
+    """Reads a client's request; other fields go to `provider_options`.
+
+    raises: BadRequest with the vendor's message
+    """
+    try:
+        found = msgspec.json.decode(http.body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise refusal(f"Invalid JSON payload received. {error}") from None
+    if not isinstance(found, dict):
+        raise refusal("Invalid JSON payload received. Unknown name: Root element must be a message.")
+    body = _normal(found)
+    model = model_of(http.url) or ""
+    rules = GEMINI.find(model)
+    declarations, hosted = _tools(body)
+    config: dict[str, Any] = body.get("generationConfig") or {}
+    check_contents(body["contents"], rules, vertex=vertex)
+    check_tools(declarations, bool(hosted), body, rules)
+    check_config(config, bool(declarations), rules)
+    request = Request(
+        model=model,
+        messages=(
+            *read_system(body.get("systemInstruction")),
+            *ContentReader(new_call_id).read(body["contents"]),
+        ),
+        tools=(*(_spec(one) for one in declarations), *hosted),
+        tool_choice=_choice((body.get("toolConfig") or {}).get("functionCallingConfig") or {}),
+        settings=checked_settings(config, FIELDS),
+        response_format=_format(config),
+        reasoning=_reasoning(config.get("thinkingConfig") or {}),
+    )
+    options = {name: value for name, value in body.items() if name not in _READ}
+    options = merged(options, _leftovers(body, request, vertex))
+    if any(not _DECLARED.issuperset(one) for one in declarations):
+        options["tools"] = body["tools"]
+    return msgspec.structs.replace(request, provider_options={KEY: options} if options else {})
+
+
+def _normal(found: dict[str, Any]) -> dict[str, Any]:
+    """Returns the fields with names in camelCase, as snake_case is accepted too; omits empty ones."""
+    body = _named(found)
+    for name in ("systemInstruction", "generationConfig", "toolConfig"):
+        if name in body:
+            body[name] = _named(body[name])
+    if isinstance(body.get("toolConfig"), dict) and "functionCallingConfig" in body["toolConfig"]:
+        body["toolConfig"]["functionCallingConfig"] = _named(body["toolConfig"]["functionCallingConfig"])
+    if isinstance(body.get("generationConfig"), dict) and "thinkingConfig" in body["generationConfig"]:
+        body["generationConfig"]["thinkingConfig"] = _named(body["generationConfig"]["thinkingConfig"])
+    contents = body.get("contents")
+    contents = [contents] if isinstance(contents, dict) else contents
+    if contents is not None and not isinstance(contents, list):
+        raise refusal(
+            "Invalid value at 'contents' (type.googleapis.com/google.ai.generativelanguage.v1beta.Content)"
+        )
+    body["contents"] = [_content(content) for content in contents or ()]
+    return body
+
+
+def _content(content: Any) -> dict[str, Any]:
+    out = _named(content)
+    parts = out.get("parts")
+    parts = [parts] if isinstance(parts, dict) else parts
+    if isinstance(parts, list):
+        out["parts"] = [_part(part) for part in parts]
+    return out
+
+
+def _part(part: Any) -> dict[str, Any]:
+    out = _named(part)
+    for kind in ("inlineData", "fileData", "toolCall", "toolResponse"):
+        if isinstance(out.get(kind), dict):
+            out[kind] = _named(out[kind])
+    return {key: value for key, value in out.items() if value is not False}
+
+
+def _named(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise refusal(f"Invalid JSON payload received. An object was expected, not {value!r}.")
+    return {camel(key): inner for key, inner in value.items() if inner is not None}
+
+
+def _tools(body: dict[str, Any]) -> tuple[list[dict[str, Any]], list[ProviderTool]]:
+    declarations: list[dict[str, Any]] = []
+    hosted: list[ProviderTool] = []
+    for tool in body.get("tools") or ():
+        for kind, options in _named(tool).items():
+            if kind == "functionDeclarations":
+                declarations.extend(_named(one) for one in options)
+            else:
+                hosted.append(ProviderTool(snake(kind), "", options if isinstance(options, dict) else {}))
+    return declarations, hosted
+
+
+def _spec(declaration: dict[str, Any]) -> ToolSpec:
+    schema = declaration.get("parametersJsonSchema")
+    if schema is None:
+        schema = json_schema(declaration.get("parameters") or {})
+    return read_function(declaration["name"], declaration.get("description"), schema)
+
+
+def _choice(calling: dict[str, Any]) -> ToolChoice | None:
+    match calling:
+        case {"mode": "ANY", "allowedFunctionNames": [str(name)]}:
+            return NamedTool(name)
+        case {"mode": "ANY"}:
+            return "required"
+        case {"mode": "NONE"}:
+            return "none"
+        case {"mode": "AUTO"}:
+            return "auto"
+    return None
+
+
+def _format(config: dict[str, Any]) -> ResponseFormat | None:
+    if config.get("responseMimeType") != "application/json":
+        return None
+    schema = config.get("responseJsonSchema")
+    if schema is None:
+        schema = json_schema(config.get("responseSchema"))
+    return ResponseFormat(schema if isinstance(schema, dict) else None)
+
+
+def _reasoning(thinking: dict[str, Any]) -> ReasoningOptions | None:
+    level = str(thinking.get("thinkingLevel") or "").lower()
+    if level in _EFFORTS:
+        return ReasoningOptions(effort=level)  # type: ignore[arg-type]  # one of the efforts, see above
+    budget = thinking.get("thinkingBudget")
+    if budget == 0:
+        return ReasoningOptions(effort="none")
+    return ReasoningOptions(budget_tokens=budget) if isinstance(budget, int) and budget > 0 else None
+
+
+def _leftovers(body: dict[str, Any], request: Request, vertex: bool) -> dict[str, Any]:
+    """Returns fields that our settings do not restore when the request is sent on."""
+    plain = msgspec.structs.replace(request, messages=(Message.user("."),))
+    again = encode_request(plain, provider=KEY, vertex=vertex, openapi=False).http.json()
+    config = dict(body.get("generationConfig") or {})
+    if request.response_format is not None and "responseJsonSchema" in (again.get("generationConfig") or {}):
+        config.pop("responseSchema", None)
+    sent = {"generationConfig": config, "toolConfig": body.get("toolConfig") or {}}
+    out = _difference(sent, again)
+    shown = (again.get("generationConfig") or {}).get("thinkingConfig") or {}
+    if shown.get("includeThoughts") and not (config.get("thinkingConfig") or {}).get("includeThoughts"):
+        out = merged(out, {"generationConfig": {"thinkingConfig": {"includeThoughts": False}}})
+    return out
+
+
+def _difference(sent: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for key, value in sent.items():
+        known = again.get(key)
+        if isinstance(value, dict) and (isinstance(known, dict) or not value):
+            inner = _difference(value, known or {})
+            if inner:
+                out[key] = inner
+        elif value != known:
+            out[key] = value
+    return out

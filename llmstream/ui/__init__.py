@@ -1,0 +1,4 @@
+"""Streams for user interfaces that others have written.
+
+`ui.vercel` is the AI SDK's `useChat`; `ui.ag_ui` is AG-UI, the protocol of CopilotKit and others.
+"""

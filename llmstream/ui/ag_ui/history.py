@@ -1,0 +1,215 @@
+"""The messages of an AG-UI client as a conversation.
+
+The client has reasoning, text with calls, and each result as messages of their own, with results directly
+behind their calls. Ours are one message for each response of the model and one for each set of results: the
+ids of the writer's messages, `RUN-STEP-PLACE`, say what was one response. Of messages that others wrote,
+neighbours are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.chats.content import (
+    Audio,
+    Document,
+    Image,
+    Metadata,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from llmstream.chats.message import Message, Role
+from llmstream.errors import InvalidRequest
+from llmstream.events.types import merge_metadata
+from llmstream.ui.ag_ui import wire
+from llmstream.ui.ag_ui.content import ContentReader
+from llmstream.ui.ag_ui.messages import MESSAGE_ID
+from llmstream.ui.ag_ui.output import OWN, unpacked
+
+__all__ = ["History"]
+
+# Key of what other servers put into `encryptedValue`, in the metadata of a part.
+_FOREIGN: Final = "ag-ui"
+
+
+class History:
+    """Reads messages in order.
+
+    allow_url: whether a file may be read from an address
+
+    messages: the conversation; the id of the first message of each is in its metadata, as "id"
+    system:   the texts of system and developer messages, which are not in `messages`
+    ignored:  what was left out, as places in the request
+    """
+
+    def __init__(self, given: list[wire.Message], allow_url: Callable[[str], bool]) -> None:
+        self._content = ContentReader(allow_url)
+        self.messages: list[Message] = []
+        self.system: list[str] = []
+        self.ignored: list[str] = []
+        self._names: dict[str, str] = {}  # of tools, by the id of the call
+        self._cut: set[str] = set()  # calls that were cut off: they were never made
+        self._by_provider: set[str] = set()
+        self._response: tuple[Any, ...] | None = None  # the one under way
+        self._said: list[Part] = []
+        self._results: list[ToolResult] = []
+        self._id = ""
+        for place, message in enumerate(given):
+            self._read(message, f"messages[{place}]")
+        self._end_response()
+
+    def _read(self, message: wire.Message, where: str) -> None:
+        if message.subagent_run_id is not None:
+            self._ignore(where, "of a sub-agent")
+            return
+        match message.role:
+            case "assistant" | "reasoning":
+                self._of_model(message, where)
+            case "tool":
+                self._result(message, where)
+            case "user":
+                self._end_response()
+                parts = tuple(self._content.parts(message.content, where))
+                metadata = {"id": message.id} if message.id else None
+                self.messages.append(Message(message.name or "", Role.USER, parts, metadata))
+            case "system" | "developer":
+                self.system.append(self._content.text(message.content, where))
+            case role:
+                self._ignore(where, f"of role {role!r}")
+
+    def _ignore(self, where: str, why: str) -> None:
+        self.ignored.append(f"{where}, {why}")
+
+    # A response of the model, and the results of its calls.
+
+    def _of_model(self, message: wire.Message, where: str) -> None:
+        ours = MESSAGE_ID.fullmatch(message.id or "")
+        response = ours.groups() if ours is not None else None
+        continues = response is not None and response == self._response
+        if not continues and (self._results or response or self._response):
+            self._end_response()
+        self._response = response
+        self._id = self._id or message.id or ""
+        if message.role == "reasoning":
+            metadata = _metadata(message.encrypted_value)
+            text = self._content.text(message.content, where)
+            if text or metadata:
+                self._said.append(Reasoning(text, metadata))
+            return
+        self._said += _texts(self._content.text(message.content, where), message.encrypted_value)
+        for call in message.tool_calls or ():
+            self._call(call, where)
+
+    def _call(self, call: wire.Call, where: str) -> None:
+        own = _own(call.metadata)
+        if own.get("incomplete") is True:
+            self._cut.add(call.id)
+            self._ignore(where, f"call {call.id!r}, which broke off")
+            return
+        self._names[call.id] = call.function.name
+        by_provider = own.get("providerExecuted") is True
+        if by_provider:
+            self._by_provider.add(call.id)
+        metadata = _metadata(call.encrypted_value)
+        self._said.append(
+            ToolCall(call.id, call.function.name, call.function.arguments or "", by_provider, metadata)
+        )
+
+    def _result(self, message: wire.Message, where: str) -> None:
+        call_id = message.tool_call_id
+        if not call_id:
+            raise InvalidRequest(f"{where}: a tool message needs the toolCallId that it answers")
+        if call_id in self._cut:
+            return
+        own = _own(message.metadata)
+        parts = [] if isinstance(message.content, str) else list(self._content.parts(message.content, where))
+        text = (
+            message.content
+            if isinstance(message.content, str)
+            else "".join(part.text for part in parts if isinstance(part, Text))
+        )
+        by_provider = call_id in self._by_provider
+        result = ToolResult(
+            call_id,
+            message.error or text,
+            message.error is not None or own.get("isError") is True,
+            self._names.get(call_id, ""),
+            tuple([part for part in parts if isinstance(part, Image | Audio | Document)]),
+            _value(text, is_json=own.get("json") is True) if by_provider else None,
+            by_provider,
+            merge_metadata(_metadata(message.encrypted_value), _outcome(own)),
+        )
+        if by_provider:
+            self._said.append(result)
+        else:
+            self._results.append(result)
+
+    def _end_response(self) -> None:
+        metadata = {"id": self._id} if self._id else None
+        if self._said:
+            self.messages.append(Message("", Role.ASSISTANT, tuple(self._said), metadata))
+        if self._results:
+            self.messages.append(Message.tool(self._results))
+        self._said, self._results, self._response, self._id = [], [], None, ""
+
+
+def _texts(text: str, encrypted: object) -> Iterator[Part]:
+    """The blocks of a text, by what the writer noted; one block if the text has another length by now."""
+    blocks = unpacked(encrypted)
+    if isinstance(blocks, list) and _fit(blocks, text):
+        start = 0
+        for size, metadata in blocks:
+            if size or metadata:
+                yield Text(text[start : start + size], _checked(metadata))
+            start += size
+    elif text:
+        yield Text(text, _metadata(encrypted) if blocks is None else None)
+
+
+def _fit(blocks: list[Any], text: str) -> bool:
+    """Whether they are lengths and metadata, and the lengths are those of this text."""
+    pairs = [block for block in blocks if isinstance(block, list) and len(block) == 2]
+    sizes = [size for size, _ in pairs if isinstance(size, int) and size >= 0]
+    return len(sizes) == len(blocks) and sum(sizes) == len(text)
+
+
+# Metadata: what comes back from the client may be anything.
+
+
+def _own(metadata: object) -> dict[str, Any]:
+    own = metadata.get(OWN) if isinstance(metadata, dict) else None
+    return own if isinstance(own, dict) else {}
+
+
+def _outcome(own: dict[str, Any]) -> Metadata | None:
+    """The mark of a call that a person denied, or that was cancelled."""
+    return {OWN: {"outcome": own["outcome"]}} if own.get("outcome") in ("denied", "cancelled") else None
+
+
+def _metadata(encrypted: object) -> Metadata | None:
+    if encrypted is None:
+        return None
+    found = unpacked(encrypted)
+    return {_FOREIGN: {"encryptedValue": encrypted}} if found is None else _checked(found)
+
+
+def _checked(metadata: object) -> Metadata | None:
+    """The metadata, if it is of the form that ours has."""
+    if not isinstance(metadata, dict) or not all(isinstance(own, dict) for own in metadata.values()):
+        return None
+    return metadata or None
+
+
+def _value(text: str, *, is_json: bool) -> Any:
+    if not is_json:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return text

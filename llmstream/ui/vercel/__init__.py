@@ -1,0 +1,9 @@
+"""The AI SDK's UI message stream: what `useChat` of npm `ai` 5, 6 and 7 sends and reads. No I/O.
+
+source: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol, and the packages themselves (5.0.115 to 7.0.173),
+        read 2026-11
+"""
+
+from llmstream.ui.vercel.writer import Version, Writer
+
+__all__ = ["Version", "Writer"]
