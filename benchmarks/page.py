@@ -31,7 +31,7 @@ _UNITS: Final = {
 }
 """How the readers' figures are headed, by the name of the group."""
 
-_NO_RATIO: Final = frozenset({"curves", "concurrency", "blocking", "long_runs"})
+_NO_RATIO: Final = frozenset({"curves", "concurrency", "blocking", "long_runs", "serving"})
 """Sections whose other columns say it."""
 
 _SUMMARY: Final = ("litellm ", "pydantic-ai", "openai ")

@@ -20,6 +20,7 @@ from benchmarks.long_runs import RUNS, step_ms
 from benchmarks.loops import loops, us_per_event
 from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
+from benchmarks.serving import TOGETHER, us_per_served
 
 Figure = dict[str, object]
 """What was measured (words and counts), the figures by reader, and ratios over the floor."""
@@ -145,6 +146,14 @@ def event_loops(args: argparse.Namespace, base: str) -> Iterator[Figure]:
             yield {"loop": name, "writes": writes, "us_per_event": found, "ratio": ratios(found)}
 
 
+def serving(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Microseconds of the server's CPU an event that a web server sends; nothing without uvicorn."""
+    events, rounds = (5_000, 3) if args.quick else (args.events, args.rounds)
+    for writes in TOGETHER:
+        if found := us_per_served(writes, events, rounds):
+            yield {"writes": writes, "us_per_event": found, "ratio": ratios(found)}
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "latency": latency,  # first: what a process has read before changes what its memory costs
     "cpu": cpu,
@@ -158,6 +167,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "imports": imports,
     "installed": installed,
     "loops": event_loops,
+    "serving": serving,
 }
 
 

@@ -1,35 +1,25 @@
 """A Starlette app that streams a model's events to a browser, as Server-Sent Events.
 
-The same as `web_endpoint.py` for ASGI: an async generator in a `StreamingResponse`. When the browser
-disconnects, Starlette cancels the response, and leaving the generator closes the model's socket. Needs
-`starlette` and `uvicorn`.
+The same as `web_endpoint.py` for ASGI. Needs `starlette` and `uvicorn`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 import llmstream as ls
-
-
-async def sse(spec: str, prompt: str) -> AsyncIterator[bytes]:
-    """The events of a response as SSE frames."""
-    async with ls.stream(spec, prompt, errors="events") as stream:
-        async for event in stream:
-            yield b"data: " + ls.events.encode(event) + b"\n\n"
+from llmstream.serve.starlette import respond
 
 
 def app(spec: str) -> Starlette:
-    async def events(request: Request) -> StreamingResponse:
-        prompt = request.query_params.get("prompt", "Hello")
-        return StreamingResponse(sse(spec, prompt), media_type="text/event-stream")
+    async def events(request: Request) -> Response:
+        return respond(ls.stream(spec, request.query_params.get("prompt", "Hello")))
 
     return Starlette(routes=[Route("/events", events)])
 

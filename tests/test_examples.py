@@ -201,8 +201,9 @@ async def test_it_streams_a_sentence_to_a_browser(name: str) -> None:
             body = await answer.read()
     finally:
         status = server.stop()
-    frames = body.decode().split("\n\n")
-    got = [events.decode(frame.removeprefix("data: ")) for frame in frames if frame]
+    *frames, end, rest = body.decode().split("\n\n")
+    assert (end, rest) == ("event: end\ndata: {}", "")
+    got = [events.decode(frame.splitlines()[1].removeprefix("data: ")) for frame in frames]
     assert grammar.check(got) == []
     text = "".join(event.delta for event in got if isinstance(event, events.TextDelta))
     assert text.startswith("You said: Hi there")

@@ -89,6 +89,12 @@ def test_starlette_route_sends_events(load: Any) -> None:
     assert frames[-2] == "event: end\ndata: {}"
 
 
+def test_litestar_route_streams(load: Any) -> None:
+    pytest.importorskip("litestar")
+    with served(load("web-servers.md", "litestar_app.py").app) as address:
+        assert read(address).startswith(ANSWER)
+
+
 def test_aiohttp_route_streams(load: Any) -> None:
     @asynccontextmanager
     async def site() -> AsyncIterator[int]:
@@ -111,6 +117,25 @@ def test_django_view_streams(load: Any) -> None:
     if not settings.configured:
         settings.configure(ALLOWED_HOSTS=["*"], SECRET_KEY="for this test", ROOT_URLCONF="views")
     with served(get_asgi_application()) as address:
+        assert read(address).startswith(ANSWER)
+
+
+def test_django_sync_view_streams(load: Any) -> None:
+    pytest.importorskip("django")
+    from django.conf import settings
+    from django.test import RequestFactory
+
+    if not settings.configured:
+        settings.configure(ALLOWED_HOSTS=["*"], SECRET_KEY="for this test")
+    view = load("web-servers.md", "wsgi_views.py").ask
+    response = view(RequestFactory().get(f"/{QUESTION}"))
+    assert b"".join(response.streaming_content).decode().startswith(ANSWER)
+    response.close()
+
+
+def test_quart_route_streams(load: Any) -> None:
+    pytest.importorskip("quart")
+    with served(load("web-servers.md", "quart_app.py").app) as address:
         assert read(address).startswith(ANSWER)
 
 

@@ -150,10 +150,10 @@ PAGES = (
     Page(
         "serve.md",
         "Serving",
-        "Streams and runs as HTTP responses. The recipe is [Web servers](../recipes/web-servers.md).",
+        "Streams and runs as HTTP responses. The guide is [Web servers and browsers](../guides/serving.md).",
         """
             serve.Body serve.starlette.respond serve.aiohttp.respond serve.asgi.respond
-            serve.wsgi.respond serve.*
+            serve.django.respond serve.wsgi.respond serve.*
         """,
     ),
     Page(

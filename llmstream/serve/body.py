@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -13,12 +13,22 @@ from llmstream.events import (
     ErrorEvent,
     Event,
     Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
     ResponseMetadata,
     RetryNotice,
     StepStart,
     StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
 )
 from llmstream.serve.failures import failure_headers, status_of
+from llmstream.serve.silence import Silence
 from llmstream.serve.writers import SSEWriter, Writer
 
 __all__ = ["Body", "Source", "body_of"]
@@ -27,7 +37,19 @@ Source: TypeAlias = AsyncIterable[Event]
 """An `EventStream`, an `AgentRun`, or any async iterable of events that obeys the grammar."""
 
 # Events that a refused request yields too, so they leave the status open.
-_PRELUDE: Final = frozenset({StreamStart, StepStart, ResponseMetadata, RetryNotice})
+_NO_CONTENT: Final = frozenset({StreamStart, StepStart, ResponseMetadata, RetryNotice, ErrorEvent, Finish})
+
+# Nearly all events, and they decide nothing: the start of their block has done so.
+_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+
+_End: TypeAlias = TextEnd | ReasoningEnd | ToolInputEnd
+_ENDS: Final[dict[type, type[_End]]] = {
+    TextStart: TextEnd,
+    ReasoningStart: ReasoningEnd,
+    ToolInputStart: ToolInputEnd,
+}
+
+_SENT: Final = "a Body is sent once. Create a new one for another response."
 
 # How much is written ahead of the client: what one read of the vendor's socket may hold.
 _AHEAD_BYTES: Final = 64 * 1024
@@ -41,19 +63,22 @@ class Body:
         async for chunk in body:   # bytes
             ...
 
-    The adapters `serve.starlette`, `serve.aiohttp`, `serve.asgi` and `serve.wsgi` do this. A body is read
-    once, and owns its source: leaving the body leaves the stream, which closes the vendor's socket.
+    The adapters `serve.starlette`, `serve.aiohttp`, `serve.asgi`, `serve.django` and `serve.wsgi` do this. A
+    body is read once, and owns its source: leaving the body leaves the stream, which closes the vendor's
+    socket. A program that sends a body itself calls `aclose()` when its client leaves.
 
     A failure before the first content becomes a status, with `retry-after` where the vendor named one. A
     later one is written in the writer's own form. Any exception that is not an LLMStreamError is raised to
-    the server, which cuts the connection, so that no client takes half a response for a complete one.
+    the server, which cuts the connection, so that no client takes half a response for a complete one. For
+    the same reason iteration raises if the body was left by `aclose()` before its end.
 
-    source:      an `EventStream`, an `AgentRun`, or events
-    writer:      the format; by default frames of SSE
-    heartbeat_s: seconds of silence after which `writer.heartbeat` is written; below the 29 to 60 s after
-                 which common proxies cut
-    head_wait_s: how long the status waits for the vendor's first content; then it is 200, so that proxies and
-                 the client see a response
+    source:         an `EventStream`, an `AgentRun`, or events
+    writer:         the format; by default frames of SSE
+    heartbeat_s:    seconds of silence after which `writer.heartbeat` is written; below the 29 to 60 s after
+                    which common proxies cut
+    head_wait_s:    how long the status waits for the vendor's first content; then it is 200, so that proxies
+                    and the client see a response
+    send_timeout_s: a client that takes nothing for so long is gone, as after a network failure without a FIN
     """
 
     def __init__(
@@ -63,21 +88,43 @@ class Body:
         *,
         heartbeat_s: float = 15.0,
         head_wait_s: float = 10.0,
+        send_timeout_s: float = 30.0,
     ) -> None:
         self.status = 200
         self.error: ErrorInfo | None = None
+        self.lost = ""  # why the client is taken for gone, if it is
         self._writer: Writer = SSEWriter() if writer is None else writer
         self.headers = {"content-type": self._writer.content_type, **self._writer.headers}
+        # Called when the client has taken nothing for `send_timeout_s`; an adapter cancels its writing here.
+        self.on_lost: Callable[[], object] = _nothing
         self._source = source
-        self._heartbeat_s = heartbeat_s
         self._head_wait_s = head_wait_s
         self._ready = bytearray()
         self._decided = asyncio.Event()  # set when the status is known
-        self._wake = asyncio.Event()  # set when there are bytes, or the end
         self._room = asyncio.Event()  # set when the client has taken what was ready
+        self._waiter: asyncio.Future[None] | None = None  # on which the iteration waits
+        self._beat = False  # whether a heartbeat is due
+        self._silence = Silence(
+            heartbeat_s if self._writer.heartbeat else None, self._heartbeat, send_timeout_s, self._lose
+        )
         self._reader: asyncio.Task[None] | None = None
-        self._sent = self._over = False
-        self._finished = False
+        self._sent = self._over = self._left = False
+        # How the source stands with the grammar, to end it properly if it fails.
+        self._begun = False
+        self._open: dict[str, type[_End]] = {}
+        self._finish: Finish | None = None
+
+    @classmethod
+    def plain(cls, status: int, text: str = "") -> Self:
+        """Returns a response without a stream: a status, and a text for the client."""
+        body = cls(_no_events())
+        body.status, body._over = status, True
+        body._decided.set()
+        body.headers = {"cache-control": "no-store"}
+        if text:
+            body.headers["content-type"] = "text/plain; charset=utf-8"
+            body._ready += text.encode()
+        return body
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -89,101 +136,176 @@ class Body:
         await self.aclose()
 
     async def open(self) -> None:
-        """Starts to read the source, and returns when `status` and `headers` are final. Idempotent."""
-        if self._reader is None:
-            self._reader = asyncio.create_task(self._read())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._head_wait_s):
-                await self._decided.wait()
-        self._decided.set()
+        """Starts to read the source, and returns when `status` and `headers` are final. Idempotent.
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+        If this raises or is cancelled, the body is left.
+
+        raises: what the source raised before its first content, if it is not an LLMStreamError;
+                IncompleteStream if the body was left; InvalidRequest if it has been sent
+        """
+        if self._left:
+            self._check_complete()
+            raise InvalidRequest(_SENT)
+        if self._reader is None and not self._over:
+            self._reader = asyncio.create_task(self._read())
+            self._reader.add_done_callback(self._end)
+        try:
+            await self._head()
+        except BaseException:
+            await self.aclose()
+            raise
+        self._silence.start()
+
+    async def _head(self) -> None:
+        if not self._decided.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._head_wait_s):
+                    await self._decided.wait()
+            self._decided.set()
+        if self._over and not self._ready:
+            self._check_complete()
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
         if self._sent:
-            raise InvalidRequest("a Body is sent once. Create a new one for another response.")
-        await self.open()
+            raise InvalidRequest(_SENT)
         self._sent = True
         try:
+            await self.open()
             while not self._over or self._ready:
-                if not self._ready and not await self._woken():
-                    yield self._writer.heartbeat
-                    continue
-                chunk = bytes(self._ready)
-                self._ready.clear()
-                self._room.set()
-                if chunk:
+                heartbeat = b"" if self._ready else await self._wait()
+                if chunk := self._chunk() or heartbeat:
+                    self._silence.given()
                     yield chunk
-            await self._reader_done()
+            self._check_complete()
         finally:
             await self.aclose()
 
     async def aclose(self) -> None:
         """Leaves the source, which closes the vendor's socket. Idempotent."""
-        reader = self._reader
+        reader, left, self._left = self._reader, self._left, True
+        self._silence.stop()
         if reader is None:
             self._over = True
-            await _close(self._source)
-            return
-        reader.cancel()
-        with suppress(Exception):
-            await self._reader_done()
-
-    async def _reader_done(self) -> None:
-        """Waits for the reading task; raises its exception, such as a bug in the source."""
-        if self._reader is not None:
+            self._decided.set()
+        else:
+            if not left:  # a second cancellation would interrupt the cleanup of the source
+                reader.cancel()
             # `asyncio.wait`, unlike `await`, tells the cancellation of this task from that of the reader.
-            await asyncio.wait((self._reader,))
-            if not self._reader.cancelled():
-                self._reader.result()
+            await asyncio.wait((reader,))
+        # The reader has done so, unless it was cancelled before it began.
+        await _close(self._source)
 
-    async def _woken(self) -> bool:
-        """Waits for bytes or the end; returns False after a silence that needs a heartbeat."""
-        self._wake.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._heartbeat_s if self._writer.heartbeat else None):
-                await self._wake.wait()
-        # Not what the timeout says: bytes may have come between it and now.
-        return self._wake.is_set()
+    def _chunk(self) -> bytes:
+        """Takes what is ready."""
+        chunk = bytes(self._ready)
+        self._ready.clear()
+        self._room.set()
+        return chunk
+
+    async def _wait(self) -> bytes:
+        """Waits for bytes, the end or a heartbeat, which it returns."""
+        self._waiter = asyncio.get_running_loop().create_future()
+        self._silence.waits()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+        is_due, self._beat = self._beat, False
+        return self._writer.heartbeat if is_due else b""
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _heartbeat(self) -> None:
+        self._beat = True
+        self._wake()
+
+    def _lose(self, silent_s: float) -> None:
+        """Leaves the source of a client that takes nothing any more."""
+        self.lost = f"the client has taken nothing for {silent_s:g} s, so the response was cut off"
+        self._ready.clear()
+        if self._reader is not None and not self._left:
+            self._left = True
+            self._reader.cancel()
+        self.on_lost()
+
+    def _end(self, reader: asyncio.Task[None]) -> None:
+        """Ends the iteration once the reader is done, whether it has begun or not."""
+        failed = reader.cancelled() or reader.exception() is not None
+        if failed and not self._decided.is_set():
+            self._ready.clear()  # so that `open` raises
+        self._over = True
+        self._decided.set()
+        self._wake()
+
+    def _check_complete(self) -> None:
+        """Raises if the response is not complete: a clean end would pass it off as such."""
+        if self.lost:
+            raise TimeoutError(self.lost)
+        if self._reader is None and not self._left:
+            return  # there is no source
+        if self._reader is None or not self._reader.done() or self._reader.cancelled():
+            raise IncompleteStream("the response was left before its end")
+        self._reader.result()
 
     async def _read(self) -> None:
         """Reads the source to its end, in a task of its own: a heartbeat must not cancel a pending read."""
+        events = aiter(self._source)
         try:
-            try:
-                async for event in self._source:
-                    self._take(event)
-                    if len(self._ready) > _AHEAD_BYTES:
-                        self._room.clear()
-                        await self._room.wait()
-                if not self._finished:
-                    raise IncompleteStream("the source ended without a finish")
-            except LLMStreamError as error:  # after its finish, a stream raises
+            async for event in events:
+                self._take(event)
+                if len(self._ready) > _AHEAD_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
+            if self._finish is None:
+                raise IncompleteStream("the source ended without a finish")
+        except LLMStreamError as error:  # after its finish, a stream raises
+            if self._finish is None:
                 self._fail(error.info)
-            finally:
-                await _close(self._source)
-            if self._decided.is_set() or self.error is None:
-                self._ready += self._writer.close()
-            else:
-                self._refuse(self.error)
         finally:
-            self._over = True
-            self._decided.set()
-            self._wake.set()
+            await _close(events)
+            await _close(self._source)
+        if self._decided.is_set() or self.error is None:
+            self._ready += self._writer.close()
+        else:
+            self._refuse(self.error)
 
     def _take(self, event: Event) -> None:
-        kind = type(event)
-        if kind is ErrorEvent:
-            self.error = event.error  # type: ignore[union-attr]
-        elif kind is Finish:
-            self._finished = True
-        elif kind not in _PRELUDE:
-            self._decided.set()
         self._ready += self._writer.feed(event)
-        self._wake.set()
+        # After the writer: what it raises at a finish is not swallowed as what a stream raises after its own.
+        if type(event) not in _DELTAS:
+            self._note(event)
+        if self._waiter is not None:
+            self._wake()
+
+    def _note(self, event: Event) -> None:
+        """Remembers what the end of the response depends on."""
+        kind = type(event)
+        self._begun = True
+        if isinstance(event, ErrorEvent):
+            self.error = event.error
+        elif isinstance(event, RetryNotice):
+            self.error = None
+        elif isinstance(event, Finish):
+            self._finish = event
+            if event.finish_reason != "error":
+                self.error = None
+        elif isinstance(event, TextStart | ReasoningStart | ToolInputStart):
+            self._open[event.id] = _ENDS[kind]
+        elif isinstance(event, TextEnd | ReasoningEnd | ToolInputEnd):
+            self._open.pop(event.id, None)
+        if kind not in _NO_CONTENT:
+            self._decided.set()
 
     def _fail(self, error: ErrorInfo) -> None:
         """Ends a response whose source raised without a finish, such as a generator of the application."""
-        if not self._finished:
-            self._take(ErrorEvent(error))
-            self._take(Finish("error"))
+        if not self._begun:
+            self._take(StreamStart())
+        for block_id, end in list(self._open.items()):
+            self._take(end(block_id, incomplete=True))
+        self._take(ErrorEvent(error))
+        self._take(Finish("error"))
 
     def _refuse(self, error: ErrorInfo) -> None:
         """Makes the response an HTTP error: nothing of it has been sent."""
@@ -199,6 +321,16 @@ def body_of(body: Body | Source) -> Body:
 
 
 async def _close(source: Any) -> None:
-    """Leaves streams, runs and async generators; other iterables have nothing to leave."""
+    """Leaves a stream, a run or an async generator; others have nothing to leave."""
     if hasattr(source, "aclose"):
         await source.aclose()
+
+
+async def _no_events() -> AsyncGenerator[Event]:
+    """The source of a plain response."""
+    for event in list[Event]():
+        yield event
+
+
+def _nothing() -> None:
+    """What a body calls without an adapter."""

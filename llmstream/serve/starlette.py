@@ -11,23 +11,24 @@ from llmstream.serve.body import Body, Source, body_of
 
 __all__ = ["BodyResponse", "respond"]
 
+# Of the empty response that a BodyResponse would be by itself.
+_NOT_OURS = frozenset({b"content-length", b"content-type"})
+
 
 class BodyResponse(Response):
-    """A Starlette response that sends a `Body`, and leaves its stream as soon as the client leaves."""
+    """A Starlette response that sends a `Body`, and leaves its stream as soon as the client leaves.
+
+    Headers and cookies that the application sets on it are sent too.
+    """
 
     def __init__(self, body: Body, *, background: BackgroundTask | None = None) -> None:
         super().__init__(background=background)
         self.source = body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Sends the body. Headers that the application set on the response are sent too."""
-        own = {
-            name: value
-            for name, value in self.headers.items()
-            if name not in ("content-length", "content-type")
-        }
-        self.source.headers = {**self.source.headers, **own}
-        await asgi.respond(self.source)(scope, receive, send)
+        """Sends the body, then runs the background task."""
+        set_here = [header for header in self.raw_headers if header[0] not in _NOT_OURS]
+        await asgi.respond(self.source, headers=set_here)(scope, receive, send)
         if self.background is not None:
             await self.background()
 

@@ -6,13 +6,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from llmstream.errors import ErrorInfo, error_from_info
-from llmstream.events import ErrorEvent, Event, TextDelta, encode
+from llmstream.errors import ErrorInfo, IncompleteStream, error_from_info
+from llmstream.events import ErrorEvent, Event, Finish, RetryNotice, StepStart, TextDelta, encode
 
 __all__ = ["PING", "UNBUFFERED", "SSEWriter", "TextWriter", "Writer", "safe_error"]
 
-# For proxies, which otherwise collect what they compress or forward; the second is nginx's.
 UNBUFFERED: Final = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
+"""Headers for proxies, which otherwise collect what they compress or forward; the second is nginx's."""
 
 # A comment of SSE (WHATWG HTML, 9.2.6). LF only: the parser of AG-UI 1.0 breaks on CRLF.
 PING: Final = b": ping\n\n"
@@ -106,6 +106,7 @@ class TextWriter:
 
     def __init__(self) -> None:
         self.failed: ErrorInfo | None = None
+        self._sent = False  # whether the step has text
 
     @property
     def headers(self) -> dict[str, str]:
@@ -113,11 +114,26 @@ class TextWriter:
         return dict(UNBUFFERED)
 
     def feed(self, event: Event) -> bytes:
-        """Returns the text of a text delta."""
-        if isinstance(event, TextDelta):
-            return event.delta.encode("utf-8", "replace")
-        if isinstance(event, ErrorEvent):
-            self.failed = event.error
+        """Returns the text of a text delta.
+
+        raises: IncompleteStream if a step is asked again whose text has been sent
+        """
+        match event:
+            case TextDelta(delta):
+                self._sent = True
+                return delta.encode("utf-8", "replace")
+            case ErrorEvent(error):
+                self.failed = error
+            case Finish(reason) if reason != "error":
+                self.failed = None
+            case StepStart():
+                self._sent = False
+            case RetryNotice() if self._sent:
+                raise IncompleteStream(
+                    "the step is asked again, but plain text cannot take back what was sent"
+                )
+            case _:
+                pass
         return b""
 
     def close(self) -> bytes:

@@ -6,15 +6,28 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
 import llmstream as ls
 from llmstream import grammar, serve
 from llmstream.errors import RateLimited
-from llmstream.events import ErrorEvent, Event, Finish, StreamStart, TextDelta, TextEnd, TextStart, decode
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    RetryNotice,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    decode,
+)
+from llmstream.serve.aiohttp import respond as aiohttp_respond
 from llmstream.serve.body import _AHEAD_BYTES
 from llmstream.simulator import Cut, Pace, Refuse, Simulator, Turn
 
 TEXT = (StreamStart(), TextStart("0"), TextDelta("Hi", "0"), TextEnd("0"))
+AGAIN = RetryNotice("busy", 0, 1, 0.0)
 REFUSAL = Turn(fault=Refuse(status=429, retry_after_s=7, message="at 10.0.0.7"))
 
 
@@ -95,13 +108,7 @@ async def test_text_that_breaks_off_raises() -> None:
         await sent(body)
 
 
-async def test_source_without_finish_is_cut_off() -> None:
-    """A generator of the application that returns early is no complete response."""
-    events = frames_of(await sent(serve.Body(played(*TEXT))))
-    assert [type(event) for event in events[-2:]] == [ErrorEvent, Finish]
-
-
-async def test_foreign_exception_reaches_server() -> None:
+async def test_foreign_error_reaches_server() -> None:
     body = serve.Body(played(*TEXT, ZeroDivisionError("ours")))
     chunks = []
     with pytest.raises(ZeroDivisionError):
@@ -125,7 +132,7 @@ async def test_status_does_not_wait_for_ever() -> None:
     assert [type(event) for event in events] == [StreamStart, ErrorEvent, Finish]
 
 
-async def test_events_of_one_read_are_one_chunk() -> None:
+async def test_events_of_one_read_are_a_chunk() -> None:
     body = serve.Body(played(*TEXT, Finish("stop")))
     await body.open()
     assert len([chunk async for chunk in body]) == 1
@@ -164,6 +171,23 @@ async def test_leaving_closes_vendors_socket() -> None:
         assert simulator.requests[0].disconnected
 
 
+async def test_stream_has_what_was_sent() -> None:
+    """For an application that stores it, also after a client that has left."""
+    turn = Turn(text="word " * 500, pace=Pace(first_s=0, tokens_per_s=5))
+    async with Simulator(lambda request, number: turn) as simulator:
+        stream = ls.Model("openai:m", base_url=f"{simulator.url}/v1", api_key="k").stream("Hello")
+        body = serve.Body(stream)
+        async for chunk in body:
+            if b"text-delta" in chunk:
+                break
+        await body.aclose()
+        assert stream.message.text.startswith("word")
+        assert stream.finish_reason is None
+    stream = ls.stream("sim:demo", "Hello")
+    await sent(serve.Body(stream))
+    assert stream.message.text.startswith("You said: Hello")
+
+
 async def test_body_never_read_leaves_source() -> None:
     left = False
 
@@ -198,3 +222,213 @@ async def test_run_is_served_with_its_tools() -> None:
     events = frames_of(await sent(serve.Body(run)))
     assert any(isinstance(event, ls.ToolResult) for event in events)
     assert grammar.check(events) == []
+
+
+async def test_early_defect_is_raised_by_open() -> None:
+    """So that the framework responds with its own status: nothing has been sent yet."""
+    body = serve.Body(played(StreamStart(), ZeroDivisionError("ours")))
+    with pytest.raises(ZeroDivisionError):
+        await body.open()
+    await body.aclose()
+
+
+async def test_failed_source_closes_blocks() -> None:
+    """The frames obey the grammar, whatever the generator of the application leaves open."""
+    body = serve.Body(played(*TEXT[:3], RateLimited("busy")))
+    events = frames_of(await sent(body))
+    assert events[-3:-2] == [TextEnd("0", incomplete=True)]
+    assert grammar.check(events) == []
+
+
+async def test_source_without_start_gets_one() -> None:
+    async def source() -> AsyncIterator[Event]:
+        await asyncio.sleep(0.05)
+        raise RateLimited("busy")
+        yield
+
+    body = serve.Body(source(), head_wait_s=0.01)
+    assert grammar.check(frames_of(await sent(body))) == []
+
+
+async def test_unfinished_source_is_cut_off() -> None:
+    """A generator of the application that returns early is no complete response."""
+    events = frames_of(await sent(serve.Body(played(*TEXT))))
+    assert [type(event) for event in events[-2:]] == [ErrorEvent, Finish]
+
+
+async def test_error_before_retry_is_void() -> None:
+    """The status is that of the last attempt."""
+    failed = RateLimited("busy").info
+    body = serve.Body(played(StreamStart(), ErrorEvent(failed), AGAIN, Finish("stop")))
+    await body.open()
+    assert (body.status, body.error) == (200, None)
+    await body.aclose()
+
+
+async def test_text_outlives_void_errors() -> None:
+    events = (StreamStart(), ErrorEvent(RateLimited("busy").info), AGAIN, *TEXT[1:], Finish("stop"))
+    assert await sent(serve.Body(played(*events), serve.TextWriter())) == b"Hi"
+
+
+async def test_text_is_not_sent_twice() -> None:
+    """Plain text cannot take back the step that is asked again."""
+    with pytest.raises(ls.IncompleteStream, match="take back"):
+        await sent(serve.Body(played(*TEXT, AGAIN, *TEXT[1:], Finish("stop")), serve.TextWriter()))
+
+
+async def test_left_body_has_no_clean_end() -> None:
+    """Half a response that another task stops must not pass for a complete one."""
+    body = serve.Body(played(*TEXT[:3], 60.0))
+    received = []
+    with pytest.raises(ls.IncompleteStream, match="left before its end"):
+        async for chunk in body:
+            received.append(chunk)
+            asyncio.get_running_loop().call_soon(lambda: stopping.append(asyncio.create_task(body.aclose())))
+            stopping: list[asyncio.Task[None]] = []
+    assert b"text-delta" in received[0]
+    await asyncio.gather(*stopping)
+
+
+async def test_body_left_as_it_opens() -> None:
+    """The reader is cancelled before its first step, and nobody waits for it."""
+    body = serve.Body(played(*TEXT, Finish("stop")))
+    opening = asyncio.create_task(body.open())
+    await asyncio.sleep(0)
+    await body.aclose()
+    with pytest.raises(ls.IncompleteStream):
+        await opening
+    with pytest.raises(ls.IncompleteStream):
+        await body.open()
+
+
+async def test_cleanup_of_source_is_not_cut() -> None:
+    """Leaving a second time does not cancel the cleanup that the first began."""
+    cleaned = False
+
+    async def source() -> AsyncIterator[Event]:
+        nonlocal cleaned
+        try:
+            yield StreamStart()
+            yield TextStart("0")
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            cleaned = True
+
+    body = serve.Body(source())
+    await body.open()
+    await asyncio.gather(body.aclose(), body.aclose())
+    assert cleaned
+
+
+async def test_body_nobody_takes_is_left() -> None:
+    """A response that was made and dropped, as by a middleware, does not hold its stream for ever."""
+    left = asyncio.Event()
+
+    async def source() -> AsyncIterator[Event]:
+        try:
+            for event in TEXT[:3]:
+                yield event
+            await asyncio.sleep(60)
+        finally:
+            left.set()
+
+    body = serve.Body(source(), send_timeout_s=0.01)
+    await body.open()
+    await asyncio.wait_for(left.wait(), 30)
+    with pytest.raises(TimeoutError, match=r"taken nothing for 0\.01 s"):
+        await sent(body)
+
+
+async def test_slow_source_is_no_lost_client() -> None:
+    """Only the client's silence counts for send_timeout_s."""
+    body = serve.Body(played(*TEXT[:3], 0.2, TEXT[3], Finish("stop")), send_timeout_s=0.02, heartbeat_s=60)
+    assert grammar.check(frames_of(await sent(body))) == []
+
+
+class Broken(serve.SSEWriter):
+    """A writer with a defect."""
+
+    def feed(self, event: Event) -> bytes:
+        if isinstance(event, TextDelta):
+            raise ZeroDivisionError("of the writer")
+        return super().feed(event)
+
+
+async def test_defect_of_writer_leaves_source() -> None:
+    left = False
+
+    async def source() -> AsyncIterator[Event]:
+        nonlocal left
+        try:
+            for event in TEXT:
+                yield event
+        finally:
+            left = True
+
+    with pytest.raises(ZeroDivisionError):
+        await sent(serve.Body(source(), Broken()))
+    assert left
+
+
+class Strict(serve.SSEWriter):
+    """A writer that does not accept a failure."""
+
+    def feed(self, event: Event) -> bytes:
+        if isinstance(event, Finish) and event.finish_reason == "error":
+            raise RateLimited("no form for it")
+        return super().feed(event)
+
+
+async def test_refusal_by_writer_is_raised() -> None:
+    """Though a stream's own exception after its finish is not."""
+    with pytest.raises(RateLimited, match="no form"):
+        await sent(serve.Body(played(*TEXT, ErrorEvent(RateLimited("busy").info), Finish("error")), Strict()))
+
+
+async def test_cancelled_open_leaves_source() -> None:
+    left = False
+
+    async def source() -> AsyncIterator[Event]:
+        nonlocal left
+        try:
+            yield StreamStart()
+            await asyncio.sleep(60)
+        finally:
+            left = True
+
+    body = serve.Body(source())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.02):
+            await body.open()
+    assert left
+
+
+async def test_plain_body_is_status_and_text() -> None:
+    body = serve.Body.plain(409, "Reload the page.")
+    async with body:
+        assert (body.status, body.headers["content-type"]) == (409, "text/plain; charset=utf-8")
+        assert await sent(body) == b"Reload the page."
+
+
+async def test_plain_204_has_no_content() -> None:
+    """Without content, content type or a chunked end, which clients would take for the next response."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await aiohttp_respond(request, serve.Body.plain(204))
+
+    application = web.Application()
+    application.router.add_get("/", handle)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
+        writer.write(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+        head, _, rest = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+    finally:
+        await runner.cleanup()
+    assert head.startswith(b"HTTP/1.1 204")
+    assert b"content-type" not in head.lower()
+    assert rest == b""
