@@ -8,13 +8,13 @@ from typing import Final, get_args
 
 from llmstream.request import Effort
 
-__all__ = ["REASONING_HELP", "count", "decimal", "effort", "number", "positive", "whole"]
+__all__ = ["EFFORTS", "REASONING_HELP", "count", "decimal", "effort", "number", "positive", "whole"]
 
 _MOST_DIGITS: Final = 15
 _MOST_SHOWN: Final = 20
 
-_EFFORTS: Final = get_args(Effort)
-REASONING_HELP: Final = f"{', '.join(_EFFORTS)}, or a budget in tokens"
+EFFORTS: Final = get_args(Effort)
+REASONING_HELP: Final = f"{', '.join(EFFORTS)}, or a budget in tokens"
 
 
 def number(low: int, high: int | None = None) -> Callable[[str], int]:
@@ -58,6 +58,6 @@ def effort(text: str) -> str | int:
     """The value of --reasoning: an effort, or a budget in tokens."""
     if text.isdecimal() and len(text) <= _MOST_DIGITS:
         return int(text)
-    if text not in _EFFORTS:
+    if text not in EFFORTS:
         raise argparse.ArgumentTypeError(f"expected {REASONING_HELP}, not {text[:_MOST_SHOWN]!r}")
     return text

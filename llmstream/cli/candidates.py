@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from llmstream.cli import COMMANDS, command_parser
+from llmstream.cli.arguments import EFFORTS
 from llmstream.cli.config import default_model
 from llmstream.dialects.base import DIALECTS
 from llmstream.errors import LLMStreamError
@@ -109,7 +110,7 @@ def _values(action: argparse.Action, word: str, arguments: Sequence[str]) -> Ite
     elif name == "DIALECT":
         yield from ((dialect, "") for dialect in DIALECTS)
     elif name == "EFFORT":
-        yield from ((effort, "") for effort in (action.help or "").partition(", or")[0].split(", "))
+        yield from ((effort, "") for effort in EFFORTS)
     elif name in ("FILE", "FILE.py", "PATH", "INPUT", "SCHEMA"):
         if name == "FILE.py":
             yield "demo", "a clock and an invented weather report"

@@ -7,7 +7,7 @@ import sys
 from llmstream.cli.terminal import write_bytes
 from llmstream.display.plain import PlainDisplay
 from llmstream.display.terminal_text import TerminalFilter
-from llmstream.events import Event, TextDelta, encode
+from llmstream.events import Event, TextDelta, ToolCall, encode
 
 __all__ = ["JsonEvents", "QuietAnswer"]
 
@@ -41,6 +41,8 @@ class QuietAnswer:
         if isinstance(event, TextDelta):
             text = event.delta if self._filter is None else self._filter.feed(event.delta)
             self._plain.feed(TextDelta(text, event.id))
+        elif isinstance(event, ToolCall):  # not shown: it separates the answers of two steps
+            self._plain.feed(event)
 
     def wait(self, wait: object) -> None:
         """Writes nothing."""
