@@ -59,9 +59,10 @@ def provider_names() -> tuple[str, ...]:
     return ours + tuple(sorted(name for name in _entry_points() if name not in ours))
 
 
-def find_provider(name: str) -> Provider:
+def find_provider(name: str, model: str = "") -> Provider:
     """The provider of that name or alias; case does not matter, and `_` is `-`.
 
+    model:  for which it is looked up, for the error's suggestion only
     raises: InvalidRequest that lists names close to it; Unsupported where another package's
         provider cannot be loaded
     """
@@ -80,7 +81,7 @@ def find_provider(name: str) -> Provider:
     if wanted in _RETIRED:
         raise InvalidRequest(_RETIRED[wanted])
     raise InvalidRequest(
-        f"No provider is called {name!r}. {_hint(name)}`llmstream providers` lists all; "
+        f"No provider is called {name!r}. {_hint(name, model)}`llmstream providers` lists all; "
         "for another OpenAI-compatible server use openai:MODEL with base_url=."
     )
 
@@ -164,7 +165,7 @@ def _loadable(entries: dict[str, EntryPoint]) -> Iterator[Provider]:
             _log.warning("%s", error)
 
 
-def _hint(wanted: str) -> str:
-    from llmstream.providers.likely_models import did_you_mean, near_providers  # loaded for an error only
+def _hint(wanted: str, model: str) -> str:
+    from llmstream.providers.likely_models import did_you_mean, likely_models, near_providers  # for an error
 
-    return did_you_mean(near_providers(wanted))
+    return did_you_mean(likely_models(f"{wanted}:{model}") if model else near_providers(wanted))

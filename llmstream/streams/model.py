@@ -172,7 +172,7 @@ class Model(Generic[T]):
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
             raise _not_a_spec(spec, options)
-        self.provider = find_provider(name) if provider is None else provider
+        self.provider = find_provider(name, model) if provider is None else provider
         if base_url is not None:
             self.provider.address(base_url)  # an invalid one fails at once
         # A list or a Path would fail late, in a header of the first request.
