@@ -14,6 +14,7 @@ from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
+from llmstream.other_sdks import STREAM, suggests
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
 from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
@@ -47,6 +48,7 @@ else:
 __all__ = ["EventStream"]
 
 
+@suggests(STREAM)
 class EventStream(AsyncOnly, Generic[T]):
     """A streamed response and its conversation.
 
