@@ -33,6 +33,15 @@ LLMStreamError
 │   ├── InvalidToolInput    the arguments do not fit the tool's schema
 │   ├── UnknownTool         the model called a tool that was not offered
 │   └── ToolTimeout         the tool took longer than it may
+├── LogError                what happened around an event log (`llmstream.log`)
+│   ├── RunNotFound         the log has no such run, or has deleted its events
+│   ├── RunExists           the id of the run is in use
+│   ├── ProducerLost        the process that produced the run died
+│   ├── Fenced              another process has taken the run over
+│   ├── Stopped             the run was stopped on request
+│   ├── ReplayTooLong       the reader is further behind than it allows; `tail` has the end
+│   ├── LogLost             the store lost events that it had confirmed
+│   └── LogUnavailable      the store cannot be reached
 └── RunSuspended            a run of an agent waits for a decision, or for results from elsewhere
 """
 
@@ -56,24 +65,33 @@ __all__ = [
     "DeadlineExceeded",
     "DecodeError",
     "ErrorInfo",
+    "Fenced",
     "IncompleteStream",
     "InvalidOutput",
     "InvalidRequest",
     "InvalidToolInput",
     "LLMStreamError",
     "LimitExceeded",
+    "LogError",
+    "LogLost",
+    "LogUnavailable",
     "MissingKey",
     "NotAStream",
     "NotFound",
     "Overloaded",
     "PermissionDenied",
+    "ProducerLost",
     "ProtocolError",
     "ProviderError",
     "ProxyError",
     "RateLimited",
     "RedirectRefused",
+    "ReplayTooLong",
+    "RunExists",
+    "RunNotFound",
     "RunSuspended",
     "ServerError",
+    "Stopped",
     "StreamError",
     "TLSError",
     "ToolError",
@@ -383,6 +401,51 @@ class UnknownTool(ToolError, code="unknown-tool"):
 
 class ToolTimeout(ToolError, code="tool-timeout"):
     """The tool took longer than it may."""
+
+
+class LogError(LLMStreamError, code="log-error"):
+    """Something about an event log."""
+
+
+class RunNotFound(LogError, code="run-not-found"):
+    """The log has no such run; `reason` is "expired" where it has deleted the run's events."""
+
+
+class RunExists(LogError, code="run-exists"):
+    """The id of the run is in use; `reason` is the state of the run that has it, "open" while it runs."""
+
+
+class ProducerLost(LogError, code="producer-lost", retryable=True):
+    """The process that produced the run died before the end; a reader has closed the run."""
+
+
+class Fenced(LogError, code="fenced"):
+    """Another process has taken the run over, so this one cannot write to it any more."""
+
+
+class Stopped(LogError, code="stopped"):
+    """The run was stopped on request; `reason` names who asked."""
+
+
+class ReplayTooLong(LogError, code="replay-too-long"):
+    """A reader is further behind than its `max_replay`.
+
+    tail: the last sequence number of the run; the reader can continue after it
+    """
+
+    @property
+    def tail(self) -> int:
+        """The last sequence number of the run."""
+        tail: int = (self.details or {}).get("tail", -1)
+        return tail
+
+
+class LogLost(LogError, code="log-lost"):
+    """The store lost events that it had confirmed, such as a Redis that was killed."""
+
+
+class LogUnavailable(LogError, ConnectionError, code="log-unavailable", retryable=True):
+    """The store of the event log cannot be reached, or does not accept writes. A ConnectionError too."""
 
 
 class RunSuspended(LLMStreamError, code="run-suspended"):

@@ -1,0 +1,277 @@
+"""Commits the frames of all runs of a process.
+
+The committer makes one commit for all runs that have new frames, at most every 10 ms, and the first after a
+pause at once. Every commit renews the leases of its runs; the lease of a silent run is renewed by an empty
+append. A run whose append is refused has been closed or taken over by another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from llmstream.errors import Fenced, LogError, LogLost, LogUnavailable
+from llmstream.log.store import Append, RunState, RunStatus, Store
+
+__all__ = ["Committer", "Outbox"]
+
+_log: Final = logging.getLogger("llmstream")
+
+_FULL_BYTES: Final = 256 * 1024
+"""So much may wait for a commit before the source is held up: some 4,000 events of text."""
+
+_RENEWALS: Final = 3
+"""A silent run's lease is renewed so often within its length: two may fail."""
+
+_LOOK_S: Final = 0.5
+"""A run whose store cannot name it is asked about at most so often."""
+
+_AGAIN_S: Final = 0.1
+"""The pause after a commit that failed."""
+
+
+class Outbox:
+    """The frames of one run that wait for a commit, or that the store may still lose.
+
+    keep_s: how long committed frames are remembered, to be written again if the store loses them
+    over:   set when the store has the whole run, or when the run was lost
+    room:   set while not too much waits
+    end:    the state that the last frame brings about; None while more may come
+    lost:   called at most once, with why the run cannot be written any more
+    stop:   called when a stop was requested, with the reason
+    """
+
+    def __init__(self, status: RunStatus, *, lease_s: float, keep_s: float) -> None:
+        self.run, self.epoch = status.run, status.epoch
+        self.over, self.room = asyncio.Event(), asyncio.Event()
+        self.room.set()
+        self.end: RunState | None = None
+        self.lost: Callable[[LogError], None] = lambda error: None
+        self.stop: Callable[[str], None] = lambda reason: None
+        self._lease_s, self._keep_s = lease_s, keep_s
+        # Each answer tells whether a stop was requested, or the readers are gone.
+        self._renew_s = min(lease_s, lease_s if status.left_s is None else status.left_s) / _RENEWALS
+        self._tail = status.tail  # the last number that the store has
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._committed: deque[tuple[float, bytes]] = deque()  # with the time of the commit
+        self._confirmed = asyncio.get_running_loop().time()
+
+    def add(self, lines: Sequence[bytes]) -> None:
+        """Adds frames; clears `room` when too much waits."""
+        self._waiting.extend(lines)
+        self._size += sum(map(len, lines))
+        if self._size >= _FULL_BYTES:
+            self.room.clear()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to commit."""
+        return not self.over.is_set() and bool(self._waiting or self.end is not None)
+
+    def renewal_due(self, now: float, within_s: float | None = None) -> bool:
+        """Whether the store was last asked so long ago that the lease should be renewed."""
+        pause_s = self._renew_s if within_s is None else within_s
+        return not self.over.is_set() and now >= self._confirmed + pause_s
+
+    def append(self) -> Append:
+        """What is to be committed next; an empty append renews the lease."""
+        data = b"\n".join(self._waiting)
+        state = self.end or "open"
+        return Append(self.run, self.epoch, self._tail + 1, len(self._waiting), data, state, self._lease_s)
+
+    def answered(self, status: RunStatus | None, now: float) -> None:
+        """Takes the run's status after a commit. What stands there under this epoch is ours.
+
+        So it does not matter whether a commit whose answer was lost had been made: the tail tells.
+        """
+        if self.over.is_set():
+            return
+        if status is None:
+            self._fail(_lost(self.run))
+        elif status.epoch != self.epoch or status.tail > self._tail + len(self._waiting):
+            self._fail(_fenced(self.run))
+        elif not self._move_to(status.tail, now):
+            self._fail(_lost(self.run))
+        elif status.state != "open":
+            if self.end is not None and not self._waiting:
+                self._end()
+            else:
+                self._fail(_fenced(self.run))
+        elif status.stopping or status.is_left:
+            self.stop("requested" if status.stopping else "left")
+
+    def _move_to(self, tail: int, now: float) -> bool:
+        """Notes what the store has; False if it has lost more than is remembered."""
+        self._confirmed = now
+        while self._tail < tail:
+            self._tail += 1
+            line = self._waiting.popleft()
+            self._size -= len(line)
+            self._committed.append((now, line))
+        while self._tail > tail:
+            if not self._committed:
+                return False
+            self._tail -= 1
+            line = self._committed.pop()[1]
+            self._size += len(line)
+            self._waiting.appendleft(line)
+        while self._committed and self._committed[0][0] + self._keep_s <= now:
+            self._committed.popleft()
+        if self._size < _FULL_BYTES:
+            self.room.set()
+        return True
+
+    def failed(self, error: LogUnavailable, now: float) -> None:
+        """The store did not answer. A lease later the run is given up: a reader may have closed it."""
+        if not self.over.is_set() and (not error.retryable or now > self._confirmed + self._lease_s):
+            self._fail(error)
+
+    def _fail(self, error: LogError) -> None:
+        self._end()
+        self.lost(error)
+
+    def _end(self) -> None:
+        self.over.set()
+        self.room.set()
+
+
+def _fenced(run: str) -> Fenced:
+    return Fenced(
+        f"run {run!r} is no longer produced here: its lease had passed, and another process has closed it or "
+        "taken it over. What this process produced after that is not in the log."
+    )
+
+
+def _lost(run: str) -> LogLost:
+    return LogLost(
+        f"the store has lost run {run!r}, or events of it that it had confirmed; or it was deleted."
+    )
+
+
+class Committer:
+    """Commits the outboxes of a process: one commit for all of them, at most every `every_s`.
+
+    committed: called with the runs of each commit that brought frames
+    """
+
+    def __init__(
+        self, store: Store, *, every_s: float, lease_s: float, committed: Callable[[Iterable[str]], None]
+    ) -> None:
+        self._store = store
+        self._every_s = every_s
+        self._lease_s = lease_s
+        self._committed = committed
+        self._boxes: dict[str, Outbox] = {}
+        self._due: dict[str, Outbox] = {}
+        self._wake, self._go = asyncio.Event(), asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __contains__(self, run: str) -> bool:
+        return run in self._boxes
+
+    def add(self, box: Outbox) -> None:
+        """Begins to commit an outbox; it leaves by itself when it is over."""
+        self._boxes[box.run] = box
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work(), name="llmstream log commits")
+            self._tick()
+
+    def changed(self, box: Outbox) -> None:
+        """An outbox has news. The end of a run is not held up."""
+        self._due[box.run] = box
+        self._wake.set()
+        if box.end is not None:
+            self._go.set()
+
+    def look(self, run: str | None) -> None:
+        """Asks the store about a run that another process has changed; None: about all, if not just asked."""
+        now = asyncio.get_running_loop().time()
+        boxes = self._boxes.values() if run is None else [self._boxes[run]] if run in self._boxes else []
+        for box in list(boxes):
+            if run is not None or box.renewal_due(now, _LOOK_S):
+                self.changed(box)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Waits until all outboxes are over; each has to have an end."""
+        waiting = [asyncio.ensure_future(box.over.wait()) for box in self._boxes.values()]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=timeout_s)
+            for waiter in late:
+                waiter.cancel()
+
+    async def aclose(self) -> None:
+        """Stops committing. What waits is not written."""
+        if self._timer is not None:
+            self._timer.cancel()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+
+    def _tick(self) -> None:
+        """Finds the leases to renew, ten times in the length of one."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for box in self._boxes.values():
+            if box.renewal_due(now):
+                self._due[box.run] = box
+                self._wake.set()
+        self._timer = loop.call_later(self._lease_s / 10, self._tick)
+
+    async def _work(self) -> None:
+        loop, last_s = asyncio.get_running_loop(), -self._every_s
+        while True:
+            await self._wake.wait()
+            pause_s = last_s + self._every_s - loop.time()
+            if pause_s > 0:
+                self._go.clear()
+                if not any(box.end is not None for box in self._due.values()):
+                    timer = loop.call_later(pause_s, self._go.set)
+                    await self._go.wait()
+                    timer.cancel()
+            else:
+                await asyncio.sleep(0)  # events that have already arrived come into the same commit
+            last_s = loop.time()
+            self._wake.clear()
+            due, self._due = self._due, {}
+            if not await self._commit([box for box in due.values() if not box.over.is_set()]):
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _commit(self, boxes: list[Outbox]) -> bool:
+        """Commits; returns False if the store did not answer, and the outboxes are due again."""
+        if not boxes:
+            return True
+        loop = asyncio.get_running_loop()
+        appends = [box.append() for box in boxes]
+        try:
+            statuses = await self._store.append(appends)
+        except Exception as error:
+            reason = error if isinstance(error, LogUnavailable) else _defect(error)
+            for box in boxes:
+                box.failed(reason, loop.time())
+                self._after(box, again=True)
+            return False
+        self._committed([append.run for append in appends if append.count or append.state != "open"])
+        for box, status in zip(boxes, statuses, strict=True):
+            box.answered(status, loop.time())
+            self._after(box, again=box.has_news)
+        return True
+
+    def _after(self, box: Outbox, *, again: bool) -> None:
+        if box.over.is_set():
+            if self._boxes.get(box.run) is box:
+                del self._boxes[box.run]
+        elif again:
+            self.changed(box)
+
+
+def _defect(error: Exception) -> LogUnavailable:
+    _log.exception("the store of the event log failed", exc_info=error)
+    failure = LogUnavailable(f"the store failed with {type(error).__name__}: {error}", retryable=False)
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,419 @@
+"""What every store has to do, as checks to run against one of your own.
+
+    @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+    async def test_store(check, tmp_path):
+        await check(lambda: MyStore(tmp_path / "runs"))
+
+Each check opens the place twice, as two processes would. A store of one process may return the same object
+each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Literal, TypeAlias
+
+from llmstream.log.frames import page_of
+from llmstream.log.store import Append, Claim, RunState, RunStatus, Store
+
+__all__ = ["STORE_CHECKS", "StoreCheck"]
+
+MakeStore: TypeAlias = Callable[[], Store]
+"""Makes a store that is not open yet, always of the same place, which is empty at first."""
+
+StoreCheck: TypeAlias = Callable[[MakeStore], Awaitable[None]]
+
+_LONG_S: Final = 600.0
+_SOON_S: Final = 0.003
+"""Longer than the clock of any store takes to advance; a lease of 0 s has passed then."""
+
+
+@asynccontextmanager
+async def _opened(make: MakeStore) -> AsyncIterator[tuple[Store, Store]]:
+    one, other = make(), make()
+    await one.open()
+    if other is not one:
+        await other.open()
+    try:
+        yield one, other
+    finally:
+        await one.aclose()
+        await other.aclose()
+
+
+def _claim(
+    run: str = "run",
+    mode: Literal["new", "replace", "take-over"] = "new",
+    lease_s: float = _LONG_S,
+    **other: Any,
+) -> Claim:
+    fields: dict[str, Any] = {"owner": "one", "takeover_s": 0.0, "keep_s": _LONG_S, "left_s": None, **other}
+    return Claim(run=run, mode=mode, lease_s=lease_s, **fields)
+
+
+def _append(
+    status: RunStatus,
+    *lines: bytes,
+    first: int | None = None,
+    state: RunState = "open",
+    lease_s: float = _LONG_S,
+    lost: bool = False,
+) -> Append:
+    number = status.tail + 1 if first is None else first
+    return Append(status.run, status.epoch, number, len(lines), b"\n".join(lines), state, lease_s, lost)
+
+
+async def _begun(store: Store, run: str = "run", **claim: Any) -> RunStatus:
+    granted, status = await store.acquire(_claim(run, **claim))
+    assert granted, f"a new id is refused: {status}"
+    return status
+
+
+async def _written(store: Store, append: Append) -> RunStatus:
+    (status,) = await store.append([append])
+    assert status is not None, "an append to a run that is there has no status"
+    return status
+
+
+async def _seen(store: Store, run: str = "run", after: int = -1) -> tuple[RunStatus, list[tuple[int, bytes]]]:
+    """The status, and all frames after a number."""
+    found, position = list[tuple[int, bytes]](), after
+    while True:
+        (part,) = await store.read([(run, position)], 1000)
+        page = page_of(part, position)
+        assert page is not None, f"{run!r} is not there"
+        found += [(frame.seq, frame.data) for frame in page.frames]
+        if not page.frames or page.up_to_date:
+            return page.status, found
+        position = page.frames[-1].seq
+
+
+async def new_run_is_open_and_empty(make: MakeStore) -> None:
+    """A claim of a new id is granted, and every process sees the run."""
+    async with _opened(make) as (one, other):
+        granted, status = await one.acquire(_claim(left_s=7.5, keep_s=30.0))
+        assert granted
+        assert (status.state, status.first, status.tail, status.epoch) == ("open", 0, -1, 1)
+        assert (status.owner, status.ended, status.stopping, status.bytes) == ("one", None, False, 0)
+        assert (status.keep_s, status.left_s) == (30.0, 7.5)
+        assert abs(status.lease_until - status.now - _LONG_S) < 1
+        there, frames = await _seen(other)
+        assert (there.epoch, there.owner, there.started, frames) == (1, "one", status.started, [])
+        assert [part.status for part in await other.read([("else", -1)], 1000)] == [None]
+
+
+async def one_of_many_claims_wins(make: MakeStore) -> None:
+    """Of claims at the same time one is granted, and the others get its status."""
+    async with _opened(make) as stores:
+        claims = [stores[n % 2].acquire(_claim(owner=str(n))) for n in range(8)]
+        found = await asyncio.gather(*claims)
+        winners = [status.owner for granted, status in found if granted]
+        assert len(winners) == 1
+        assert {status.owner for _, status in found} == set(winners)
+
+
+async def frames_are_numbered_densely(make: MakeStore) -> None:
+    """Frames come back in order, once, with numbers from 0; a position may be inside of a batch."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one)
+        lines = [b'{"n":%d,"t":"\xc3\xa9"}' % n for n in range(60)]
+        for first, size in ((0, 1), (1, 9), (10, 20), (30, 30)):
+            status = await _written(one, _append(status, *lines[first : first + size]))
+            assert status.tail == first + size - 1
+        assert status.bytes == sum(map(len, lines)) + 60 - 4  # line ends between, not after
+        for after in (-1, 0, 1, 5, 9, 10, 29, 58, 59):
+            _, frames = await _seen(other, after=after)
+            assert frames == list(enumerate(lines))[after + 1 :], f"after {after}"
+
+
+async def a_page_is_bounded(make: MakeStore) -> None:
+    """A slice ends once it has max_bytes, and has at least one batch."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one)
+        for _ in range(100):
+            status = await _written(one, _append(status, b"x" * 100))
+        (part,) = await other.read([("run", -1)], 1_000)
+        assert 1 <= len(part.batches) <= 10
+        (part,) = await other.read([("run", 41)], 1)
+        assert [batch.first for batch in part.batches] == [42]
+        large = b"y" * 2_000_000
+        status = await _written(one, _append(status, large))
+        (part,) = await other.read([("run", 99)], 1_000)
+        assert [batch.data for batch in part.batches] == [large]
+
+
+async def any_id_and_bytes_are_stored(make: MakeStore) -> None:
+    """An id may have any characters; ids that look alike are different runs."""
+    async with _opened(make) as (one, other):
+        ids = [
+            "a",
+            "A",
+            "a ",
+            "a/b?c=d",
+            "{a}",
+            "a:b*",
+            "é",
+            "e\u0301",
+            "'; drop table runs",
+            "a\nb",
+            "x" * 512,
+        ]
+        for run in ids:
+            status = await _begun(one, run)
+            await _written(one, _append(status, run.encode()))
+        parts = await other.read([(run, -1) for run in ids], 10_000)
+        assert [part.batches[0].data.decode() for part in parts] == ids
+        assert [part.status.run for part in parts if part.status is not None] == ids
+
+
+async def a_wrong_number_writes_nothing(make: MakeStore) -> None:
+    """An append that does not continue the tail is refused: a gap, a repetition, another epoch, no run."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one)
+        status = await _written(one, _append(status, b"0", b"1"))
+        for first in (0, 1, 3, 9):
+            refused = await _written(other, _append(status, b"no", first=first))
+            assert refused.tail == 1, f"an append at {first} is not refused"
+        for epoch in (0, 2):
+            wrong = Append("run", epoch, 2, 1, b"no", "open", _LONG_S)
+            assert (await _written(other, wrong)).tail == 1, f"epoch {epoch} is not refused"
+        assert await one.append([Append("else", 1, 0, 1, b"no", "open", _LONG_S)]) == [None]
+        assert (await _seen(one))[1] == [(0, b"0"), (1, b"1")]
+
+
+async def one_commit_has_many_runs(make: MakeStore) -> None:
+    """Runs of one commit are independent: a refused one does not touch the others."""
+    async with _opened(make) as (one, other):
+        runs = [await _begun(one, f"run-{n}") for n in range(20)]
+        appends = [_append(status, b"a", first=5 if n == 7 else None) for n, status in enumerate(runs)]
+        found = await one.append([*appends, Append("none", 1, 0, 1, b"a", "open", _LONG_S)])
+        assert [status.tail for status in found[:-1] if status is not None] == [0] * 7 + [-1] + [0] * 12
+        assert found[-1] is None
+        parts = await other.read([(f"run-{n}", -1) for n in range(20)], 1000)
+        assert [len(part.batches) for part in parts] == [1] * 7 + [0] + [1] * 12
+        assert await one.append([]) == []
+        assert await one.read([], 1000) == []
+
+
+async def two_writers_never_both_write(make: MakeStore) -> None:
+    """Of two appends of one number at the same time one is written, though both have the epoch."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one)
+        for round_ in range(10):
+            pair = (
+                one.append([_append(status, b"one", b"more")]),
+                other.append([_append(status, b"other")]),
+            )
+            await asyncio.gather(*pair)
+            there, frames = await _seen(one, after=status.tail)
+            written = [line for _, line in frames]
+            assert written in ([b"one", b"more"], [b"other"]), f"round {round_}: {written}"
+            status = there
+
+
+async def an_ended_run_takes_no_more(make: MakeStore) -> None:
+    """The last frames and the state come in one step; after them nothing is written."""
+    async with _opened(make) as (one, other):
+        states: tuple[RunState, ...] = ("closed", "failed", "stopped")
+        for state in states:
+            status = await _begun(one, state)
+            status = await _written(one, _append(status, b"last", state=state))
+            assert (status.state, status.tail) == (state, 0)
+            assert status.ended is not None
+            refused = await _written(other, _append(status, b"no"))
+            assert (refused.state, refused.tail) == (state, 0)
+            there, frames = await _seen(other, state)
+            assert (there.state, there.ended, frames) == (state, status.ended, [(0, b"last")])
+
+
+async def an_id_in_use_is_refused(make: MakeStore) -> None:
+    """A held run is granted to nobody; an ended one only to "replace"."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one)
+        modes: tuple[Literal["new", "replace", "take-over"], ...] = ("new", "replace", "take-over")
+        for mode in modes:
+            granted, there = await other.acquire(_claim(mode=mode, owner="other"))
+            assert (granted, there.owner, there.epoch) == (False, "one", 1), mode
+        await _written(one, _append(status, b"last", state="closed"))
+        for mode in ("new", "take-over"):
+            assert not (await other.acquire(_claim(mode=mode)))[0], mode
+        assert (await _seen(other))[1] == [(0, b"last")]
+
+
+async def a_replaced_run_goes_on_counting(make: MakeStore) -> None:
+    """A new run under an old id has the next epoch and the next numbers, and none of the old frames."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one)
+        ended = await _written(one, _append(status, b"0", b"1", state="failed"))
+        granted, status = await other.acquire(_claim(mode="replace", owner="other"))
+        assert granted
+        assert (status.state, status.first, status.tail, status.epoch) == ("open", 2, 1, 2)
+        assert (status.bytes, status.ended, status.owner) == (0, None, "other")
+        assert (await _written(one, _append(ended, b"no"))).tail == 1
+        await _written(other, _append(status, b"2"))
+        assert (await _seen(one))[1] == [(2, b"2")]
+
+
+async def a_lease_protects_its_run(make: MakeStore) -> None:
+    """A run whose lease has passed can be taken over; the old producer is fenced off. Renewing protects."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one, lease_s=0.0)
+        old = await _written(one, _append(status, b"0", lease_s=0.0))
+        await _written(one, _append(old, lease_s=_LONG_S))
+        assert not (await other.acquire(_claim(mode="take-over")))[0], "a renewed lease does not protect"
+        await _written(one, _append(old, lease_s=0.0))
+        await asyncio.sleep(_SOON_S)
+        granted, new = await other.acquire(_claim(mode="take-over", owner="other"))
+        assert granted
+        assert (new.epoch, new.tail, new.first, new.owner, new.bytes) == (2, 0, 0, "other", 1)
+        assert new.started == status.started
+        assert (await _written(one, _append(old, b"no"))).epoch == 2
+        await _written(other, _append(new, b"1"))
+        assert (await _seen(one))[1] == [(0, b"0"), (1, b"1")]
+
+
+async def one_of_many_closes_a_lost_run(make: MakeStore) -> None:
+    """A run is closed for its producer only once it is lost, by exactly one, and that fences it off."""
+    async with _opened(make) as stores:
+        one, _ = stores
+        status = await _written(one, _append(await _begun(one), b"0"))
+        end = _append(status, b"end", state="failed", lost=True)
+        there = await _written(one, end)
+        assert (there.state, there.tail) == ("open", 0), "a run that is not lost is closed"
+        status = await _written(one, _append(status, lease_s=0.0))
+        await asyncio.sleep(_SOON_S)
+        assert (await _seen(one))[0].is_lost
+        await asyncio.gather(*[stores[n % 2].append([end]) for n in range(8)])
+        there, frames = await _seen(one)
+        assert (there.state, there.epoch, frames) == ("failed", 2, [(0, b"0"), (1, b"end")])
+        assert (await _written(one, _append(status, b"no"))).state == "failed"
+
+
+async def takeover_time_is_left_to_producers(make: MakeStore) -> None:
+    """Past the lease, but within the time for a takeover, a run can be taken and not be closed."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one, lease_s=0.0, takeover_s=_LONG_S)
+        status = await _written(one, _append(status, b"0", lease_s=0.0))
+        await asyncio.sleep(_SOON_S)
+        there = await _written(other, _append(status, b"end", state="failed", lost=True))
+        assert (there.state, there.is_lost) == ("open", False)
+        granted, _ = await other.acquire(_claim(mode="take-over"))
+        assert granted
+
+
+async def a_stop_reaches_the_producer(make: MakeStore) -> None:
+    """A request to stop is in the status of the next append; an ended run has none."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one)
+        asked = await other.request_stop("run")
+        assert asked is not None
+        assert asked.stopping
+        status = await _written(one, _append(status))
+        assert (status.stopping, status.state) == (True, "open")
+        await _written(one, _append(status, b"end", state="stopped"))
+        asked = await other.request_stop("run")
+        assert asked is not None
+        assert asked.state == "stopped"
+        assert await other.request_stop("else") is None
+
+
+async def readers_are_seen(make: MakeStore) -> None:
+    """A run that ends without readers knows when the last was there."""
+    async with _opened(make) as (one, other):
+        status = await _begun(one, left_s=0.0)
+        await asyncio.sleep(_SOON_S)
+        there, _ = await _seen(one)
+        assert there.is_left
+        await other.mark_seen(["run", "else"])
+        there, _ = await _seen(one)
+        assert there.seen > status.seen
+        assert (await one.read([("else", -1)], 10))[0].status is None
+
+
+async def what_expired_is_deleted(make: MakeStore) -> None:
+    """Frames go `keep_s` after the end, the record as long after that; an open run stays."""
+    async with _opened(make) as (one, other):
+        for run, keep_s in (("short", 0.3), ("long", _LONG_S)):
+            status = await _begun(one, run, keep_s=keep_s)
+            await _written(one, _append(status, b"0", state="closed"))
+        await _written(one, _append(await _begun(one, "open", keep_s=0.0, lease_s=0.0), b"0", lease_s=0.0))
+        await other.sweep()
+        assert (await _seen(other, "short"))[1] == [(0, b"0")]
+        await asyncio.sleep(0.35)
+        assert list((await other.sweep()).lost) == ["open"]
+        (part,) = await one.read([("short", -1)], 1000)
+        if part.status is not None:  # on a busy machine it is gone too
+            assert (part.status.state, part.status.first, list(part.batches)) == ("closed", 1, [])
+            assert not (await one.acquire(_claim("short")))[0]
+        await asyncio.sleep(0.35)
+        await other.sweep()
+        assert (await one.read([("short", -1)], 1000))[0].status is None
+        for run in ("long", "open"):
+            assert (await _seen(other, run))[1] == [(0, b"0")], run
+
+
+async def a_deleted_run_is_not_there(make: MakeStore) -> None:
+    """Deleting removes frames and record; the producer learns that there is no run, and the id is new."""
+    async with _opened(make) as (one, other):
+        status = await _written(one, _append(await _begun(one), b"0"))
+        await other.delete("run")
+        await other.delete("else")
+        assert await one.append([_append(status, b"1")]) == [None]
+        assert (await one.read([("run", -1)], 1000))[0].status is None
+        status = await _begun(other)
+        assert (status.tail, status.epoch, (await _seen(one))[1]) == (-1, 1, [])
+
+
+async def changes_are_heard_elsewhere(make: MakeStore) -> None:
+    """Another process hears of new runs, frames, ends and stops; renewals need not be heard."""
+    async with _opened(make) as (one, other):
+        if one is other:
+            return
+        heard: asyncio.Queue[str | None] = asyncio.Queue()
+        listener = asyncio.ensure_future(other.listen(heard.put_nowait))
+        try:
+            async with asyncio.timeout(10):
+                assert await heard.get() is None
+                status = await _begun(one, "a run")
+                await _expect("a run", heard)
+                status = await _written(one, _append(status, b"0"))
+                await _expect("a run", heard)
+                await one.request_stop("a run")
+                await _expect("a run", heard)
+                await one.append([_append(status, b"end", state="stopped")])
+                await _expect("a run", heard)
+        finally:
+            listener.cancel()
+            await asyncio.wait({listener})
+
+
+async def _expect(run: str, heard: asyncio.Queue[str | None]) -> None:
+    while await heard.get() not in (run, None):
+        pass
+    while not heard.empty():
+        heard.get_nowait()
+
+
+STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
+    new_run_is_open_and_empty,
+    one_of_many_claims_wins,
+    frames_are_numbered_densely,
+    a_page_is_bounded,
+    any_id_and_bytes_are_stored,
+    a_wrong_number_writes_nothing,
+    one_commit_has_many_runs,
+    two_writers_never_both_write,
+    an_ended_run_takes_no_more,
+    an_id_in_use_is_refused,
+    a_replaced_run_goes_on_counting,
+    a_lease_protects_its_run,
+    one_of_many_closes_a_lost_run,
+    takeover_time_is_left_to_producers,
+    a_stop_reaches_the_producer,
+    readers_are_seen,
+    what_expired_is_deleted,
+    a_deleted_run_is_not_there,
+    changes_are_heard_elsewhere,
+)

@@ -1,0 +1,375 @@
+"""`open_logs` and `Logs`: start runs, follow them, stop them, from any process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from contextlib import aclosing
+from types import TracebackType
+from typing import Final, Literal, Self
+
+from llmstream.errors import ErrorInfo, InvalidRequest, LogError, LogUnavailable, RunExists, error_from_info
+from llmstream.events import ErrorEvent, Event, RetryNotice
+from llmstream.log.committer import Committer, Outbox
+from llmstream.log.folding import Fold
+from llmstream.log.frames import Page
+from llmstream.log.producer import Live
+from llmstream.log.reader import Readers
+from llmstream.log.recovery import close_lost
+from llmstream.log.store import Claim, RunStatus, Store
+
+__all__ = ["Logs", "open_logs"]
+
+_log: Final = logging.getLogger("llmstream")
+
+_SWEEP_S: Final = 60.0
+"""How often a process deletes what has expired, and closes runs that nobody reads."""
+
+_CLOSING_S: Final = 5.0
+"""How long closing waits for the last commit, and for the cleanup of runs that it stops."""
+
+_MOST_CHARS: Final = 512
+"""The longest id of a run; it is part of keys and addresses."""
+
+
+def open_logs(
+    where: str | Store,
+    *,
+    lease_s: float = 10.0,
+    commit_every_s: float = 0.01,
+    keep_s: float = 86_400.0,
+    max_bytes: int = 64 * 1024 * 1024,
+    owner: str | None = None,
+) -> Logs:
+    """Opens event logs: use it with `async with`, or call `aclose` at the end.
+
+    where:          "sqlite:PATH", "memory:", "redis://HOST:PORT/DB" (also rediss:// and unix://; extra
+                    `redis`), or a `Store` of your own
+    lease_s:        how long a producer may be silent before its run is closed as lost; it renews the lease
+                    itself, so only a process that died or hangs is silent
+    commit_every_s: the longest time between an event and its commit
+    keep_s:         how long the events of a run are kept after its end
+    max_bytes:      the most that one run may write; a longer one fails with LimitExceeded
+    owner:          name of this process in `RunStatus.owner`; default: "HOST:PID"
+    raises:         InvalidRequest for an address or option that is invalid. The store is opened at first use
+    """
+    for name, value in {"lease_s": lease_s, "keep_s": keep_s, "max_bytes": max_bytes}.items():
+        if not value > 0:
+            raise InvalidRequest(f"{name} must be positive, got {value!r}")
+    return Logs(
+        where if isinstance(where, Store) else _store(where),
+        lease_s=lease_s,
+        commit_every_s=max(0.0, commit_every_s),
+        keep_s=keep_s,
+        max_bytes=max_bytes,
+        owner=owner or f"{socket.gethostname()}:{os.getpid()}",
+    )
+
+
+def _store(where: str) -> Store:
+    scheme, _, rest = where.partition(":")
+    if scheme == "memory" and not rest:
+        from llmstream.log.memory import MemoryStore
+
+        return MemoryStore()
+    if scheme == "sqlite" and rest and not rest.startswith("//"):
+        from llmstream.log.sqlite import SQLiteStore
+
+        return SQLiteStore(rest)
+    if scheme in ("redis", "rediss", "unix") and rest.startswith("//"):
+        from llmstream.log.redis import RedisStore
+
+        return RedisStore(where)
+    raise InvalidRequest(
+        f"cannot open an event log at {scheme + ':...' if rest else where!r}. Write 'sqlite:runs.db' or "
+        "'sqlite:/var/lib/app/runs.db' (no slashes before the path), 'memory:', or 'redis://host:6379/0'."
+    )
+
+
+class Logs:
+    """Event logs in one store. One object a process, used by one event loop; see `open_logs`."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lease_s: float,
+        commit_every_s: float,
+        keep_s: float,
+        max_bytes: int,
+        owner: str,
+    ) -> None:
+        self._store = store
+        self._lease_s, self._commit_every_s, self._keep_s = lease_s, commit_every_s, keep_s
+        self._max_bytes, self._owner = max_bytes, owner
+        self._opening: asyncio.Future[_Opened] | None = None
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def start(
+        self,
+        run: str,
+        source: AsyncIterable[Event],
+        *,
+        replace: bool = False,
+        stop_when_left_s: float | None = None,
+    ) -> Live:
+        """Begins to read a stream or a run into the log, in a task of its own, whoever reads or leaves.
+
+        When this returns, the run can be followed from any process. Reading `source` yourself too is not
+        possible; follow the log.
+
+        run:              id of the run, up to 512 characters: one for each answer, not one for each chat
+        source:           `agent.stream(...)`, `ls.stream(...)`, or any async iterator of events
+        replace:          takes the id of a run that has ended, and deletes its events. Numbers continue, so
+                          that positions in the old run are not valid in the new one
+        stop_when_left_s: stops the run once it had no reader for so long; default: never
+        raises:           RunExists if the id is in use
+        """
+        _check_id(run)
+        opened = await self._open()
+        claim = Claim(
+            run=run,
+            owner=self._owner,
+            mode="replace" if replace else "new",
+            lease_s=self._lease_s,
+            takeover_s=0.0,
+            keep_s=self._keep_s,
+            left_s=stop_when_left_s,
+        )
+        granted, status = await self._store.acquire(claim)
+        if not granted:
+            raise _in_use(status, replace=replace)
+        box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s)
+        live = Live(
+            source,
+            box,
+            fold=Fold(),
+            committer=opened.committer,
+            lives=opened.lives,
+            max_bytes=self._max_bytes,
+        )
+        opened.readers.wake([run])
+        return live
+
+    async def follow(
+        self,
+        run: str,
+        after: int = -1,
+        *,
+        max_replay: int | None = None,
+        wait_s: float = 0.0,
+        errors: Literal["raise", "events"] = "raise",
+    ) -> AsyncGenerator[tuple[int, Event]]:
+        """Yields the events of a run after a number, those that are there and then those that come.
+
+        No event is missing and none comes twice; every process gets the same numbers. If the producer dies,
+        the run ends with what it had written, an `error` "producer-lost" and a `finish`.
+
+        after:      number of the last event that was seen; -1 for all
+        max_replay: the most events to replay
+        wait_s:     how long to wait for a run that has not been started
+        errors:     "events" does not raise the error of a run that failed or was stopped
+        raises:     the error of the run after its last event, as a stream does; RunNotFound; ReplayTooLong;
+                    LogLost if the store lost events; LogUnavailable if it does not answer for `lease_s`
+        """
+        failure: ErrorInfo | None = None
+        async with aclosing(self.pages(run, after, max_replay=max_replay, wait_s=wait_s)) as pages:
+            async for page in pages:
+                for seq, event in page.events:
+                    if isinstance(event, ErrorEvent):
+                        failure = event.error
+                    elif isinstance(event, RetryNotice):
+                        failure = None
+                    yield seq, event
+                ended_well = page.status.state in ("open", "closed")
+        if failure is not None and not ended_well and errors == "raise":
+            raise error_from_info(failure)
+
+    async def pages(
+        self, run: str, after: int = -1, *, max_replay: int | None = None, wait_s: float = 0.0
+    ) -> AsyncGenerator[Page]:
+        """Yields what `follow` does, as pages of frames that are not decoded, with the status of the run.
+
+        For servers that pass the events on. The last page has `ended`, and may have no frames. The error of a
+        run is not raised.
+        """
+        _check_position(run, after)
+        opened = await self._open()
+        pages = opened.readers.pages(run, after, max_replay=max_replay, wait_s=wait_s)
+        async with aclosing(pages):
+            async for page in pages:
+                yield page
+
+    async def read(self, run: str, after: int = -1) -> Page | None:
+        """The frames after a number that are there now, some 256 KiB at most.
+
+        returns: None if there is no such run
+        """
+        _check_position(run, after)
+        return await (await self._open()).readers.read(run, after)
+
+    async def stop(self, run: str) -> bool:
+        """Stops a run, in whatever process it is produced; returns False if no such run is open.
+
+        Its source is left, as by `aclose`; its log ends with an `error` "stopped" and a `finish`. This
+        returns once the request is stored; follow the run for its end.
+        """
+        _check_id(run)
+        opened = await self._open()
+        status = await self._store.request_stop(run)
+        if status is None or status.state != "open":
+            return False
+        opened.committer.look(run)
+        opened.readers.wake([run])
+        return True
+
+    async def status(self, run: str) -> RunStatus | None:
+        """The status of a run; None if there is no such run. A run whose producer died is closed first."""
+        _check_id(run)
+        opened = await self._open()
+        (part,) = await self._store.read([(run, _NO_FRAMES)], 1)
+        if part.status is not None and part.status.is_lost and run not in opened.committer:
+            await close_lost(self._store, part.status)
+            (part,) = await self._store.read([(run, _NO_FRAMES)], 1)
+        return part.status
+
+    async def delete(self, run: str) -> None:
+        """Deletes a run and its events at once. An open one is lost by its producer; stop it first."""
+        _check_id(run)
+        opened = await self._open()
+        await self._store.delete(run)
+        opened.readers.wake([run])
+
+    async def sweep(self) -> None:
+        """Deletes what has expired, and closes runs whose producers died. Done once a minute anyway."""
+        opened = await self._open()
+        for run in (await self._store.sweep()).lost:
+            if run not in opened.committer:
+                await self.status(run)
+
+    async def aclose(self, *, drain_s: float = 0.0) -> None:
+        """Stops the runs of this process, writes their ends, and closes the store. Idempotent.
+
+        drain_s: how long the runs may take to end by themselves first
+        """
+        opening, self._opening, self._closed = self._opening, None, True
+        if opening is not None:
+            opened = await opening
+            await opened.aclose(drain_s)
+            await self._store.aclose()
+
+    async def _open(self) -> _Opened:
+        if self._closed:
+            raise LogUnavailable("the event log is closed", retryable=False)
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._opened())
+        try:
+            return await asyncio.shield(self._opening)
+        except LogError:
+            self._opening = None
+            raise
+
+    async def _opened(self) -> _Opened:
+        await self._store.open()
+        return _Opened(self._store, self._lease_s, self._commit_every_s, self.sweep)
+
+
+_NO_FRAMES: Final = 2**52
+"""A position past every run."""
+
+
+class _Opened:
+    """What runs while the logs are open: the committer, the listener and the sweep.
+
+    lives: the runs that this process reads
+    """
+
+    def __init__(
+        self, store: Store, lease_s: float, commit_every_s: float, sweep: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.lives: set[Live] = set()
+        self._store, self._sweep = store, sweep
+        self.readers = Readers(store, patience_s=lease_s, ours=lambda run: run in self.committer)
+        self.committer = Committer(
+            store, every_s=commit_every_s, lease_s=lease_s, committed=self.readers.wake
+        )
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._listen(), name="llmstream log listener"),
+            loop.create_task(self._sweep_at_times(), name="llmstream log sweep"),
+        ]
+
+    async def aclose(self, drain_s: float) -> None:
+        if drain_s > 0 and self.lives:
+            await asyncio.wait([live.task for live in self.lives], timeout=drain_s)
+        for live in list(self.lives):
+            live.stop("closing")
+        if self.lives:
+            await asyncio.wait([live.task for live in self.lives], timeout=_CLOSING_S)
+        await self.committer.drain(_CLOSING_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+        await self.committer.aclose()
+        await self.readers.aclose()
+
+    def _heard(self, run: str | None) -> None:
+        self.readers.wake(None if run is None else [run])
+        self.committer.look(run)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._store.listen(self._heard)
+            except LogUnavailable as error:
+                _log.warning("event log: cannot listen for changes, readers look once a second: %s", error)
+            except Exception:
+                _log.exception("event log: the listener failed; readers look once a second")
+            await asyncio.sleep(1.0)
+
+    async def _sweep_at_times(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_S * random.uniform(0.5, 1.0))  # noqa: S311  # so that processes take turns
+            try:
+                await self._sweep()
+            except LogUnavailable as error:
+                _log.warning("event log: the sweep failed: %s", error)
+            except Exception:
+                _log.exception("event log: the sweep failed")
+
+
+def _check_id(run: str) -> None:
+    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+
+
+def _check_position(run: str, after: int) -> None:
+    _check_id(run)
+    if not isinstance(after, int) or isinstance(after, bool) or not -1 <= after < _NO_FRAMES:
+        raise InvalidRequest(
+            f"after is the number of the last event that was seen, or -1 for none; got {after!r:.80}"
+        )
+
+
+def _in_use(status: RunStatus, *, replace: bool) -> RunExists:
+    if status.state == "open":
+        text = f"run {status.run!r} is being produced by {status.owner}. Follow it, or stop it first."
+    else:
+        text = (
+            f"run {status.run!r} has ended already ({status.state}). Use another id for a new answer, or "
+            "replace=True to delete the old one."
+        )
+    return RunExists(text, reason=status.state, details={"tail": status.tail})

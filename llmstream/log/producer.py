@@ -1,0 +1,175 @@
+"""The producing side of a run: reads its source to the end, whoever follows it, and writes its log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable
+from typing import Final, Protocol, runtime_checkable
+
+from llmstream.errors import (
+    ErrorInfo,
+    IncompleteStream,
+    LimitExceeded,
+    LLMStreamError,
+    LogError,
+    Stopped,
+)
+from llmstream.events import Event, Usage
+from llmstream.log.committer import Committer, Outbox
+from llmstream.log.folding import Fold
+from llmstream.log.frames import encode_frames
+from llmstream.log.store import RunState
+
+__all__ = ["Live"]
+
+_log: Final = logging.getLogger("llmstream")
+
+_CLEANUP_S: Final = 1.0
+"""How long readers wait for a stopped run's own cleanup before its end is written."""
+
+
+@runtime_checkable
+class _Closable(Protocol):
+    """A stream, a run or a generator, which is left by `aclose`."""
+
+    async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class _Counting(Protocol):
+    """A stream or a run, which knows its tokens."""
+
+    @property
+    def total_usage(self) -> Usage: ...
+
+
+class Live:
+    """A run that this process produces. It goes on whoever reads it, or nobody.
+
+    run:   its id
+    task:  reads the source; it never fails unseen, and is cancelled by `stop`
+    error: why the log lost it, or what the source raised; None else
+    """
+
+    def __init__(
+        self,
+        source: AsyncIterable[Event],
+        box: Outbox,
+        *,
+        fold: Fold,
+        committer: Committer,
+        lives: set[Live],
+        max_bytes: int,
+    ) -> None:
+        self.run = box.run
+        self.error: BaseException | None = None
+        self._source, self._box, self._committer, self._fold = source, box, committer, fold
+        self._lives, self._max_bytes = lives, max_bytes
+        self._reason: str | None = None  # why it is stopped
+        self._cleanup: asyncio.TimerHandle | None = None
+        box.lost, box.stop = self._lose, self.stop
+        committer.add(box)
+        self.task = asyncio.get_running_loop().create_task(self._read(), name=f"llmstream run {box.run}")
+        self.task.add_done_callback(self._done)
+        lives.add(self)
+
+    @property
+    def state(self) -> RunState:
+        """As the log will have it once everything is committed; "open" while events may follow."""
+        return self._box.end or "open"
+
+    async def wait(self) -> RunState:
+        """Waits until the log has the whole run, and the source is closed; returns how it ended.
+
+        raises: Fenced, LogLost or LogUnavailable if the log lost the run
+        """
+        await self._box.over.wait()
+        await asyncio.wait({self.task})
+        if isinstance(self.error, LogError):
+            raise self.error
+        return self.state
+
+    def stop(self, reason: str = "requested") -> None:
+        """Stops the run: leaves its source and closes the log. `Logs.stop` does so from any process."""
+        if self._reason is None and not self.task.done():
+            self._reason = reason
+            self.task.cancel()
+            self._cleanup = asyncio.get_running_loop().call_later(_CLEANUP_S, self._close)
+
+    async def _read(self) -> None:
+        box, fold, source = self._box, self._fold, self._source
+        size = 0
+        try:
+            async for event in source:
+                lines = encode_frames(fold.feed(event))
+                size += sum(map(len, lines))
+                if size > self._max_bytes:
+                    raise LimitExceeded(
+                        f"the run is longer than the {self._max_bytes:,} bytes that a log may have. "
+                        "Raise max_bytes of open_logs().",
+                        reason="max_bytes",
+                    )
+                if lines and not box.over.is_set():
+                    box.add(lines)
+                    self._committer.changed(box)
+                    if not box.room.is_set():
+                        await box.room.wait()
+        finally:
+            if isinstance(source, _Closable):
+                await source.aclose()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._lives.discard(self)
+        error = None if task.cancelled() else task.exception()
+        self.error = self.error or error
+        if self._cleanup is not None:
+            self._cleanup.cancel()
+        self._close(error)
+
+    def _close(self, error: BaseException | None = None) -> None:
+        """Writes what is missing at the end. Called twice if the cleanup of a stopped run takes long."""
+        box, fold = self._box, self._fold
+        if box.end is not None or box.over.is_set():
+            return
+        if fold.finished:
+            state = fold.state
+        elif self._reason is not None or (error is None and self.task.cancelled()):
+            state = "stopped"
+            box.add(encode_frames(fold.close(_stopped(self._reason or "cancelled"), self._usage())))
+        else:
+            state = "failed"
+            box.add(encode_frames(fold.close(_why(error, self.run), self._usage())))
+        box.end = state
+        self._committer.changed(box)
+
+    def _usage(self) -> Usage | None:
+        return self._source.total_usage if isinstance(self._source, _Counting) else None
+
+    def _lose(self, error: LogError) -> None:
+        self.error = error
+        _log.warning("event log: %s", error)
+        self.stop("lost")
+
+
+_STOPPED: Final = {
+    "requested": "The run was stopped on request.",
+    "left": "The run was stopped because nobody read it.",
+    "closing": "The run was stopped because its process is shutting down.",
+    "cancelled": "The run was stopped because its task was cancelled.",
+}
+
+
+def _stopped(reason: str) -> ErrorInfo:
+    return Stopped(_STOPPED.get(reason, "The run was stopped."), reason=reason).info
+
+
+def _why(error: BaseException | None, run: str) -> ErrorInfo:
+    """The error in the log of a source that failed, or ended, without a finish."""
+    if isinstance(error, LLMStreamError):
+        return error.info
+    if error is None:
+        return IncompleteStream("the source of the run ended without a finish").info
+    # Its message may be private, and readers may be strangers.
+    _log.error("event log: the source of run %r failed", run, exc_info=error)
+    return LLMStreamError(f"the program that produced the run failed with {type(error).__name__}").info

@@ -1,0 +1,85 @@
+"""Closes runs whose producers died, so that no reader waits for ever.
+
+A run is lost when its lease has passed and its producer has neither renewed it nor ended. Whoever notices, a
+reader or a sweep, folds the frames that are there, asks the grammar for what is missing at the end, and
+appends it in one step that only one of them can make. The epoch rises with it, so that a producer that was
+only asleep is fenced off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from llmstream.errors import DecodeError, ProducerLost
+from llmstream.log.folding import Fold
+from llmstream.log.frames import Page, encode_frames, page_of
+from llmstream.log.store import Append, RunStatus, Store
+
+__all__ = ["close_lost", "fold_run"]
+
+_log: Final = logging.getLogger("llmstream")
+
+_PAGE_BYTES: Final = 256 * 1024
+
+_SECOND_LOOK: Final = 0.1
+"""Of the lease: how long a lost run is watched before it is closed.
+
+When a machine wakes from sleep, all leases have passed, and readers may run before producers do.
+"""
+
+
+async def close_lost(store: Store, status: RunStatus) -> bool:
+    """Closes a run whose producer died, if it still is so at a second look; returns whether this call did."""
+    await asyncio.sleep((status.lease_until - status.changed) * _SECOND_LOOK)
+    fold, seen = await fold_run(store, status.run)
+    if seen is None or not seen.is_lost or (seen.epoch, seen.changed) != (status.epoch, status.changed):
+        return False
+    lines = [] if fold.finished else encode_frames(fold.close(_lost(seen).info))
+    append = Append(
+        run=seen.run,
+        epoch=seen.epoch,
+        first=seen.tail + 1,
+        count=len(lines),
+        data=b"\n".join(lines),
+        state=fold.state if fold.finished else "failed",
+        lease_s=0.0,
+        lost=True,
+    )
+    (found,) = await store.append([append])
+    closed = found is not None and found.epoch == seen.epoch + 1 and found.state != "open"
+    if closed:
+        _log.warning("event log: closed run %r, whose producer %s died", seen.run, seen.owner)
+    return closed
+
+
+async def fold_run(store: Store, run: str) -> tuple[Fold, RunStatus | None]:
+    """Reads a run up to its tail; returns what its events add up to, and its status at that point."""
+    fold, position = Fold(), -1
+    while True:
+        (part,) = await store.read([(run, position)], _PAGE_BYTES)
+        page = page_of(part, position)
+        if page is None:
+            return fold, None
+        _feed(fold, page)
+        if page.up_to_date:
+            return fold, page.status
+        position = page.frames[-1].seq
+
+
+def _feed(fold: Fold, page: Page) -> None:
+    try:
+        events = page.events
+    except DecodeError as error:  # of a newer version of the package; the rest must be closed nevertheless
+        _log.warning("event log: run %r has an event that cannot be read: %s", page.status.run, error)
+        return
+    for _, event in events:
+        fold.feed(event)
+
+
+def _lost(status: RunStatus) -> ProducerLost:
+    return ProducerLost(
+        "The process that produced this run ended before the run did. What it had written is above.",
+        details={"owner": status.owner},
+    )

@@ -1,0 +1,295 @@
+"""What a store of event logs does, and the rules by which a run changes in it.
+
+A store has a record of each run (`RunStatus`) and its frames, in batches. It checks every change and makes
+it in one atomic step. `acquired`, `appended` and `swept` are the rules, as functions of a record, for stores
+that can run Python inside of a transaction; others express the same rules in the store's own language.
+`llmstream.log.conformance` has tests for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "Acquired",
+    "Append",
+    "Batch",
+    "Claim",
+    "RunSlice",
+    "RunState",
+    "RunStatus",
+    "Store",
+    "Swept",
+    "acquired",
+    "appended",
+    "swept",
+]
+
+RunState: TypeAlias = Literal["open", "closed", "failed", "stopped"]
+"""open: events may follow; closed: complete; failed: ended by an error; stopped: ended on request."""
+
+_POLL_S: Final = 0.02
+"""How often a store without notifications is looked at; a poll of SQLite costs 6 us."""
+
+
+class RunStatus(msgspec.Struct, frozen=True):
+    """A run, as its store has it. Times are seconds since 1970 by the store's clock.
+
+    first:       sequence number of the first frame that is stored
+    tail:        sequence number of the last frame; -1 before there is any
+    epoch:       how many producers have had the run
+    owner:       who produces it, or did
+    changed:     when its producer last wrote, or renewed its lease
+    ended:       when it ended; None while it is open
+    lease_until: until when its producer has it, unless it renews the lease
+    lost_at:     from when on a reader may close it; later than the lease if a producer may take it over
+    stopping:    whether a stop was requested
+    bytes:       size of its frames
+    keep_s:      how long its frames are kept after its end
+    left_s:      how long it runs on without a reader; None for ever
+    seen:        when a reader was last there; known only with `left_s`
+    now:         the time of this status
+    """
+
+    run: str
+    state: RunState
+    first: int
+    tail: int
+    epoch: int
+    owner: str
+    started: float
+    changed: float
+    ended: float | None
+    lease_until: float
+    lost_at: float
+    stopping: bool
+    bytes: int
+    keep_s: float
+    left_s: float | None
+    seen: float
+    now: float
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the run was started."""
+        return max(0.0, self.now - self.started)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the producer has died, as far as the store can tell, and no other took the run over."""
+        return self.state == "open" and self.now > self.lost_at
+
+    @property
+    def is_left(self) -> bool:
+        """Whether no reader has been there for `left_s`."""
+        return self.left_s is not None and self.now > self.seen + self.left_s
+
+
+class Claim(NamedTuple):
+    """A producer's request for a run.
+
+    mode:       "new" takes only an id that is not in use; "replace" also the id of a run that has ended
+                or whose producer died, and deletes its frames; "take-over" continues a run whose
+                producer died
+    takeover_s: how long past its lease the run is left to another producer before readers close it
+    """
+
+    run: str
+    owner: str
+    mode: Literal["new", "replace", "take-over"]
+    lease_s: float
+    takeover_s: float
+    keep_s: float
+    left_s: float | None
+
+
+class Acquired(NamedTuple):
+    """granted: whether the claim was successful; status: of the run, after it."""
+
+    granted: bool
+    status: RunStatus
+
+
+class Append(msgspec.Struct, frozen=True):
+    """One run's part of a commit. With a count of 0 it renews the lease.
+
+    epoch: the producer's; an append of another is refused
+    first: sequence number of its first frame: one more than the tail, or it is refused
+    count: number of frames
+    data:  the frames: lines of JSON without a line end after the last
+    state: of the run after it
+    lost:  closes a run for a producer that died: refused before `lost_at`, and raises the epoch
+    """
+
+    run: str
+    epoch: int
+    first: int
+    count: int
+    data: bytes
+    state: RunState
+    lease_s: float
+    lost: bool = False
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Frames that were appended together, at the given time."""
+
+    first: int
+    count: int
+    time: float
+    data: bytes
+
+
+class RunSlice(NamedTuple):
+    """A part of a run, and its status; the status is None if there is no such run."""
+
+    status: RunStatus | None
+    batches: Sequence[Batch]
+
+
+def acquired(old: RunStatus | None, claim: Claim, now: float) -> RunStatus | None:
+    """Returns the record of a run after a claim; None if the claim is refused.
+
+    A run that replaces another continues its numbers, so that a reader's position in the old run is never
+    taken for one in the new.
+    """
+    first, epoch, started, size = 0, 1, now, 0
+    tail = -1
+    if old is not None:
+        held = old.state == "open" and now <= old.lease_until
+        if held or claim.mode == "new" or (claim.mode == "take-over" and old.state != "open"):
+            return None
+        tail, epoch, first = old.tail, old.epoch + 1, old.tail + 1
+        if claim.mode == "take-over":
+            first, started, size = old.first, old.started, old.bytes
+    return RunStatus(
+        run=claim.run,
+        state="open",
+        first=first,
+        tail=tail,
+        epoch=epoch,
+        owner=claim.owner,
+        started=started,
+        changed=now,
+        ended=None,
+        lease_until=now + claim.lease_s,
+        lost_at=now + claim.lease_s + claim.takeover_s,
+        stopping=False,
+        bytes=size,
+        keep_s=claim.keep_s,
+        left_s=claim.left_s,
+        seen=now,
+        now=now,
+    )
+
+
+def appended(old: RunStatus | None, append: Append, now: float) -> RunStatus | None:
+    """Returns the record of a run after an append; None if the append is refused, and writes nothing."""
+    if (
+        old is None
+        or old.epoch != append.epoch
+        or old.state != "open"
+        or old.tail + 1 != append.first
+        or (append.lost and now <= old.lost_at)
+    ):
+        return None
+    return msgspec.structs.replace(
+        old,
+        state=append.state,
+        tail=old.tail + append.count,
+        epoch=old.epoch + append.lost,
+        changed=now,
+        ended=None if append.state == "open" else now,
+        lease_until=now + append.lease_s,
+        lost_at=now + append.lease_s + old.lost_at - old.lease_until,
+        bytes=old.bytes + len(append.data),
+        now=now,
+    )
+
+
+class Swept(NamedTuple):
+    """What a sweep has found. lost: runs whose producers died, to be closed."""
+
+    lost: Sequence[str]
+
+
+def swept(old: RunStatus, now: float) -> Literal["keep", "empty", "delete"]:
+    """Whether a run stays, loses its frames, or is deleted.
+
+    The record of a run outlives its frames by `keep_s`, so that a late reader learns why there are none, and
+    so that an old producer of the id stays fenced off.
+    """
+    if old.ended is None or now <= old.ended + old.keep_s:
+        return "keep"
+    return "empty" if now <= old.ended + 2 * old.keep_s else "delete"
+
+
+class Store(ABC):
+    """Where event logs are stored. One object a process; it is used by one event loop.
+
+    A store that cannot be reached, or refuses to write, raises LogUnavailable from every method. Whether the
+    change was made is unknown then; the caller finds out from the next status.
+
+    may_lose_s: for how long after a commit a crash of the store may lose it; producers remember their last
+                frames for that time, and write them again
+    """
+
+    may_lose_s: float = 0.0
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connects. Called once, before everything else."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Disconnects. Idempotent."""
+
+    @abstractmethod
+    async def acquire(self, claim: Claim) -> Acquired:
+        """Makes the claimant the producer of a run, if the rule `acquired` grants it."""
+
+    @abstractmethod
+    async def append(self, appends: Sequence[Append]) -> Sequence[RunStatus | None]:
+        """Appends to any number of runs in one commit, each by the rule `appended`.
+
+        returns: the status of each run after it, also where it was refused; None where there is no such run
+        """
+
+    @abstractmethod
+    async def read(self, wanted: Sequence[tuple[str, int]], max_bytes: int) -> Sequence[RunSlice]:
+        """Returns frames of any number of runs, each after a sequence number.
+
+        A slice ends once it has `max_bytes` or more, and has at least one batch if there is any. Its first
+        batch may begin with frames before the wanted ones.
+        """
+
+    @abstractmethod
+    async def request_stop(self, run: str) -> RunStatus | None:
+        """Marks an open run as `stopping`; returns its status, or None if there is no such run."""
+
+    @abstractmethod
+    async def mark_seen(self, runs: Sequence[str]) -> None:
+        """Notes that the runs have readers now."""
+
+    @abstractmethod
+    async def delete(self, run: str) -> None:
+        """Deletes the frames and the record of a run, whatever its state."""
+
+    @abstractmethod
+    async def sweep(self) -> Swept:
+        """Deletes by the rule `swept`."""
+
+    async def listen(self, heard: Callable[[str | None], None]) -> None:
+        """Calls `heard` with each run that changes in another process, until it is cancelled.
+
+        None stands for any run. Calls `heard(None)` once it listens, and may miss changes after that:
+        readers also look by themselves once a second. This default looks every 20 ms.
+        """
+        while True:
+            heard(None)
+            await asyncio.sleep(_POLL_S)

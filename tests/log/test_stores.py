@@ -1,0 +1,41 @@
+"""Every store does what `llmstream.log.conformance` asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmstream.log import MemoryStore, RedisStore, SQLiteStore, Store
+from llmstream.log.conformance import STORE_CHECKS, StoreCheck
+
+
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+async def test_store_conforms(check: StoreCheck, address: str) -> None:
+    await check(maker(address))
+
+
+def maker(address: str):
+    if address == "memory:":
+        store = MemoryStore()
+        return lambda: store
+    if address.startswith("sqlite:"):
+        return lambda: SQLiteStore(address.removeprefix("sqlite:"))
+    return lambda: RedisStore(address)
+
+
+class PollingStore(MemoryStore):
+    """A store that cannot notify."""
+
+    listen = Store.listen
+
+
+async def test_store_without_notices_is_polled() -> None:
+    heard = []
+
+    def hear(run: str | None) -> None:
+        heard.append(run)
+        if len(heard) == 3:
+            raise StopAsyncIteration
+
+    with pytest.raises((StopAsyncIteration, RuntimeError)):
+        await PollingStore().listen(hear)
+    assert heard == [None] * 3
