@@ -1,4 +1,4 @@
-"""The command line: `llmstream demo | chat | map | replay | providers | simulate | bench | check`.
+"""The command line: `llmstream demo | chat | web | map | replay | providers | simulate | bench | check`.
 
 Each command is a module. Only the requested one is imported: `replay` runs often, and needs
 neither network nor terminal.
@@ -25,6 +25,7 @@ __all__ = ["main"]
 _COMMANDS: Final = {
     "demo": "watch a simulated model call tools and answer; no key, no network",
     "chat": "ask a model once, or hold a conversation",
+    "web": "open a chat with a model in the browser",
     "map": "ask a model once for each row of a file",
     "replay": "decode a recorded response body into events",
     "providers": "list providers and which API keys are set",
@@ -37,6 +38,7 @@ _COMMANDS: Final = {
 _USAGE: Final = {
     "demo": "[-h] [--dialect NAME] [--events] [--no-color]",
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
+    "web": "[-h] [-m PROVIDER:MODEL] [--tools FILE.py] [OPTIONS]",
     "map": "[-h] [-m PROVIDER:MODEL] [-o FILE] [OPTIONS] INPUT",
     "replay": "[-h] --dialect NAME [OPTIONS] FILE",
     "providers": "[-h] [OPTIONS] [NAME]",

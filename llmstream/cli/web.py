@@ -1,0 +1,278 @@
+"""`llmstream web`: a chat in the browser with any model."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import importlib.util
+import inspect
+import os
+import secrets
+import socket
+import sys
+import webbrowser
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from llmstream.agent import Agent
+from llmstream.chats.content import write_whole
+from llmstream.cli.dialects import base_url
+from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
+from llmstream.cli.model_names import checked_model
+from llmstream.cli.storage import state_file
+from llmstream.cli.terminal import print_message
+from llmstream.errors import InvalidRequest
+from llmstream.log import open_logs
+from llmstream.streams import Model
+from llmstream.tools import Tool
+
+__all__ = ["configure", "run", "tools_of"]
+
+_PORT: Final = 8765
+_LOCAL: Final = ("127.0.0.1", "localhost", "::1")
+_DEMO: Final = "sim:demo"
+_KEY: Final = "sim-key"
+
+_LEASE_S: Final = 4.0
+"""How long after a crash a page goes on waiting for an answer; the process renews it itself."""
+
+_SHUTDOWN_S: Final = 1.0
+
+_EPILOG: Final = """\
+Opens a page in the browser: text as it arrives, reasoning, tool calls with their progress,
+approvals, usage and cost. An answer goes on while the page is reloaded or closed; a second tab
+shows it too, and can stop it. Without -m, a simulated model shows all of that, without a key.
+
+--tools FILE.py offers the tools in a Python file: those made by @llmstream.tool, or else its
+public functions. A tool with needs_approval=True waits for a click. The file is run, so pass
+only files you trust.
+
+By default the page is served to this machine only, and to those who have its address, which has
+a random token. Conversations are stored in ~/.local/state/llmstream (or in $XDG_STATE_HOME),
+readable only by you. LLMSTREAM_HISTORY=off stores nothing.
+
+examples:
+  llmstream web                                     no key, no network
+  llmstream web -m anthropic:claude-sonnet-4-5
+  llmstream web -m ollama:llama3.2 --tools tools.py --system "Be brief."
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add(
+        "-m",
+        "--model",
+        metavar="PROVIDER:MODEL",
+        help=f"model to use (default: $LLMSTREAM_MODEL, else {_DEMO})",
+    )
+    add(
+        "--tools",
+        metavar="FILE.py",
+        help="offer the tools in a Python file; demo: those of the demonstration",
+    )
+    add("--system", metavar="TEXT", help="system prompt")
+    add("--reasoning", metavar="EFFORT", help="none, minimal, low, medium, high, or a budget in tokens")
+    add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
+    add(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (default: 127.0.0.1); 0.0.0.0 accepts other machines",
+    )
+    add("--port", type=_port, metavar="N", help=f"port (default: {_PORT}, or a free one if that is in use)")
+    add("--no-open", dest="open", action="store_false", help="do not open a browser")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serves until Ctrl-C; returns the exit status."""
+    spec = checked_model(arguments.model or os.environ.get("LLMSTREAM_MODEL") or _DEMO)
+    tools = _tools(arguments.tools, spec)
+    try:
+        asyncio.run(_serve(arguments, spec, tools))
+    except socket.gaierror as error:
+        print_message(f"cannot listen on {arguments.host!r}: {error.strerror}.")
+        return USAGE
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL, None):
+            raise
+        print_message(f"cannot listen on {arguments.host} port {arguments.port or _PORT}: {_why(error)}.")
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return SUCCESS
+
+
+def _why(error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "it is in use. Pass another --port, or --port 0 for a free one"
+        case errno.EACCES:
+            return "it is not permitted. Pass another --port"
+        case _:
+            return "it is not an address of this machine. Pass another with --host"
+
+
+async def _serve(arguments: argparse.Namespace, spec: str, tools: list[Tool]) -> None:
+    """Serves the page until it is cancelled."""
+    from llmstream.web.app import make_app
+    from llmstream.web.conversations import Conversations
+    from llmstream.web.store import ConversationStore
+
+    token = _token()
+    folder = state_file("web")
+    if folder is not None:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    where = "memory:" if folder is None else f"sqlite:{folder / 'runs.db'}"
+    store = ConversationStore(None if folder is None else folder / "conversations.db")
+    async with AsyncExitStack() as stack:
+        stack.callback(store.close)
+        agent = await _agent(stack, arguments, spec, tools)
+        logs = open_logs(where, lease_s=_LEASE_S)
+        conversations = Conversations(agent, logs, store, details=True)
+        stack.push_async_callback(conversations.aclose)
+        await stack.enter_async_context(logs)
+        app = make_app(
+            conversations, _settings(spec, agent, tools), token=token, local=arguments.host in _LOCAL
+        )
+        await _listen(stack, app, arguments, token)
+        await asyncio.Event().wait()
+
+
+async def _agent(
+    stack: AsyncExitStack, arguments: argparse.Namespace, spec: str, tools: list[Tool]
+) -> Agent[Any, Any]:
+    options: dict[str, Any] = {"tools": tools, "instructions": arguments.system, "price": _price()}
+    if arguments.reasoning is not None:
+        effort = arguments.reasoning
+        options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
+    if not _is_demonstration(spec, arguments.tools):
+        agent = Agent(Model(spec, base_url=arguments.base_url), **options)
+        # A missing key is reported now, not after the first prompt.
+        agent.model.provider.key(None)
+        return agent
+    from llmstream.simulator import Simulator
+    from llmstream.web.demo import DemoScript
+
+    simulator = await stack.enter_async_context(Simulator(DemoScript(), api_keys=[_KEY]))
+    model = Model("anthropic:demo", base_url=base_url(simulator.url, "anthropic"), api_key=_KEY)
+    return Agent(model, **{"reasoning": "low", **options, "price": None})
+
+
+def _is_demonstration(spec: str, tools: str | None) -> bool:
+    """Whether the simulated model has a part for it to play; with a user's tools it calls those."""
+    return spec == _DEMO and tools in (None, "demo")
+
+
+def _settings(spec: str, agent: Agent[Any, Any], tools: list[Tool]) -> Any:
+    from llmstream.web.app import Settings
+    from llmstream.web.demo import DEMO_TOOLS, SUGGESTIONS
+
+    return Settings(
+        model=spec,
+        tools={one.name: (one.spec.description or "").partition("\n")[0] for one in tools},
+        suggestions=list(SUGGESTIONS) if list(DEMO_TOOLS) == tools else [],
+    )
+
+
+def _price() -> Any:
+    """The price list, if it is installed."""
+    if importlib.util.find_spec("genai_prices") is None:
+        return None
+    from llmstream.prices import price
+
+    return price
+
+
+async def _listen(stack: AsyncExitStack, app: Any, arguments: argparse.Namespace, token: str) -> None:
+    """Listens, says where, and opens the browser."""
+    from aiohttp import web
+
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    wanted = _PORT if arguments.port is None else arguments.port
+    try:
+        await web.TCPSite(runner, arguments.host, wanted).start()
+    except OSError as error:
+        if arguments.port is not None or error.errno != errno.EADDRINUSE:
+            raise
+        await web.TCPSite(runner, arguments.host, 0).start()
+    port = runner.addresses[0][1]
+    host = "127.0.0.1" if arguments.host in ("0.0.0.0", "::") else arguments.host  # noqa: S104
+    shown = f"[{host}]" if ":" in host else host
+    # In the fragment, which browsers do not send and servers do not log.
+    url = f"http://{shown}:{port}/#token={token}"
+    print(f"The chat is at {url} (Ctrl-C stops it)", flush=True)
+    if arguments.open:
+        await asyncio.to_thread(webbrowser.open, url)
+
+
+def _token() -> str:
+    """The token of the address: random, and the same after a restart, so that an open page goes on."""
+    path = state_file("web-token")
+    if path is None:
+        return secrets.token_urlsafe(24)
+    with suppress(OSError, UnicodeDecodeError):
+        stored = path.read_text("ascii").strip()
+        if len(stored) >= 32:
+            return stored
+    token = secrets.token_urlsafe(24)
+    with suppress(OSError):
+        write_whole(path, token.encode())
+    return token
+
+
+def _tools(given: str | None, spec: str) -> list[Tool]:
+    if given == "demo" or (given is None and spec == _DEMO):
+        from llmstream.web.demo import DEMO_TOOLS
+
+        return list(DEMO_TOOLS)
+    return [] if given is None else tools_of(given)
+
+
+def tools_of(path: str) -> list[Tool]:
+    """The tools in a Python file: the Tool objects it has, or if there is none, its public functions.
+
+    raises: InvalidRequest if there is no such file, it fails, or it has no tools
+    """
+    from llmstream.tools import ToolSet
+
+    module = _module(Path(path))
+    named = vars(module).items()
+    found: list[Any] = [value for _, value in named if isinstance(value, Tool)] or [
+        value
+        for name, value in named
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    ]
+    if not found:
+        raise InvalidRequest(f"{path} has no tools. Write functions with @llmstream.tool above them.")
+    return [one for one in ToolSet.of(found).current() if isinstance(one, Tool)]
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("llmstream_web_tools", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise InvalidRequest(f"cannot read {path}: --tools takes a Python file, such as tools.py, or demo.")
+    module = importlib.util.module_from_spec(spec)
+    # The file may import its neighbours, as a script may.
+    sys.path.insert(0, str(path.resolve().parent))
+    # Dataclasses look their module up by name.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InvalidRequest(f"{path} fails with {type(error).__name__}: {error}") from error
+    return module
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {port}")
+    return port
