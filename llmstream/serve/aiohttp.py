@@ -27,8 +27,8 @@ async def respond(request: web.Request, body: Body | Source) -> web.StreamRespon
         sending.cancel()
         await asyncio.wait((sending,))
         await sent.aclose()
-    if sending.cancelled():
-        # Nobody reads it.
+    if sending.cancelled() or isinstance(sending.exception(), ConnectionResetError):
+        # Nobody reads it: the client left, in a silence or while a chunk was written.
         return web.StreamResponse()
     return sending.result()
 
