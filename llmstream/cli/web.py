@@ -119,7 +119,7 @@ def _why(error: OSError) -> str:
 
 
 async def _serve(arguments: argparse.Namespace, spec: str, tools: list[Tool]) -> None:
-    """Serves the page until it is cancelled."""
+    """Serves the page until Ctrl-C."""
     from llmstream.web.app import make_app
     from llmstream.web.conversations import Conversations
     from llmstream.web.store import ConversationStore
@@ -141,7 +141,9 @@ async def _serve(arguments: argparse.Namespace, spec: str, tools: list[Tool]) ->
             conversations, _settings(spec, agent, tools), token=token, local=arguments.host in _LOCAL
         )
         await _listen(stack, app, arguments, token)
-        await asyncio.Event().wait()
+        # Ctrl-C: the runs are closed and recorded below, in order; a second one ends the process at once.
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
 
 
 async def _agent(

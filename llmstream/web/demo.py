@@ -15,7 +15,7 @@ from llmstream.request import Request
 from llmstream.simulator import Call, Cut, Pace, Turn
 from llmstream.tools import tool
 
-__all__ = ["DEMO_TOOLS", "SUGGESTIONS", "DemoScript"]
+__all__ = ["BROKEN_OFF", "DEMO_TOOLS", "MARKDOWN", "SUGGESTIONS", "DemoScript"]
 
 SUGGESTIONS: Final = (
     "What should I wear in Oslo and in Lima today?",
@@ -70,7 +70,7 @@ DEMO_TOOLS: Final = (weather, book_table)
 
 _PACE: Final = Pace(first_s=0.25, tokens_per_s=90)
 
-_MARKDOWN: Final = """\
+MARKDOWN: Final = """\
 ## What this page renders
 
 Text **in bold**, *in italics*, ~~struck out~~, `inline code` and [a link](https://commonmark.org/help/).
@@ -98,7 +98,7 @@ async with ls.stream("sim:demo", "Hello") as stream:
 HTML from a model stays text: <img src=x onerror=alert(1)> is shown, never run.
 """
 
-_LONG: Final = (
+BROKEN_OFF: Final = (
     "This answer is going to break off, because the simulator was asked to cut the connection in the middle. "
     "Everything that has arrived stays on the page, marked as incomplete, and the reason is named below it. "
     "Nothing pretends that the answer is complete. Retry asks again, and then the rest comes as well: the "
@@ -123,10 +123,10 @@ class DemoScript:
         if re.search(r"\bbook\b|table|reserv", low):
             return _ask_booking(prompt)
         if "markdown" in low:
-            return Turn(reasoning="A bit of everything, then.", text=_MARKDOWN, pace=_PACE)
+            return Turn(reasoning="A bit of everything, then.", text=MARKDOWN, pace=_PACE)
         if re.search(r"break off|fail|\bcut\b", low):
             self._cut = not self._cut
-            return Turn(text=_LONG, pace=_PACE, fault=Cut(after_events=40) if self._cut else None)
+            return Turn(text=BROKEN_OFF, pace=_PACE, fault=Cut(after_events=40) if self._cut else None)
         return Turn(reasoning=_THOUGHT, text=_echo(prompt), pace=_PACE)
 
     def _after_tools(self, results: list[ToolResult]) -> Turn:

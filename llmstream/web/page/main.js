@@ -230,7 +230,7 @@ class App extends Component {
         onDelete=${this.#delete} onClose=${() => this.setState({ menu: false })} />
       <div class="stage">
         <header class="top">
-          <button type="button" class="quiet phone" aria-label="Conversations" aria-expanded=${menu} aria-controls="sidebar"
+          <button type="button" class="quiet phone" aria-label="Open the list" aria-expanded=${menu} aria-controls="sidebar"
             onClick=${() => this.setState({ menu: true })}><${Icon} name="menu" /></button>
           <h1>${title}</h1>
           ${settings && html`<span class="model">${settings.model}</span>`}
