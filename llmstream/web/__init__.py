@@ -9,6 +9,7 @@ reads a run that has ended from its log. `app.py` serves it by aiohttp, behind t
 The page, in `page/`, is the same for every server; `examples/web_chat` serves it by FastAPI.
 """
 
+from llmstream.web.admission import refusal
 from llmstream.web.conversations import Conversations
 from llmstream.web.records import Conversation, Decision, Summary, Turn, View
 from llmstream.web.static import PAGE, PAGE_HEADERS
@@ -24,4 +25,5 @@ __all__ = [
     "Summary",
     "Turn",
     "View",
+    "refusal",
 ]
