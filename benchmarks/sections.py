@@ -10,6 +10,7 @@ from benchmarks.blocking import longest_ms
 from benchmarks.concurrency import throughput
 from benchmarks.cpu import MODES, measure
 from benchmarks.curves import CURVES, MILLION
+from benchmarks.event_log import WORK, latency_ms, stores
 from benchmarks.first_event import first_ms, first_request_ms
 from benchmarks.floor import FLOORS
 from benchmarks.imports import import_ms
@@ -112,6 +113,17 @@ def peaks(found: dict[str, dict[str, float]]) -> dict[str, float]:
     return {name: value["peak_mb"] for name, value in found.items()}
 
 
+def event_log(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Microseconds of CPU an event in an event log, and milliseconds to its reader."""
+    with stores() as addresses:
+        for store, address in addresses.items():
+            for name, work in WORK.items():
+                found = work(store, address, args.quick)
+                yield {"work": name, "store": store, "us_per_event": found, "ratio": ratios(found)}
+            found = asyncio.run(latency_ms(address, 50 if args.quick else 500))
+            yield {"work": "to a reader", "store": store, "ms": found}
+
+
 def imports(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds of the import."""
     found = import_ms(3 if args.quick else 15)
@@ -142,6 +154,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "curves": curves,
     "long_runs": long_runs,
     "map": maps,
+    "event_log": event_log,
     "imports": imports,
     "installed": installed,
     "loops": event_loops,

@@ -92,6 +92,12 @@ SAID = {
         "ToolInputEnd     input breaks off\nErrorEvent       failed: overloaded: too much to do\nFinish  ",
     ],
     "replay.py": ['"toolCallId":"toolu_example_1"}\n{"type":"finish"', "15 events, the same byte by byte"],
+    "resumable_stream.py": [
+        "Once upon a time a\n-- left after event 7; the run goes on --\n river wanted to know",
+        "whose producer ",
+        "\nthe text is incomplete: True\nproducer-lost: The process that produced this run ended before",
+        "the log is failed at event ",
+    ],
     "save_and_resume.py": ["saved 2 messages", "assistant: You said: And another one?"],
     "structured_output.py": [
         "Recipe(title='Pea soup', minutes=UNSET, steps=UNSET)",

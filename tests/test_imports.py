@@ -40,7 +40,9 @@ def loaded(statement: str) -> set[str]:
                 "llmstream.transport.public_addresses",
             },
         ),
-        ("ls.Agent; ls.tool", {"aiohttp", "llmstream.simulator", "llmstream.providers.sim"}),
+        ("ls.Agent; ls.tool", {"aiohttp", "llmstream.simulator", "llmstream.providers.sim", "llmstream.log"}),
+        ("ls.open_logs('memory:')", {"sqlite3", "redis", "aiohttp", "llmstream.streams", "llmstream.agent"}),
+        ("ls.open_logs('sqlite:x.db')", {"redis", "aiohttp", "llmstream.streams", "llmstream.agent"}),
     ],
 )
 def test_a_name_loads_only_what_it_needs(statement: str, absent: set[str]) -> None:

@@ -123,6 +123,13 @@ PAGES = (
         """,
     ),
     Page(
+        "event-log.md",
+        "Event log",
+        "Runs that are kept in a log, followed and stopped from any process. The guide is "
+        "[Event log](../guides/event-log.md).",
+        "open_logs log.*",
+    ),
+    Page(
         "middleware.md",
         "Middleware",
         "Wrappers around a model. The guide is [Middleware](../guides/middleware.md).",

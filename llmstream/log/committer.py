@@ -44,7 +44,7 @@ class Outbox:
     stop:   called when a stop was requested, with the reason
     """
 
-    def __init__(self, status: RunStatus, *, lease_s: float, keep_s: float) -> None:
+    def __init__(self, status: RunStatus, *, lease_s: float, keep_s: float, now: float) -> None:
         self.run, self.epoch = status.run, status.epoch
         self.over, self.room = asyncio.Event(), asyncio.Event()
         self.room.set()
@@ -58,7 +58,7 @@ class Outbox:
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._committed: deque[tuple[float, bytes]] = deque()  # with the time of the commit
-        self._confirmed = asyncio.get_running_loop().time()
+        self._confirmed = now  # times are those of the event loop
 
     def add(self, lines: Sequence[bytes]) -> None:
         """Adds frames; clears `room` when too much waits."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import socket
@@ -12,15 +13,16 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from llmstream.errors import ErrorInfo, InvalidRequest, LogError, LogUnavailable, RunExists, error_from_info
+from llmstream.errors import ErrorInfo, InvalidRequest, LogUnavailable, RunExists, error_from_info
 from llmstream.events import ErrorEvent, Event, RetryNotice
 from llmstream.log.committer import Committer, Outbox
 from llmstream.log.folding import Fold
 from llmstream.log.frames import Page
 from llmstream.log.producer import Live
 from llmstream.log.reader import Readers
-from llmstream.log.recovery import close_lost
+from llmstream.log.recovery import fold_run
 from llmstream.log.store import Claim, RunStatus, Store
+from llmstream.log.takeover import Progress, Takeover, taken_over
 
 __all__ = ["Logs", "open_logs"]
 
@@ -29,8 +31,14 @@ _log: Final = logging.getLogger("llmstream")
 _SWEEP_S: Final = 60.0
 """How often a process deletes what has expired, and closes runs that nobody reads."""
 
+_TOGETHER: Final = 50
+"""So many lost runs are closed at once; each is watched for a tenth of its lease first."""
+
 _CLOSING_S: Final = 5.0
 """How long closing waits for the last commit, and for the cleanup of runs that it stops."""
+
+_PAST_S: Final = 0.01
+"""So much later than its end a lease has passed by every clock."""
 
 _MOST_CHARS: Final = 512
 """The longest id of a run; it is part of keys and addresses."""
@@ -124,6 +132,8 @@ class Logs:
         source: AsyncIterable[Event],
         *,
         replace: bool = False,
+        take_over: Takeover | None = None,
+        takeover_s: float = 0.0,
         stop_when_left_s: float | None = None,
     ) -> Live:
         """Begins to read a stream or a run into the log, in a task of its own, whoever reads or leaves.
@@ -135,34 +145,56 @@ class Logs:
         source:           `agent.stream(...)`, `ls.stream(...)`, or any async iterator of events
         replace:          takes the id of a run that has ended, and deletes its events. Numbers continue, so
                           that positions in the old run are not valid in the new one
+        take_over:        continues the log of a run whose producer died, if there is one: with "continue",
+                          `source` gives the rest; with "repeat", the run from its beginning. A step that
+                          broke off is declared void by a `retry` event. Waits for the old lease to pass
+        takeover_s:       how long readers leave the run for a takeover if its producer dies, before they
+                          close it
         stop_when_left_s: stops the run once it had no reader for so long; default: never
         raises:           RunExists if the id is in use
         """
         _check_id(run)
+        if replace and take_over is not None:
+            raise InvalidRequest("a run is either replaced or taken over. Pass one of replace and take_over.")
         opened = await self._open()
         claim = Claim(
             run=run,
             owner=self._owner,
-            mode="replace" if replace else "new",
+            mode="replace" if replace else "new" if take_over is None else "take-over",
             lease_s=self._lease_s,
-            takeover_s=0.0,
+            takeover_s=takeover_s,
             keep_s=self._keep_s,
             left_s=stop_when_left_s,
         )
-        granted, status = await self._store.acquire(claim)
-        if not granted:
-            raise _in_use(status, replace=replace)
-        box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s)
+        status, fold = await self._acquire(claim), Fold()
+        if take_over is not None and status.tail >= 0:
+            progress = Progress()
+            fold, _ = await fold_run(self._store, run, progress.see)
+            source = taken_over(source, progress, take_over, status.epoch)
+        if self._closed:
+            raise LogUnavailable("the event log was closed while the run was started", retryable=False)
+        now = asyncio.get_running_loop().time()
+        box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s, now=now)
         live = Live(
             source,
             box,
-            fold=Fold(),
+            fold=fold,
             committer=opened.committer,
             lives=opened.lives,
-            max_bytes=self._max_bytes,
+            max_bytes=self._max_bytes - status.bytes,
         )
         opened.readers.wake([run])
         return live
+
+    async def _acquire(self, claim: Claim) -> RunStatus:
+        granted, status = await self._store.acquire(claim)
+        if not granted and claim.mode == "take-over" and status.state == "open":
+            # Its producer may have died just now, as when a worker was restarted.
+            await asyncio.sleep(status.lease_until - status.now + _PAST_S)
+            granted, status = await self._store.acquire(claim)
+        if not granted:
+            raise _in_use(status)
+        return status
 
     async def follow(
         self,
@@ -199,16 +231,26 @@ class Logs:
             raise error_from_info(failure)
 
     async def pages(
-        self, run: str, after: int = -1, *, max_replay: int | None = None, wait_s: float = 0.0
+        self,
+        run: str,
+        after: int = -1,
+        *,
+        max_replay: int | None = None,
+        wait_s: float = 0.0,
+        silence_s: float | None = None,
     ) -> AsyncGenerator[Page]:
         """Yields what `follow` does, as pages of frames that are not decoded, with the status of the run.
 
         For servers that pass the events on. The last page has `ended`, and may have no frames. The error of a
         run is not raised.
+
+        silence_s: yields a page without frames after so long without any: time for a heartbeat
         """
         _check_position(run, after)
         opened = await self._open()
-        pages = opened.readers.pages(run, after, max_replay=max_replay, wait_s=wait_s)
+        pages = opened.readers.pages(
+            run, after, max_replay=max_replay, wait_s=wait_s, silence_s=silence_s or math.inf
+        )
         async with aclosing(pages):
             async for page in pages:
                 yield page
@@ -241,8 +283,8 @@ class Logs:
         _check_id(run)
         opened = await self._open()
         (part,) = await self._store.read([(run, _NO_FRAMES)], 1)
-        if part.status is not None and part.status.is_lost and run not in opened.committer:
-            await close_lost(self._store, part.status)
+        if part.status is not None and part.status.is_lost:
+            await opened.readers.close_lost(part.status)
             (part,) = await self._store.read([(run, _NO_FRAMES)], 1)
         return part.status
 
@@ -255,10 +297,10 @@ class Logs:
 
     async def sweep(self) -> None:
         """Deletes what has expired, and closes runs whose producers died. Done once a minute anyway."""
-        opened = await self._open()
-        for run in (await self._store.sweep()).lost:
-            if run not in opened.committer:
-                await self.status(run)
+        await self._open()
+        lost = list((await self._store.sweep()).lost)
+        for first in range(0, len(lost), _TOGETHER):
+            await asyncio.gather(*[self.status(run) for run in lost[first : first + _TOGETHER]])
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Stops the runs of this process, writes their ends, and closes the store. Idempotent.
@@ -266,20 +308,31 @@ class Logs:
         drain_s: how long the runs may take to end by themselves first
         """
         opening, self._opening, self._closed = self._opening, None, True
-        if opening is not None:
+        if opening is None:
+            return
+        try:
             opened = await opening
-            await opened.aclose(drain_s)
-            await self._store.aclose()
+        except Exception:  # whoever opened it has got it
+            return
+        await opened.aclose(drain_s)
+        await self._store.aclose()
 
     async def _open(self) -> _Opened:
         if self._closed:
             raise LogUnavailable("the event log is closed", retryable=False)
         if self._opening is None:
             self._opening = asyncio.ensure_future(self._opened())
+        opening = self._opening
+        if opening.get_loop() is not asyncio.get_running_loop():
+            raise InvalidRequest(
+                "these event logs were opened in another event loop. Call open_logs() in each, such as in "
+                "each asyncio.run()."
+            )
         try:
-            return await asyncio.shield(self._opening)
-        except LogError:
-            self._opening = None
+            return await asyncio.shield(opening)
+        except Exception:
+            if self._opening is opening:
+                self._opening = None  # so that the next attempt may succeed
             raise
 
     async def _opened(self) -> _Opened:
@@ -364,7 +417,7 @@ def _check_position(run: str, after: int) -> None:
         )
 
 
-def _in_use(status: RunStatus, *, replace: bool) -> RunExists:
+def _in_use(status: RunStatus) -> RunExists:
     if status.state == "open":
         text = f"run {status.run!r} is being produced by {status.owner}. Follow it, or stop it first."
     else:

@@ -21,7 +21,7 @@ from llmstream.log.folding import Fold
 from llmstream.log.frames import encode_frames
 from llmstream.log.store import RunState
 
-__all__ = ["Live"]
+__all__ = ["Closable", "Live"]
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -30,10 +30,11 @@ _CLEANUP_S: Final = 1.0
 
 
 @runtime_checkable
-class _Closable(Protocol):
+class Closable(Protocol):
     """A stream, a run or a generator, which is left by `aclose`."""
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """Leaves it."""
 
 
 @runtime_checkable
@@ -67,6 +68,7 @@ class Live:
         self._source, self._box, self._committer, self._fold = source, box, committer, fold
         self._lives, self._max_bytes = lives, max_bytes
         self._reason: str | None = None  # why it is stopped
+        self._lost: LogError | None = None
         self._cleanup: asyncio.TimerHandle | None = None
         box.lost, box.stop = self._lose, self.stop
         committer.add(box)
@@ -86,21 +88,24 @@ class Live:
         """
         await self._box.over.wait()
         await asyncio.wait({self.task})
-        if isinstance(self.error, LogError):
-            raise self.error
+        if self._lost is not None:
+            raise self._lost
         return self.state
 
     def stop(self, reason: str = "requested") -> None:
         """Stops the run: leaves its source and closes the log. `Logs.stop` does so from any process."""
         if self._reason is None and not self.task.done():
             self._reason = reason
-            self.task.cancel()
-            self._cleanup = asyncio.get_running_loop().call_later(_CLEANUP_S, self._close)
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self.task.cancel)  # not before it began, or it would not close its source
+            self._cleanup = loop.call_later(_CLEANUP_S, self._close)
 
     async def _read(self) -> None:
         box, fold, source = self._box, self._fold, self._source
         size = 0
         try:
+            if fold.finished:  # a run that was taken over lacked only its end
+                return
             async for event in source:
                 lines = encode_frames(fold.feed(event))
                 size += sum(map(len, lines))
@@ -116,7 +121,7 @@ class Live:
                     if not box.room.is_set():
                         await box.room.wait()
         finally:
-            if isinstance(source, _Closable):
+            if isinstance(source, Closable):
                 await source.aclose()
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -147,7 +152,7 @@ class Live:
         return self._source.total_usage if isinstance(self._source, _Counting) else None
 
     def _lose(self, error: LogError) -> None:
-        self.error = error
+        self.error = self._lost = error
         _log.warning("event log: %s", error)
         self.stop("lost")
 

@@ -8,6 +8,7 @@ read in one request to the store, those at the same position share the page, and
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from typing import Final
 
@@ -45,6 +46,7 @@ class Readers:
         self._bells: dict[str, set[asyncio.Event]] = {}
         self._wanted: dict[tuple[str, int], asyncio.Future[Page | None]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._closing: dict[str, asyncio.Task[bool]] = {}
         self._closed = False
 
     def wake(self, runs: Iterable[str] | None) -> None:
@@ -54,25 +56,26 @@ class Readers:
                 bell.set()
 
     async def pages(
-        self, run: str, after: int, *, max_replay: int | None, wait_s: float
+        self, run: str, after: int, *, max_replay: int | None, wait_s: float, silence_s: float
     ) -> AsyncGenerator[Page]:
         """Yields the frames after a number, page by page, up to the end of the run; see `Logs.pages`."""
         bell = asyncio.Event()
         self._bells.setdefault(run, set()).add(bell)
         try:
             page = await self._first(run, after, bell, max_replay, wait_s)
-            position, seen_s = after, float("-inf")
+            position, seen_s, loop = after, -math.inf, asyncio.get_running_loop()
+            silent_s = loop.time() + silence_s
             while True:
                 if page.frames:
                     position = page.frames[-1].seq
-                if page.frames or page.ended:
+                if page.frames or page.ended or loop.time() >= silent_s:
                     yield page
+                    silent_s = loop.time() + silence_s
                 if page.ended:
                     return
-                status = page.status
-                seen_s = await self._mark_seen(status, seen_s)
+                seen_s = await self._mark_seen(page.status, seen_s)
                 if page.up_to_date:
-                    await self._rest(bell, status)
+                    await self._rest(bell, page.status, silent_s - loop.time())
                 bell.clear()
                 page = await self._next(run, position)
         finally:
@@ -92,12 +95,25 @@ class Readers:
                     raise
             await asyncio.sleep(_AGAIN_S)
 
+    async def close_lost(self, status: RunStatus) -> None:
+        """Closes a run whose producer died; all readers of this process wait for one attempt."""
+        run = status.run
+        if self._ours(run):
+            return
+        if run not in self._closing:
+            task = asyncio.ensure_future(close_lost(self._store, status))
+            self._closing[run] = task
+            task.add_done_callback(lambda _: self._closing.pop(run))
+        await asyncio.shield(self._closing[run])
+
     async def aclose(self) -> None:
         """Stops reading; readers that wait get LogUnavailable."""
         self._closed = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        tasks = [*self._closing.values(), *([] if self._task is None else [self._task])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         self._refuse(self._wanted.values(), _closed())
         self._wanted = {}
         self.wake(None)
@@ -139,17 +155,17 @@ class Readers:
         _check(page, position)
         return page
 
-    async def _rest(self, bell: asyncio.Event, status: RunStatus) -> None:
+    async def _rest(self, bell: asyncio.Event, status: RunStatus, most_s: float) -> None:
         """Waits until there may be news; closes the run if its producer has died."""
         ours = self._ours(status.run)
         if status.is_lost and not ours:
             try:
-                await close_lost(self._store, status)
+                await self.close_lost(status)
             except LogUnavailable as error:  # the next read finds out, with more patience
                 if not error.retryable:
                     raise
             return
-        rest_s = _LOOK_S
+        rest_s = min(_LOOK_S, max(0.0, most_s))
         if status.state == "open" and not ours:
             rest_s = min(rest_s, max(0.0, status.lost_at - status.now) + 0.001)
         if status.left_s is not None:
@@ -161,7 +177,12 @@ class Readers:
         now = asyncio.get_running_loop().time()
         if status.left_s is None or now < seen_s + status.left_s / 3:
             return seen_s
-        await self._store.mark_seen([status.run])
+        try:
+            await self._store.mark_seen([status.run])
+        except LogUnavailable as error:
+            if not error.retryable:
+                raise
+            return seen_s
         return now
 
     async def _together(self, run: str, after: int) -> Page | None:

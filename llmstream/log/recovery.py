@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from llmstream.errors import DecodeError, ProducerLost
+from llmstream.events import Event, decode
 from llmstream.log.folding import Fold
 from llmstream.log.frames import Page, encode_frames, page_of
 from llmstream.log.store import Append, RunStatus, Store
@@ -36,46 +38,55 @@ async def close_lost(store: Store, status: RunStatus) -> bool:
     fold, seen = await fold_run(store, status.run)
     if seen is None or not seen.is_lost or (seen.epoch, seen.changed) != (status.epoch, status.changed):
         return False
-    lines = [] if fold.finished else encode_frames(fold.close(_lost(seen).info))
+    # A producer may have died between its last event and the end.
+    state, lines = fold.state, list[bytes]()
+    if not fold.finished:
+        state, lines = "failed", encode_frames(fold.close(_lost(seen).info))
     append = Append(
         run=seen.run,
         epoch=seen.epoch,
         first=seen.tail + 1,
         count=len(lines),
         data=b"\n".join(lines),
-        state=fold.state if fold.finished else "failed",
+        state=state,
         lease_s=0.0,
         lost=True,
     )
     (found,) = await store.append([append])
-    closed = found is not None and found.epoch == seen.epoch + 1 and found.state != "open"
+    closed = found is not None and found.ended == found.now
     if closed:
         _log.warning("event log: closed run %r, whose producer %s died", seen.run, seen.owner)
     return closed
 
 
-async def fold_run(store: Store, run: str) -> tuple[Fold, RunStatus | None]:
-    """Reads a run up to its tail; returns what its events add up to, and its status at that point."""
+async def fold_run(
+    store: Store, run: str, see: Callable[[Event], object] = lambda event: None
+) -> tuple[Fold, RunStatus | None]:
+    """Reads a run up to its tail; returns what its events add up to, and its status at that point.
+
+    see: called with each event
+    """
     fold, position = Fold(), -1
     while True:
         (part,) = await store.read([(run, position)], _PAGE_BYTES)
         page = page_of(part, position)
         if page is None:
             return fold, None
-        _feed(fold, page)
+        _feed(fold, page, see)
         if page.up_to_date:
             return fold, page.status
         position = page.frames[-1].seq
 
 
-def _feed(fold: Fold, page: Page) -> None:
-    try:
-        events = page.events
-    except DecodeError as error:  # of a newer version of the package; the rest must be closed nevertheless
-        _log.warning("event log: run %r has an event that cannot be read: %s", page.status.run, error)
-        return
-    for _, event in events:
+def _feed(fold: Fold, page: Page, see: Callable[[Event], object]) -> None:
+    for frame in page.frames:
+        try:
+            event = decode(frame.data)
+        except DecodeError as error:  # of a newer version of the package; the rest has an end nevertheless
+            _log.warning("event log: event %d of run %r: %s", frame.seq, page.status.run, error)
+            continue
         fold.feed(event)
+        see(event)
 
 
 def _lost(status: RunStatus) -> ProducerLost:

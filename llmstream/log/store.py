@@ -42,7 +42,7 @@ class RunStatus(msgspec.Struct, frozen=True):
 
     first:       sequence number of the first frame that is stored
     tail:        sequence number of the last frame; -1 before there is any
-    epoch:       how many producers have had the run
+    epoch:       rises with each producer of the run, from the milliseconds since 1970 at its start
     owner:       who produces it, or did
     changed:     when its producer last wrote, or renewed its lease
     ended:       when it ended; None while it is open
@@ -158,8 +158,9 @@ def acquired(old: RunStatus | None, claim: Claim, now: float) -> RunStatus | Non
     A run that replaces another continues its numbers, so that a reader's position in the old run is never
     taken for one in the new.
     """
-    first, epoch, started, size = 0, 1, now, 0
-    tail = -1
+    first, tail, started, size = 0, -1, now, 0
+    # Not 1: a producer that slept since an earlier run of this id, deleted meanwhile, has a lower one.
+    epoch = int(now * 1000)
     if old is not None:
         held = old.state == "open" and now <= old.lease_until
         if held or claim.mode == "new" or (claim.mode == "take-over" and old.state != "open"):

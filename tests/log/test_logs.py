@@ -354,6 +354,50 @@ async def test_pages_have_the_bytes(logs: Logs) -> None:
     assert page.up_to_date
 
 
+async def test_silence_gives_an_empty_page(logs: Logs) -> None:
+    """So that a server can send a heartbeat."""
+    source = Gated(answer(5), 4)
+    await logs.start("answer", source)
+    pages = logs.pages("answer", silence_s=0.05)
+    numbers: list[int] = []
+    quiet = 0
+    async for page in pages:
+        numbers += [frame.seq for frame in page.frames]
+        quiet += not page.frames and not page.ended
+        if quiet == 3:
+            source.gate.set()
+    assert quiet >= 3
+    assert numbers == list(range(11))
+
+
+async def test_stop_at_once_closes_the_source(logs: Logs) -> None:
+    """Before the task of the run has begun."""
+    source = Gated(answer(5), 4)
+    live = await logs.start("answer", source)
+    live.stop()
+    assert await live.wait() == "stopped"
+    assert source.closed
+    assert (await followed(logs, "answer"))[-1] == ls.Finish("error")
+
+
+def test_logs_belong_to_a_loop(tmp_path) -> None:
+    logs = ls.open_logs(f"sqlite:{tmp_path}/runs.db")
+    with asyncio.Runner() as first, asyncio.Runner() as second:
+        assert first.run(logs.status("answer")) is None
+        with pytest.raises(ls.InvalidRequest, match="opened in another event loop"):
+            second.run(logs.status("answer"))
+        first.run(logs.aclose())
+
+
+async def test_an_agents_deadline_is_its_own(logs: Logs) -> None:
+    """The log neither shortens nor prolongs it."""
+    model = ls.Model("sim:demo", deadlines=ls.Deadlines(total_s=0.001))
+    live = await logs.start("answer", model.stream("Hi"))
+    with pytest.raises(ls.DeadlineExceeded):
+        _ = [item async for item in logs.follow("answer")]
+    assert await live.wait() == "failed"
+
+
 async def test_closing_stops_what_runs(address: str) -> None:
     logs = ls.open_logs(address)
     source = Gated(answer(5), 4)
@@ -413,4 +457,6 @@ async def test_missing_folder_is_reported(tmp_path, caplog: pytest.LogCaptureFix
     for _ in range(2):
         with pytest.raises(ls.LogUnavailable, match="Check that its folder exists"):
             await logs.status("answer")
+    (tmp_path / "no").mkdir()
+    assert await logs.status("answer") is None
     await logs.aclose()

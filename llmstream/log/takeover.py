@@ -1,0 +1,182 @@
+"""Continues a run whose producer died, in the same log: readers see one sequence without a gap.
+
+What stands in the log cannot be taken back. A step that broke off is declared void by a `retry` event, as
+when a model is asked again; steps that are complete stay. Ids that are in use get a suffix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from llmstream.events import (
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RetryNotice,
+    StepFinish,
+    StepStart,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolApprovalRequest,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    ToolResult,
+    Usage,
+)
+from llmstream.log.producer import Closable
+
+__all__ = ["Progress", "Takeover", "taken_over"]
+
+Takeover: TypeAlias = Literal["continue", "repeat"]
+"""What the new source gives: "continue" the rest of the run, with steps that count from 0 again, such as
+`agent.stream(agent.recover(journal))`; "repeat" the run from its beginning, with the steps that it had."""
+
+_BLOCKS: Final = (
+    *(TextStart, TextDelta, TextEnd),
+    *(ReasoningStart, ReasoningDelta, ReasoningEnd),
+    *(ToolInputStart, ToolInputDelta, ToolInputEnd),
+)
+
+_ENDED: Final = "The process ended while the call ran. It may have had effects."
+
+
+class Progress:
+    """How far a run had come: fed with the events of its log.
+
+    step:    number of the last step that began
+    whole:   whether that step's response was complete
+    stepped: whether there are steps at all: the run of an agent has them, a single response has not
+    calls:   the calls without a result, and their tools
+    ids:     of blocks and calls, in use
+    usage:   tokens of the steps that were complete
+    """
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.whole = self.stepped = False
+        self.calls: dict[str, str] = {}
+        self.ids: set[str] = set()
+        self.usage = Usage()
+        self._began = False
+
+    def see(self, event: Event) -> None:
+        """Takes the next event."""
+        match event:
+            case StreamStart():
+                return
+            case StepStart(step):
+                self.step, self.whole, self.stepped = step, False, True
+                self.calls.clear()
+            case StepFinish(usage=usage):
+                self.whole = True
+                self.usage += usage
+            case ToolCall(name, _, call_id):
+                self.ids.add(call_id)
+                self.calls[call_id] = name
+            case ToolResult(tool_call_id=call_id, preliminary=preliminary):
+                if not preliminary:
+                    self.calls.pop(call_id, None)
+            case TextStart(block_id) | ReasoningStart(block_id) | ToolInputStart(_, block_id):
+                self.ids.add(block_id)
+            case _:
+                pass
+        self._began = True
+
+    @property
+    def broke_off(self) -> bool:
+        """Whether there is a step that has to be done again."""
+        return self._began and not self.whole
+
+
+async def taken_over(
+    source: AsyncIterable[Event], progress: Progress, kind: Takeover, epoch: int
+) -> AsyncGenerator[Event]:
+    """Yields what a source adds to a log that has come so far."""
+    rest = _Continued(progress, epoch) if kind == "continue" else _Repeated(progress, epoch)
+    for event in rest.begin():
+        yield event
+    try:
+        async for event in source:
+            for found in rest.take(event):
+                yield found
+    finally:
+        if isinstance(source, Closable):
+            await source.aclose()
+
+
+class _Rest:
+    """What both kinds share: the retry of a step, and ids that are not in use."""
+
+    def __init__(self, progress: Progress, epoch: int) -> None:
+        self.progress = progress
+        self.epoch = epoch
+
+    def retry(self) -> RetryNotice:
+        return RetryNotice("producer-lost", discard_step=self.progress.step, attempt=self.epoch, wait_s=0.0)
+
+    def renamed(self, event: Event) -> Event:
+        """The event with an id that the log does not have yet; results follow their calls."""
+        ids = self.progress.ids
+        if isinstance(event, _BLOCKS) and event.id in ids:
+            return msgspec.structs.replace(event, id=f"{event.id}~{self.epoch}")
+        if isinstance(event, ToolCall | ToolResult | ToolApprovalRequest) and event.tool_call_id in ids:
+            return msgspec.structs.replace(event, tool_call_id=f"{event.tool_call_id}~{self.epoch}")
+        return event
+
+
+class _Continued(_Rest):
+    """The rest of the run: its steps get the next numbers, and its tokens are added."""
+
+    def begin(self) -> Iterator[Event]:
+        """Voids the step that broke off; or gives the calls of a complete one the results they lack."""
+        if self.progress.broke_off:
+            yield self.retry()
+            return
+        for call_id, name in self.progress.calls.items():
+            yield ToolResult(_ENDED, call_id, name, is_error=True)
+
+    def take(self, event: Event) -> Iterator[Event]:
+        first = self.progress.step + self.progress.whole
+        match event:
+            case StepStart(step) | StepFinish(step):
+                yield msgspec.structs.replace(event, step=step + first)
+            case RetryNotice(discard_step=step):
+                yield msgspec.structs.replace(event, discard_step=step + first)
+            case Finish(usage=usage):
+                yield msgspec.structs.replace(event, usage=self.progress.usage + usage)
+            case _:
+                yield self.renamed(event)
+
+
+class _Repeated(_Rest):
+    """The run from its beginning: what comes before the last step that is in the log is there already.
+
+    That step is void even if its response was complete, because its tools may not have ended.
+    """
+
+    def __init__(self, progress: Progress, epoch: int) -> None:
+        super().__init__(progress, epoch)
+        self._skips = progress.stepped
+
+    def begin(self) -> Iterator[Event]:
+        """Voids a response without steps."""
+        if not self._skips and self.progress.broke_off:
+            yield self.retry()
+
+    def take(self, event: Event) -> Iterator[Event]:
+        if self._skips:
+            at_place = isinstance(event, StepStart) and event.step == self.progress.step
+            if not (at_place or isinstance(event, Finish)):
+                return
+            self._skips = False
+            yield self.retry()
+        yield self.renamed(event)

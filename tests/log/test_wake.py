@@ -1,0 +1,103 @@
+"""Datagrams between processes that share a file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from llmstream.log import SQLiteStore, sqlite, wake
+from llmstream.log.wake import Bells
+
+pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets")
+
+
+class Ear:
+    """A listener in a task."""
+
+    def __init__(self, bells: Bells) -> None:
+        self.heard: asyncio.Queue[str | None] = asyncio.Queue()
+        self.task = asyncio.ensure_future(bells.listen(self.heard.put_nowait))
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.wait({self.task})
+
+
+@pytest.fixture(params=["short", "long"])
+async def pair(request, short_path: Path):
+    """Two processes; with a path that is longer than the address of a socket may be."""
+    folder = short_path if request.param == "short" else short_path / ("d" * 120)
+    folder.mkdir(exist_ok=True)
+    one, other = Bells(folder / "wake"), Bells(folder / "wake")
+    one.open()
+    other.open()
+    ear = Ear(other)
+    assert await ear.heard.get() is None
+    yield one, other, ear
+    await ear.stop()
+    one.close()
+    other.close()
+    assert list((folder / "wake").iterdir()) == []
+
+
+async def test_names_are_heard_elsewhere(pair) -> None:
+    one, _, ear = pair
+    one.ring(["a", "é\n"])
+    assert [await ear.heard.get(), await ear.heard.get()] == ["a", "é\n"]
+
+
+async def test_the_own_bell_is_silent(pair) -> None:
+    one, other, ear = pair
+    other.ring(["own"])
+    one.ring(["a"])
+    assert await ear.heard.get() == "a"
+
+
+async def test_many_names_mean_any(pair) -> None:
+    one, _, ear = pair
+    one.ring([f"run {number}" for number in range(2_000)])
+    assert await ear.heard.get() is None
+
+
+async def test_a_full_queue_means_any(pair) -> None:
+    """A process that did not read for long looks at everything."""
+    one, _, ear = pair
+    for number in range(5_000):
+        one.ring([f"run {number}"])
+    found = [await ear.heard.get()]
+    while not ear.heard.empty():
+        found.append(ear.heard.get_nowait())
+    assert None in found
+
+
+async def test_dead_sockets_are_removed(short_path: Path) -> None:
+    bells = Bells(short_path / "wake")
+    bells.open()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as dead:
+        dead.bind(str(short_path / "wake" / "dead"))
+    bells.ring(["a"])
+    assert list((short_path / "wake").iterdir()) == []
+    bells.close()
+    bells.ring(["a"])  # after closing it does nothing
+
+
+async def test_without_sockets_the_file_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(wake.socket, "AF_UNIX")
+    monkeypatch.setattr(sqlite, "_POLL_S", 0.001)
+    from llmstream.log.conformance import changes_are_heard_elsewhere
+
+    await changes_are_heard_elsewhere(lambda: SQLiteStore(tmp_path / "runs.db"))
+    assert not (tmp_path / "runs.db-wake").exists()
+
+
+async def test_the_file_is_private(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "runs.db")
+    await store.open()
+    names = {entry.name: entry.stat().st_mode & 0o777 for entry in os.scandir(tmp_path)}
+    await store.aclose()
+    assert names.pop("runs.db-wake") == 0o700
+    assert set(names.values()) == {0o600}
