@@ -22,8 +22,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 from aiohttp import web
 
-from llmstream.errors import LLMStreamError
-from llmstream.serve import Body, SSEWriter
+from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.serve import Body, SSEWriter, status_of
 from llmstream.serve.aiohttp import respond
 from llmstream.web.admission import refusal
 from llmstream.web.conversations import Conversations
@@ -77,8 +77,12 @@ def make_app(
             return _error(*refused)
         try:
             return await handler(request)
+        except InvalidRequest as error:
+            return _error(error.status or 400, error.message)
         except LLMStreamError as error:
-            return _error(error.status or 500, error.message)
+            return _error(
+                status_of(error.info), error.message if conversations.details else error.public_message
+            )
 
     app = web.Application(middlewares=[admit], client_max_size=_MAX_BODY_BYTES)
     app.add_routes(

@@ -15,7 +15,7 @@ import msgspec
 from llmstream.agent import Agent, AgentRun, Approve, Deny, Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
-from llmstream.errors import ErrorInfo, InvalidRequest, LogError, ProducerLost
+from llmstream.errors import ErrorInfo, InvalidRequest, LLMStreamError, LogError, ProducerLost
 from llmstream.events import ErrorEvent, Event, Finish, encode
 from llmstream.log import Live, Logs
 from llmstream.serve.writers import safe_error
@@ -72,7 +72,11 @@ class Conversations:
         now = time.time()
         conversation = Conversation(id=secrets.token_hex(8), title=short, created_at_s=now, updated_at_s=now)
         self._store.add(conversation)
-        return await self.send(conversation.id, prompt)
+        try:
+            return await self.send(conversation.id, prompt)
+        except LLMStreamError:
+            self._store.delete(conversation.id)
+            raise
 
     async def send(self, conversation_id: str, prompt: str) -> View:
         """Sends a further prompt. Calls that wait for a decision are cancelled."""
@@ -154,6 +158,10 @@ class Conversations:
             if not same or stored.open_run is not None:
                 raise InvalidRequest("the conversation was continued elsewhere. Reload it.", status=409)
             stored.turns = [*stored.turns[:keep], turn]
+            if turn.prompt:
+                # Only the last prompt is asked again; a history for each would grow with the square.
+                for earlier in stored.turns[:keep]:
+                    earlier.before = ""
             stored.suspension = ""
             stored.updated_at_s = time.time()
 
@@ -197,7 +205,8 @@ class Conversations:
             await live.wait()
             await self._settled(conversation_id)
         except LogError as error:
-            _log.warning("conversation %s: %s", conversation_id, error)
+            # Such as a log that is closed by now: the next view takes the events over.
+            _log.info("conversation %s: %s", conversation_id, error)
         except InvalidRequest:
             pass  # deleted while it ran
 

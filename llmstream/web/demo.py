@@ -131,12 +131,11 @@ class DemoScript:
 
     def _after_tools(self, results: list[ToolResult]) -> Turn:
         values = [_value(result) for result in results]
-        if any(value.get("booked") for value in values):
-            one = values[-1]
-            return Turn(
-                text=f"Done: **{one['restaurant']}**, {one['time']}, for {one['people']}. Enjoy your meal!",
-                pace=_PACE,
+        if booked := [value for value in values if value.get("booked")]:
+            tables = "; ".join(
+                f"**{one['restaurant']}**, {one['time']}, for {one['people']}" for one in booked
             )
+            return Turn(text=f"Done: {tables}. Enjoy your meal!", pace=_PACE)
         found = [value for value in values if value.get("city") in _CLIMATE]
         if not found:
             said = " ".join(result.content for result in results)
@@ -169,11 +168,17 @@ def _ask_weather(prompt: str) -> Turn:
 
 def _ask_booking(prompt: str) -> Turn:
     words = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
+    cities = [city for city in _CLIMATE if city.lower() in prompt.lower()]
+    names = [f"Café {city}" if city != "Paris" else "Chez Simulateur" for city in cities or ["Paris"]]
     people = next((n for word, n in words.items() if re.search(rf"\b{word}\b", prompt.lower())), 2)
     return Turn(
         reasoning="A booking has consequences, so a person has to approve it.",
-        text="I found a free table. May I book it?",
-        calls=(Call("book_table", {"restaurant": "Chez Simulateur", "people": people, "time": "19:30"}),),
+        text="I found a free table. May I book it?"
+        if len(names) == 1
+        else "There are tables. May I book them?",
+        calls=tuple(
+            [Call("book_table", {"restaurant": name, "people": people, "time": "19:30"}) for name in names]
+        ),
         pace=_PACE,
     )
 

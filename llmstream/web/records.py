@@ -26,7 +26,7 @@ class Turn(msgspec.Struct, omit_defaults=True, kw_only=True):
 
     run:       id of the run in the event log
     decisions: by approval id
-    before:    the saved messages before the prompt, to ask again from
+    before:    the saved messages before the prompt, to ask again from; only of the last prompt
     events:    the events of the run, as JSON, deltas joined; None until it has ended
     recorded:  whether the run itself reported its messages; False if its process died before
     cost:      estimated, in US dollars

@@ -85,6 +85,15 @@ def test_tools_of_a_file(tmp_path: Path) -> None:
     assert refund.name == "refund"
 
 
+def test_tools_of_the_guide(tmp_path: Path) -> None:
+    guide = Path(__file__).resolve().parents[2] / "docs" / "guides" / "web-chat.md"
+    found = re.search(r'```python title="tools.py"\n(.*?)```', guide.read_text(), re.DOTALL)
+    assert found is not None
+    file = tmp_path / "tools.py"
+    file.write_text(found[1])
+    assert [tool.name for tool in tools_of(str(file))] == ["search", "restart"]
+
+
 def test_functions_of_a_file(tmp_path: Path) -> None:
     """A file without @tool offers its own public functions, not what it imports."""
     file = tmp_path / "tools.py"

@@ -174,6 +174,44 @@ async def test_approve_edit_deny(tabs: Watched, reloads: bool) -> None:
     await expect(page.locator(".tool.denied")).to_have_count(1)
 
 
+async def test_two_calls_are_decided_together(tabs: Watched) -> None:
+    page = await tabs.open()
+    await ask(page, "Book a table in Paris and one in Tokyo")
+    cards = page.locator(".tool.waiting")
+    await expect(cards).to_have_count(2)
+    await cards.nth(0).get_by_role("button", name="Approve").click()
+    await expect(cards.nth(0)).to_contain_text("Waiting for the other calls")
+    await hide(page, True)
+    await hide(page, False)
+    await cards.nth(1).get_by_role("button", name="Deny").click()
+    await expect(page.locator(".tool.done")).to_have_count(1)
+    await expect(page.locator(".tool.denied")).to_have_count(1)
+    await expect(said(page)).to_contain_text("Done: Chez Simulateur, 19:30, for 2. Enjoy")
+
+
+async def hide(page: Any, hidden: bool) -> None:
+    """What a browser does when another tab is brought to the front, and back."""
+    script = "h => { Object.defineProperty(document, 'hidden', {value: h, configurable: true});"
+    await page.evaluate(script + " document.dispatchEvent(new Event('visibilitychange')) }", hidden)
+
+
+async def test_a_hidden_page_catches_up(tabs: Watched) -> None:
+    """It lets go of its connection, and misses nothing."""
+    page = await tabs.open()
+    ended: list[str] = []
+    page.on("requestfailed", lambda request: ended.append(request.url))
+    await ask(page, SHOW)
+    await expect(said(page)).to_contain_text("What this page renders")
+    await hide(page, True)
+    second = await tabs.open(page.url)
+    await expect(over(second)).to_be_visible()
+    assert any(address.endswith("/events") for address in ended)
+    await expect(over(page)).to_have_count(0)
+    await hide(page, False)
+    await expect(over(page)).to_be_visible()
+    assert await said(page).inner_html() == await said(second).inner_html()
+
+
 async def test_decided_in_another_tab(tabs: Watched) -> None:
     first = await tabs.open()
     await ask(first, BOOKING)

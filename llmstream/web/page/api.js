@@ -50,17 +50,17 @@ async function reason(response) {
 /**
  * Reads the events of a run to its end, each once and in order, over as many connections as it takes.
  *
- * on.events(list) gets events that arrived together; on.connected(true or false) reports the connection.
- * Resolves with true at the end of the run, with false if the run is unknown, or after signal.abort().
+ * last: number of the last event that is known, -1 for none
+ * on.events(list, last) gets events that arrived together; on.connected(true or false) reports the connection.
+ * Resolves at the end of the run, if the run is unknown, or after signal.abort().
  */
-export async function follow(run, signal, on) {
-  let last = -1
+export async function follow(run, last, signal, on) {
   let wait = FIRST_WAIT_MS
   while (!signal.aborted) {
     let ended = false
     try {
       const response = await open(run, last, signal)
-      if (response.status === 404) return false
+      if (response.status === 404) return
       if (response.status === 401 || response.status === 403) throw new Refused(response.status, await reason(response))
       if (response.ok) {
         on.connected(true)
@@ -69,7 +69,7 @@ export async function follow(run, signal, on) {
           const fresh = frames.filter((frame) => frame.name === 'message' && frame.id > last)
           if (fresh.length) {
             last = fresh.at(-1).id
-            on.events(fresh.map((frame) => JSON.parse(frame.data)))
+            on.events(fresh.map((frame) => JSON.parse(frame.data)), last)
           }
           ended ||= frames.some((frame) => frame.name === 'end')
         }
@@ -77,13 +77,12 @@ export async function follow(run, signal, on) {
     } catch (error) {
       if (error instanceof Refused) throw error
     }
-    if (ended) return true
+    if (ended) return
     if (signal.aborted) break
     on.connected(false)
     await pause(wait * (0.75 + Math.random() / 2), signal)
     wait = Math.min(wait * 2, LONGEST_WAIT_MS)
   }
-  return false
 }
 
 function open(run, last, signal) {

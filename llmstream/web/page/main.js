@@ -62,9 +62,11 @@ class App extends Component {
   /** Draws a view, and follows its open run. A view that shows nothing new changes nothing. */
   #show(view) {
     if (view.id !== this.state.current) return
-    if (view.openRun && view.openRun === this.#following?.run) return
+    if (view.openRun && view.openRun === this.#following?.run) {
+      if (this.#following.paused) this.#resume(view.id, this.#following)
+      return
+    }
     this.#leave()
-    this.#decisions.clear()
     const thread = new Thread()
     for (const turn of view.turns) {
       thread.begin(turn)
@@ -73,16 +75,20 @@ class App extends Component {
       thread.settle(turn)
     }
     this.setState({ thread, live: Boolean(view.openRun) })
-    if (view.openRun) this.#follow(view.id, view.openRun, thread)
+    if (view.openRun) this.#resume(view.id, { run: view.openRun, thread, last: -1 })
   }
 
-  async #follow(id, run, thread) {
+  /** Follows a run from where it was left. */
+  async #resume(id, following) {
+    const { run, thread } = following
     const controller = new AbortController()
-    this.#following = { run, controller }
+    this.#following = Object.assign(following, { controller, paused: false })
     await this.#guard(async () => {
-      await follow(run, controller.signal, {
+      await follow(run, following.last, controller.signal, {
         connected: (connected) => this.state.connected !== connected && this.setState({ connected }),
-        events: (events) => {
+        events: (events, last) => {
+          if (controller.signal.aborted) return
+          following.last = last
           for (const event of events) thread.feed(event)
           this.#draw()
         },
@@ -117,8 +123,13 @@ class App extends Component {
     if (changed === this.state.current) this.#load(changed)
   }
 
+  /** A hidden page lets go of its connection: a browser has six for a server, whatever the number of tabs. */
   #visible() {
-    if (document.hidden) return
+    if (document.hidden) {
+      if (this.#following) this.#following.paused = true
+      this.#following?.controller.abort()
+      return
+    }
     this.#list()
     if (this.state.current) this.#load(this.state.current)
   }
@@ -144,8 +155,9 @@ class App extends Component {
   /** Keeps a decision until all waiting calls are decided: a run continues once. */
   #decide = async (approvalId, decision) => {
     this.#decisions.set(approvalId, decision)
-    if (this.state.thread.pending.some((block) => !this.#decisions.has(block.approvalId))) return true
-    const decisions = Object.fromEntries(this.#decisions)
+    const waiting = this.state.thread.pending.map((block) => block.approvalId)
+    if (waiting.some((id) => !this.#decisions.has(id))) return true
+    const decisions = Object.fromEntries(waiting.map((id) => [id, this.#decisions.get(id)]))
     const sent = await this.#post(() => call('POST', `conversations/${this.state.current}/decisions`, { decisions }))
     if (!sent) this.#decisions.delete(approvalId)
     return sent

@@ -11,6 +11,7 @@ export class Thread {
     this.answer = null
     this.open = new Map()
     this.run = ''
+    this.warned = new Set()
   }
 
   /** Begins a turn: a prompt and its answer, or the continuation of an answer after decisions. */
@@ -168,6 +169,9 @@ const HANDLERS = {
 function warn(thread, warnings) {
   for (const warning of warnings ?? []) {
     const text = warning.message ?? `${warning.setting ?? warning.tool} is not supported by this model.`
+    // Each request of a conversation leaves the same out.
+    if (thread.warned.has(text)) continue
+    thread.warned.add(text)
     thread.add(`warning-${thread.answer.blocks.length}`, { kind: 'warning', text })
   }
 }
