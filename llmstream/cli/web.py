@@ -39,7 +39,9 @@ _KEY: Final = "sim-key"
 _LEASE_S: Final = 4.0
 """How long after a crash a page goes on waiting for an answer; the process renews it itself."""
 
-_SHUTDOWN_S: Final = 1.0
+_SHUTDOWN_S: Final = 0.1
+"""How long Ctrl-C waits for responses. A page that follows a run would hold it up until the run ends; cut off,
+it connects again and gets the end of the run from the next process."""
 
 _EPILOG: Final = """\
 Opens a page in the browser: text as it arrives, reasoning, tool calls with their progress,
