@@ -71,7 +71,7 @@ DEMO_TOOLS: Final = (weather, book_table)
 _PACE: Final = Pace(first_s=0.25, tokens_per_s=90)
 
 MARKDOWN: Final = """\
-## What this page renders
+# What this page renders
 
 Text **in bold**, *in italics*, ~~struck out~~, `inline code` and [a link](https://commonmark.org/help/).
 

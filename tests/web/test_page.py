@@ -130,7 +130,7 @@ async def test_a_second_tab_stops_it(tabs: Watched) -> None:
         await expect(page.get_by_label("Send")).to_be_visible()
     assert await said(first).inner_text() == await said(second).inner_text()
     await ask(second, "Hello again")
-    await expect(first.locator(".question").last).to_have_text("Hello again")
+    await expect(first.locator(".question").last).to_contain_text("Hello again")
     await expect(over(first)).to_be_visible()
 
 
@@ -276,7 +276,7 @@ async def test_keys_and_drafts(tabs: Watched) -> None:
     await page.reload()
     await expect(page.locator("#prompt")).to_have_value("one\ntwo")
     await page.press("#prompt", "Enter")
-    await expect(page.locator(".question")).to_have_text("one\ntwo")
+    await expect(page.locator(".question")).to_contain_text("one\ntwo")
     await expect(page.locator("#prompt")).to_have_value("")
     await expect(over(page)).to_be_visible()
 
@@ -290,13 +290,13 @@ async def test_several_conversations(tabs: Watched) -> None:
     await expect(over(page)).to_be_visible()
     await expect(page.locator("nav .title")).to_have_text(["Second", "First"])
     await page.locator("nav .title", has_text="First").click()
-    await expect(page.locator(".question")).to_have_text("First")
+    await expect(page.locator(".question")).to_contain_text("First")
     await page.go_back()
-    await expect(page.locator(".question")).to_have_text("Second")
+    await expect(page.locator(".question")).to_contain_text("Second")
     await page.get_by_label("Delete “First”").click()
     await page.get_by_role("button", name="Delete", exact=True).click()
     await expect(page.locator("nav .title")).to_have_text(["Second"])
-    await expect(page.locator(".question")).to_have_text("Second")
+    await expect(page.locator(".question")).to_contain_text("Second")
 
 
 async def test_a_page_without_the_token(tabs: Watched) -> None:
@@ -333,7 +333,7 @@ CASES = {
     "**open": "<p>**open</p>",
     "`a **b**`": "<p><code>a **b**</code></p>",
     "***a***": "<p><strong><em>a</em></strong></p>",
-    "# A #": "<h2>A</h2>",
+    "# A #": "<h3>A</h3>",
     "a\nb\n\nc": "<p>a<br>b</p><p>c</p>",
     "- a\n- b\n  - c\n\n- d": "<ul><li>a</li><li>b<ul><li>c</li></ul></li><li>d</li></ul>",
     "3. a\n4. b": '<ol start="3"><li>a</li><li>b</li></ol>',

@@ -14,7 +14,8 @@ export class Answer extends Component {
   render({ item, last, busy, actions }) {
     const { blocks, error, stopped, live, notice } = item
     const waiting = blocks.some((block) => block.state === 'waiting')
-    return html`<article class="answer" aria-busy=${live} aria-label="Answer">
+    return html`<article class="answer" aria-busy=${live}>
+      <h2 class="offscreen">Answer</h2>
       ${blocks.map((block) => html`<${Part} key=${block.key} block=${block} v=${block.v} last=${last} busy=${busy} actions=${actions} />`)}
       ${live && html`<${Working} notice=${notice} blocks=${blocks} />`}
       ${stopped && html`<p class="note"><${Icon} name="ban" /> Stopped. What had arrived is above.</p>`}

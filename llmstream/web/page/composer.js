@@ -35,7 +35,7 @@ export function Composer({ conversation, live, busy, onSend, onStop }) {
     event.preventDefault()
     send()
   }
-  return html`<form class="composer" onSubmit=${(event) => { event.preventDefault(); send() }}>
+  return html`<form class="composer" aria-label="Your prompt" onSubmit=${(event) => { event.preventDefault(); send() }}>
     <label class="offscreen" for="prompt">Prompt</label>
     <textarea id="prompt" ref=${area} rows="1" placeholder="Ask anything" value=${text} enterkeyhint="send"
       onInput=${(event) => write(event.target.value)} onKeyDown=${onKeyDown} />

@@ -266,7 +266,7 @@ class App extends Component {
   #items(thread, busy) {
     const actions = { retry: this.#retry, decide: this.#decide }
     return thread.items.map((item) => item.kind === 'question'
-      ? html`<div key=${item.key} class="question" aria-label="You">${item.text}</div>`
+      ? html`<article key=${item.key} class="question"><h2 class="offscreen">Prompt</h2>${item.text}</article>`
       : html`<${Answer} key=${item.key} item=${item} v=${item.v} last=${item === thread.answer} busy=${busy} actions=${actions} />`)
   }
 }

@@ -104,8 +104,8 @@ export function Code({ language, text }) {
 
 function heading(lines, at) {
   const [, marks, text] = /^ {0,3}(#{1,6})\s*(.*?)\s*#*\s*$/.exec(lines[at])
-  // The page has a level above: an answer's first level is the second.
-  return [html`<${`h${Math.min(6, marks.length + 1)}`}>${inline(text)}</>`, at + 1]
+  // Two levels are above: the conversation, and its prompts and answers.
+  return [html`<${`h${Math.min(6, marks.length + 2)}`}>${inline(text)}</>`, at + 1]
 }
 
 function quotation(lines, at, depth) {

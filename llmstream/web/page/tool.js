@@ -27,10 +27,10 @@ export function Tool({ block, last, busy, actions }) {
         <span class="state">${label}</span>
       </summary>
       <div class="body">
-        <h4>Arguments${block.edited ? ', as you edited them' : ''}</h4>
+        <h3>Arguments${block.edited ? ', as you edited them' : ''}</h3>
         <pre tabindex="0">${pretty(input)}</pre>
-        ${block.decision?.note && html`<h4>Your note</h4><p>${block.decision.note}</p>`}
-        ${block.result !== undefined && html`<h4>Result</h4><pre tabindex="0">${pretty(block.result)}</pre>`}
+        ${block.decision?.note && html`<h3>Your note</h3><p>${block.decision.note}</p>`}
+        ${block.result !== undefined && html`<h3>Result</h3><pre tabindex="0">${pretty(block.result)}</pre>`}
       </div>
     </details>
     ${block.state === 'running' && html`<${Progress} value=${block.progress} />`}
