@@ -213,8 +213,14 @@ async def _listen(stack: AsyncExitStack, app: Any, arguments: argparse.Namespace
     # In the fragment, which browsers do not send and servers do not log.
     url = f"http://{shown}:{port}/#token={token}"
     print(f"The chat is at {url} (Ctrl-C stops it)", flush=True)
-    if arguments.open:
+    if arguments.open and _has_screen():
         await asyncio.to_thread(webbrowser.open, url)
+
+
+def _has_screen() -> bool:
+    """Whether a browser would open a window; without one, Python may start a browser in this terminal."""
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
+    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, screens))
 
 
 def _token() -> str:

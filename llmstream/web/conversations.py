@@ -29,6 +29,9 @@ _log: Final = logging.getLogger("llmstream")
 
 _TITLE_CHARS: Final = 60
 
+_RUN: Final = "web-"
+"""How the ids of runs begin."""
+
 
 class Conversations:
     """Conversations with one agent, for a web server. Use it inside the `async with` of its logs.
@@ -105,7 +108,7 @@ class Conversations:
         except InvalidRequest as error:
             error.status = 400
             raise
-        turn = Turn(run=secrets.token_hex(16), decisions=dict(decisions))
+        turn = Turn(run=_new_run(), decisions=dict(decisions))
         return await self._start(conversation, turn, run, keep=len(conversation.turns))
 
     async def stop(self, conversation_id: str) -> None:
@@ -129,8 +132,8 @@ class Conversations:
                 yield event
 
     async def exists(self, run: str) -> bool:
-        """Whether a run can be followed."""
-        return await self._logs.status(run) is not None
+        """Whether a run of a conversation can be followed; other runs in the log are not for pages."""
+        return run.startswith(_RUN) and await self._logs.status(run) is not None
 
     async def aclose(self) -> None:
         """Waits until the runs that have ended are recorded; call it after the logs were closed."""
@@ -139,7 +142,7 @@ class Conversations:
 
     async def _ask(self, conversation: Conversation, prompt: str, before: str, *, keep: int) -> View:
         messages = [*load_messages(before), Message.user(prompt)] if before else [Message.user(prompt)]
-        turn = Turn(run=secrets.token_hex(16), prompt=prompt, before=before)
+        turn = Turn(run=_new_run(), prompt=prompt, before=before)
         return await self._start(conversation, turn, self._agent.stream(messages), keep=keep)
 
     async def _start(self, conversation: Conversation, turn: Turn, run: AgentRun[Any], *, keep: int) -> View:
@@ -254,6 +257,11 @@ class Conversations:
         return TurnView(
             run=turn.run, prompt=turn.prompt, decisions=turn.decisions, events=events, cost=turn.cost
         )
+
+
+def _new_run() -> str:
+    """An id that nobody can guess: whoever has it may follow the run."""
+    return _RUN + secrets.token_hex(16)
 
 
 def _check_prompt(prompt: str) -> None:

@@ -212,6 +212,24 @@ async def test_delete_stops_the_run(make: Make, stalling: Simulator) -> None:
     assert caught.value.status == 404
 
 
+async def test_other_runs_are_not_for_pages(make: Make, logs: Logs) -> None:
+    live = await logs.start("payroll", ls.stream("sim:demo", "Hello"))
+    await live.wait()
+    conversations = make()
+    assert not await conversations.exists("payroll")
+    view = await ended(conversations, await conversations.begin("Hello"))
+    assert await conversations.exists(view.turns[0].run)
+
+
+async def test_a_prompt_that_cannot_be_sent(make: Make, logs: Logs) -> None:
+    """Nothing of it is left."""
+    conversations = make()
+    await logs.aclose()
+    with pytest.raises(ls.LogError):
+        await conversations.begin("Hello")
+    assert conversations.summaries() == []
+
+
 async def test_an_empty_prompt_is_refused(make: Make) -> None:
     with pytest.raises(ls.InvalidRequest, match="empty"):
         await make().begin(" \n")

@@ -268,6 +268,24 @@ async def test_html_stays_text(tabs: Watched) -> None:
     assert await page.locator("main img, main script, main a[href^=javascript]").count() == 0
 
 
+async def test_a_prompt_without_a_server(tabs: Watched, server: Any) -> None:
+    """What is typed stays, and the page works again as soon as the server does."""
+    page = await tabs.open()
+    await ask(page, "One")
+    await expect(over(page)).to_be_visible()
+    tabs.offline = True
+    await server.end(signal.SIGKILL)
+    await ask(page, "Two")
+    await expect(page.locator(".problem")).to_contain_text("cannot be reached")
+    await expect(page.locator("#prompt")).to_have_value("Two")
+    await server.start()
+    await expect(page.locator(".problem")).to_have_count(0)
+    await page.press("#prompt", "Enter")
+    await expect(page.locator(".question").last).to_contain_text("Two")
+    await expect(over(page)).to_be_visible()
+    await expect(page.locator(".question")).to_have_count(2)
+
+
 async def test_keys_and_drafts(tabs: Watched) -> None:
     page = await tabs.open()
     await page.type("#prompt", "one")

@@ -11,6 +11,9 @@ import { Thread } from './thread.js'
 // Nearer to the end than this, a reader follows the answer; further up, they read, and nothing moves.
 const NEAR_PX = 80
 
+const AGAIN_MS = 2000
+const UNREACHABLE = 'The server cannot be reached. Is it running?'
+
 class App extends Component {
   state = { settings: null, list: [], current: null, thread: null, missing: false, connected: true,
     busy: false, menu: false, problem: '', refused: '', away: false, live: false }
@@ -19,6 +22,7 @@ class App extends Component {
   #decisions = new Map()
   #tabs = 'BroadcastChannel' in window ? new BroadcastChannel('llmstream') : null
   #frame = 0
+  #timer = 0
   #watched = null
   #growth = new ResizeObserver(() => this.state.away || this.#toEnd())
 
@@ -62,6 +66,7 @@ class App extends Component {
   /** Draws a view, and follows its open run. A view that shows nothing new changes nothing. */
   #show(view) {
     if (view.id !== this.state.current) return
+    if (this.state.problem === UNREACHABLE) this.setState({ problem: '' })
     if (view.openRun && view.openRun === this.#following?.run) {
       if (this.#following.paused) this.#resume(view.id, this.#following)
       return
@@ -181,8 +186,9 @@ class App extends Component {
       return true
     } catch (error) {
       this.#fail(error)
-      // Another tab was first: what it did is shown.
-      if (error instanceof Refused && error.status === 409) this.#load(this.state.current)
+      // Another tab was first, or the response was lost: what the server has is shown.
+      const unsure = !(error instanceof Refused) || error.status === 409
+      if (unsure && this.state.current) this.#load(this.state.current)
       return false
     } finally {
       this.setState({ busy: false })
@@ -194,14 +200,16 @@ class App extends Component {
       await action()
     } catch (error) {
       this.#fail(error)
-      if (again && !(error instanceof Refused)) setTimeout(again, 2000)
+      if (!again || error instanceof Refused) return
+      clearTimeout(this.#timer)
+      this.#timer = setTimeout(again, AGAIN_MS)
     }
   }
 
   #fail(error) {
     if (error instanceof Refused && error.status === 401) this.setState({ refused: error.message })
     else if (error instanceof Refused) this.setState({ problem: error.message })
-    else if (error instanceof TypeError) this.setState({ problem: 'The server cannot be reached. Is it running?' })
+    else if (error instanceof TypeError) this.setState({ problem: UNREACHABLE })
     else throw error
   }
 

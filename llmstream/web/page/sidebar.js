@@ -1,14 +1,16 @@
 // The list of conversations.
 
-import { html, useState } from './vendor/preact-htm.js'
+import { html, useEffect, useRef, useState } from './vendor/preact-htm.js'
 import { Icon } from './icons.js'
 
 export function Sidebar({ open, conversations, current, settings, onOpen, onNew, onDelete, onClose }) {
+  const close = useRef(null)
+  useEffect(() => { if (open) close.current.focus() }, [open])
   return html`<div class=${`veil ${open ? 'open' : ''}`} onClick=${onClose} />
   <nav id="sidebar" class=${open ? 'open' : ''} aria-label="Conversations">
     <header>
       <img src="icon.svg" alt="" width="24" height="24" /><strong>llmstream</strong>
-      <button type="button" class="quiet phone" onClick=${onClose} aria-label="Close the list"><${Icon} name="close" /></button>
+      <button type="button" class="quiet phone" ref=${close} onClick=${onClose} aria-label="Close the list"><${Icon} name="close" /></button>
     </header>
     <button type="button" class="button new" onClick=${onNew}><${Icon} name="plus" /> New chat</button>
     <ul>
