@@ -15,6 +15,7 @@ from llmstream.web.demo import BROKEN_OFF, MARKDOWN, SUGGESTIONS
 pytestmark = pytest.mark.slow
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 expect = playwright.expect
+expect.set_options(timeout=15_000)  # a busy machine is slow, not wrong
 
 WEATHER, BOOKING, SHOW, BREAK = SUGGESTIONS
 
