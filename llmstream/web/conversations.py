@@ -60,6 +60,7 @@ class Conversations:
         conversation = await self._settled(conversation_id)
         return View(
             id=conversation.id,
+            version=conversation.version,
             title=conversation.title,
             updated_at_s=conversation.updated_at_s,
             open_run=conversation.open_run,
@@ -170,7 +171,8 @@ class Conversations:
 
         try:
             self._store.update(conversation.id, add)
-        except InvalidRequest:
+        except BaseException:
+            # A run without a turn would wait for ever.
             live.stop()
             raise
         added.set()

@@ -44,6 +44,7 @@ class Turn(msgspec.Struct, omit_defaults=True, kw_only=True):
 class Conversation(msgspec.Struct, omit_defaults=True, kw_only=True):
     """A conversation as it is stored.
 
+    version:    how often it was changed
     messages:   the saved form of the conversation, for the model; "" before the first run has ended
     suspension: the run that waits for decisions, as JSON; "" if none does
     """
@@ -52,6 +53,7 @@ class Conversation(msgspec.Struct, omit_defaults=True, kw_only=True):
     title: str = ""
     created_at_s: float = 0.0
     updated_at_s: float = 0.0
+    version: int = 0
     turns: list[Turn] = []
     messages: str = ""
     suspension: str = ""
@@ -83,11 +85,13 @@ class TurnView(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 class View(msgspec.Struct, frozen=True, rename="camel"):
     """A conversation as a page sees it.
 
+    version:  views that were requested at the same time may arrive in any order; the highest is the latest
     open_run: id of the run to follow, or None
     waiting:  whether the last run waits for decisions
     """
 
     id: str
+    version: int
     title: str
     updated_at_s: float
     open_run: str | None

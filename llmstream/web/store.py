@@ -25,16 +25,15 @@ class ConversationStore:
     """Conversations in a file of SQLite, which only its owner can read; in memory without a path.
 
     A call takes well below a millisecond, so that it may be made in an event loop.
+
+    raises: InvalidRequest if the file cannot be opened
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
-        if path is not None:
-            # SQLite would create it with the permissions of the process.
-            Path(path).touch(mode=0o600)
-        self._db = sqlite3.connect(":memory:" if path is None else path, isolation_level=None, timeout=5.0)
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = normal")
-        self._db.execute(_SCHEMA)
+        try:
+            self._db = _opened(path)
+        except (OSError, sqlite3.Error) as error:
+            raise InvalidRequest(f"cannot open the conversations in {path}: {error}") from None
         self._decode = msgspec.json.Decoder(Conversation).decode
 
     def close(self) -> None:
@@ -71,6 +70,7 @@ class ConversationStore:
         try:
             conversation = self.get(conversation_id)
             change(conversation)
+            conversation.version += 1
             self._db.execute("insert or replace into conversations values (?, ?, ?, ?)", _row(conversation))
         except BaseException:
             self._db.execute("rollback")
@@ -81,6 +81,21 @@ class ConversationStore:
     def delete(self, conversation_id: str) -> None:
         """Deletes a conversation, if it is there."""
         self._db.execute("delete from conversations where id = ?", (conversation_id,))
+
+
+def _opened(path: str | os.PathLike[str] | None) -> sqlite3.Connection:
+    if path is not None:
+        # SQLite would create it with the permissions of the process.
+        Path(path).touch(mode=0o600)
+    database = sqlite3.connect(":memory:" if path is None else path, isolation_level=None, timeout=5.0)
+    try:
+        database.execute("pragma journal_mode = wal")
+        database.execute("pragma synchronous = normal")
+        database.execute(_SCHEMA)
+    except BaseException:
+        database.close()
+        raise
+    return database
 
 
 def _row(conversation: Conversation) -> tuple[str, str, float, bytes]:

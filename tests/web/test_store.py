@@ -40,6 +40,21 @@ def test_a_failed_change_stores_nothing() -> None:
     store.close()
 
 
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "conversations.db"
+    path.write_text("not a database, but long enough to be read as one by SQLite " * 20)
+    for wrong in (path, tmp_path, tmp_path / "none" / "conversations.db"):
+        with pytest.raises(ls.InvalidRequest, match="cannot open the conversations"):
+            ConversationStore(wrong)
+
+
+def test_each_change_has_a_version() -> None:
+    store = ConversationStore()
+    store.add(Conversation(id="a", title="A"))
+    assert [store.update("a", lambda stored: None).version for _ in range(3)] == [1, 2, 3]
+    store.close()
+
+
 def test_the_last_changed_is_first() -> None:
     store = ConversationStore()
     for name, at in (("a", 3.0), ("b", 5.0), ("c", 4.0)):

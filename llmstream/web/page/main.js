@@ -23,6 +23,8 @@ class App extends Component {
   #tabs = 'BroadcastChannel' in window ? new BroadcastChannel('llmstream') : null
   #frame = 0
   #timer = 0
+  #ended = ''
+  #version = 0
   #watched = null
   #growth = new ResizeObserver(() => this.state.away || this.#toEnd())
 
@@ -48,6 +50,7 @@ class App extends Component {
     const id = location.hash.slice(1) || null
     if (id === this.state.current && (id || this.state.thread === null)) return
     this.#leave()
+    this.#version = 0
     this.setState({ current: id, thread: null, missing: false, menu: false, away: false, problem: '', live: false })
     if (id) this.#load(id)
   }
@@ -65,7 +68,8 @@ class App extends Component {
 
   /** Draws a view, and follows its open run. A view that shows nothing new changes nothing. */
   #show(view) {
-    if (view.id !== this.state.current) return
+    if (view.id !== this.state.current || view.version < this.#version) return
+    this.#version = view.version
     if (this.state.problem === UNREACHABLE) this.setState({ problem: '' })
     if (view.openRun && view.openRun === this.#following?.run) {
       if (this.#following.paused) this.#resume(view.id, this.#following)
@@ -80,7 +84,11 @@ class App extends Component {
       thread.settle(turn)
     }
     this.setState({ thread, live: Boolean(view.openRun) })
-    if (view.openRun) this.#resume(view.id, { run: view.openRun, thread, last: -1 })
+    if (!view.openRun) return
+    const resume = () => view.id === this.state.current && this.#resume(view.id, { run: view.openRun, thread, last: -1 })
+    // A stream that ended before its run, as when the log cannot be read: not at once again.
+    if (view.openRun === this.#ended) setTimeout(resume, AGAIN_MS)
+    else resume()
   }
 
   /** Follows a run from where it was left. */
@@ -88,21 +96,20 @@ class App extends Component {
     const { run, thread } = following
     const controller = new AbortController()
     this.#following = Object.assign(following, { controller, paused: false })
-    await this.#guard(async () => {
-      await follow(run, following.last, controller.signal, {
-        connected: (connected) => this.state.connected !== connected && this.setState({ connected }),
-        events: (events, last) => {
-          if (controller.signal.aborted) return
-          following.last = last
-          for (const event of events) thread.feed(event)
-          this.#draw()
-        },
-      })
-      if (controller.signal.aborted) return
-      this.#following = null
-      this.#load(id)
-      this.#list()
-    })
+    await this.#guard(() => follow(run, following.last, controller.signal, {
+      connected: (connected) => this.state.connected !== connected && this.setState({ connected }),
+      events: (events, last) => {
+        if (controller.signal.aborted) return
+        following.last = last
+        for (const event of events) thread.feed(event)
+        this.#draw()
+      },
+    }))
+    if (controller.signal.aborted) return
+    this.#following = null
+    this.#ended = run
+    this.#load(id)
+    this.#list()
   }
 
   #leave() {
@@ -151,7 +158,7 @@ class App extends Component {
     const view = await call('POST', current ? `conversations/${current}/messages` : 'conversations', { prompt })
     if (current) return view
     history.pushState(null, '', `#${view.id}`)
-    this.setState({ current: view.id })
+    this.#version = 0
     return new Promise((resolve) => this.setState({ current: view.id }, () => resolve(view)))
   })
 
