@@ -23,7 +23,7 @@ from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 
 import llmstream as ls
-from llmstream import serve, web
+from llmstream import web
 from llmstream.serve.starlette import respond
 
 
@@ -118,9 +118,7 @@ async def events(
     """The events of a run, from the one after the last that the page has; leaving does not stop the run."""
     if not await conversations.exists(run):
         raise HTTPException(404, "There is no such run.")
-    source = conversations.follow(run, last_event_id)
-    # 200 at once: a failure of the run is an event of it.
-    return respond(serve.Body(source, serve.SSEWriter(first_id=last_event_id + 1), head_wait_s=0.0))
+    return respond(conversations.body(run, last_event_id))
 
 
 class Page(StaticFiles):

@@ -212,7 +212,7 @@ async def _listen(stack: AsyncExitStack, app: Any, arguments: argparse.Namespace
     shown = f"[{host}]" if ":" in host else host
     # In the fragment, which browsers do not send and servers do not log.
     url = f"http://{shown}:{port}/#token={token}"
-    print(f"The chat is at {url} (Ctrl-C stops it)", flush=True)
+    print(f"The chat is at {url}\nCtrl-C stops it.", flush=True)
     if arguments.open and _has_screen():
         await asyncio.to_thread(webbrowser.open, url)
 

@@ -23,7 +23,7 @@ import msgspec
 from aiohttp import web
 
 from llmstream.errors import InvalidRequest, LLMStreamError
-from llmstream.serve import Body, SSEWriter, status_of
+from llmstream.serve import status_of
 from llmstream.serve.aiohttp import respond
 from llmstream.web.admission import refusal
 from llmstream.web.conversations import Conversations
@@ -144,14 +144,7 @@ class _API:
         run = request.match_info["run"]
         if not await self._conversations.exists(run):
             return _error(404, "There is no such run.")
-        after = _after(request)
-        # The status is 200 at once: a failure of the run is an event of it.
-        body = Body(
-            self._conversations.follow(run, after),
-            SSEWriter(first_id=after + 1, details=self._conversations.details),
-            head_wait_s=0.0,
-        )
-        return await respond(request, body)
+        return await respond(request, self._conversations.body(run, _after(request)))
 
 
 def _after(request: web.Request) -> int:

@@ -18,6 +18,7 @@ from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import ErrorInfo, InvalidRequest, LLMStreamError, LogError, ProducerLost
 from llmstream.events import ErrorEvent, Event, Finish, encode
 from llmstream.log import Live, Logs
+from llmstream.serve import Body, SSEWriter
 from llmstream.serve.writers import safe_error
 from llmstream.web.history import compacted, folded
 from llmstream.web.records import Conversation, Decision, Summary, Turn, TurnView, View
@@ -123,8 +124,16 @@ class Conversations:
         await self.stop(conversation_id)
         self._store.delete(conversation_id)
 
+    def body(self, run: str, after: int = -1) -> Body:
+        """The events of a run after a number, as Server-Sent Events with their numbers as ids.
+
+        Leaving it stops nothing. Its status is 200 at once: a failure of the run is an event of it.
+        """
+        source = self.follow(run, max(-1, after - 1))
+        return Body(source, _Rest(after, details=self.details), head_wait_s=0.0)
+
     async def follow(self, run: str, after: int = -1) -> AsyncGenerator[Event]:
-        """Yields the events of a run after a number; `serve.SSEWriter(first_id=after + 1)` writes them.
+        """Yields the events of a run after a number, those that are there and then those that come.
 
         raises: RunNotFound, LogError
         """
@@ -259,6 +268,25 @@ class Conversations:
         return TurnView(
             run=turn.run, prompt=turn.prompt, decisions=turn.decisions, events=events, cost=turn.cost
         )
+
+
+class _Rest(SSEWriter):
+    """Writes a run from an event on.
+
+    The event before it, which the client has, is read but not written: a client that has all but the end mark
+    would otherwise get a response without a finish.
+    """
+
+    def __init__(self, after: int, *, details: bool) -> None:
+        super().__init__(first_id=max(0, after), details=details)
+        self._known = after >= 0
+
+    def feed(self, event: Event) -> bytes:
+        frame = super().feed(event)
+        if self._known:
+            self._known = False
+            return b""
+        return frame
 
 
 def _new_run() -> str:
