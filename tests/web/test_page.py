@@ -258,6 +258,18 @@ async def test_an_interrupted_server(tabs: Watched, server: Any) -> None:
     await expect(page.get_by_label("Send")).to_be_visible()
 
 
+async def test_an_approval_outlives_a_restart(tabs: Watched, server: Any) -> None:
+    page = await tabs.open()
+    await ask(page, BOOKING)
+    await expect(page.locator(".approval")).to_be_visible()
+    tabs.offline = True
+    await server.end(signal.SIGKILL)
+    await server.start()
+    await page.get_by_role("button", name="Approve").click()
+    await expect(said(page)).to_contain_text("Enjoy your meal!")
+    await expect(page.locator(".tool.done")).to_have_count(1)
+
+
 async def test_html_stays_text(tabs: Watched) -> None:
     page = await tabs.open()
     await ask(
