@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         prices,
         telemetry,
         testing,
+        web,
     )
     from llmstream.accumulate import Accumulator
     from llmstream.agent import Agent, AgentRun, Approve, Deny, Hooks, Journal, StepPlan, Suspension
@@ -262,6 +263,7 @@ _SUBMODULES = (
     "serve",
     "telemetry",
     "testing",
+    "web",
 )
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -401,6 +403,7 @@ __all__ = [
     "telemetry",
     "testing",
     "tool",
+    "web",
 ]
 
 

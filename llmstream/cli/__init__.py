@@ -25,6 +25,7 @@ __all__ = ["COMMANDS", "command_parser", "main"]
 COMMANDS: Final = {
     "demo": "watch a simulated model call tools and answer; no key, no network",
     "chat": "ask a model once, or hold a conversation",
+    "web": "open a chat with a model in the browser",
     "map": "ask a model once for each row of a file",
     "replay": "decode a recorded response body into events",
     "models": "list the models of a provider, and choose the default model",
@@ -42,6 +43,7 @@ _OPTIONS: Final = ("-h", "--help", "--version")
 _USAGE: Final = {
     "demo": "[-h] [--dialect DIALECT] [OPTIONS]",
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
+    "web": "[-h] [-m PROVIDER:MODEL] [--tools FILE.py] [OPTIONS]",
     "map": "[-h] [-m PROVIDER:MODEL] [-o FILE] [OPTIONS] INPUT",
     "replay": "[-h] --dialect DIALECT [OPTIONS] FILE",
     "models": "[-h] [OPTIONS] [PROVIDER [TEXT ...] | default [NAME]]",
