@@ -142,6 +142,7 @@ class Output(Generic[T]):
             try:
                 return self._decoded(candidate)
             except _UNREADABLE as error:
+                # The first candidate that is JSON at all tells the model most.
                 if first is None or not isinstance(first, msgspec.ValidationError):
                     first = error
         raise self._invalid(first) from None
@@ -170,6 +171,7 @@ class Output(Generic[T]):
             value = msgspec.json.decode(text)
             if wrapper is not None and not (isinstance(value, dict) and wrapper in value):
                 value = {wrapper: value}  # it gave the value itself
+            # Strict modes send null for what is left out, and some models 3.0 for 3.
             value = with_whole_numbers(without_empty_nulls(value, self.schema))
             found = self._decoder.decode(msgspec.json.encode(value))
         return found if wrapper is None else getattr(found, wrapper)
