@@ -6,6 +6,7 @@ import ast
 import contextlib
 import inspect
 import io
+import json
 import re
 import socket
 import sys
@@ -16,7 +17,8 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.request import urlopen
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from aiohttp import web
@@ -118,6 +120,34 @@ def test_django_view_streams(load: Any) -> None:
         settings.configure(ALLOWED_HOSTS=["*"], SECRET_KEY="for this test", ROOT_URLCONF="views")
     with served(get_asgi_application()) as address:
         assert read(address).startswith(ANSWER)
+
+
+def test_chat_page_has_four_routes(load: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call waits, the page is loaded again, and the visitor's decision continues the run."""
+    pytest.importorskip("fastapi")
+    monkeypatch.chdir(tmp_path)
+    module = load("use-chat.md", "chat_app.py")
+
+    def fetched(path: str, **fields: Any) -> tuple[int, str]:
+        body = json.dumps({"id": "c", "trigger": "submit-message", **fields}).encode() if fields else None
+        with urlopen(Request(f"{address}/api/chat{path}", body), timeout=30) as response:
+            return response.status, response.read().decode()
+
+    with served(module.app) as address:
+        said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Delete a."}]}
+        first = fetched("", messages=[said])[1]
+        (approval,) = re.findall('"approvalId":"(.+?)"', first)
+        assert approval in fetched("/c/stream")[1]  # what the page reads again is not loaded, too
+        assert [message["id"] for message in json.loads(fetched("/c")[1])] == ["u1"]
+        answered = {"id": "a1", "role": "assistant", "parts": []}
+        decided = {"messages": [said, answered], "approvals": {approval: {"approved": True}}}
+        answer = fetched("", **decided)[1]
+        assert '"type":"tool-output-available"' in answer
+        assert "is gone" in answer
+        with pytest.raises(HTTPError, match="409"):
+            fetched("", **decided)
+        assert fetched("/c/stop", stop=True) == (200, "false")
+        assert fetched("/another/stream") == (204, "")
 
 
 def test_django_sync_view_streams(load: Any) -> None:

@@ -159,8 +159,12 @@ PAGES = (
     Page(
         "ui.md",
         "User interfaces",
-        "Requests and responses in protocols of user interfaces. The guide is [AG-UI](../guides/ag-ui.md).",
-        "ui.ag_ui.read ui.ag_ui.RunInput ui.ag_ui.Writer ui.ag_ui.*",
+        "Requests and responses in protocols of user interfaces. The recipe for `useChat` is "
+        "[A chat page](../recipes/use-chat.md), the guide to AG-UI is [AG-UI](../guides/ag-ui.md).",
+        """
+            ui.vercel.Chats ui.vercel.Writer ui.vercel.read ui.vercel.dump ui.vercel.*
+            ui.ag_ui.read ui.ag_ui.RunInput ui.ag_ui.Writer ui.ag_ui.*
+        """,
     ),
     Page(
         "web.md",

@@ -157,7 +157,8 @@ def _by_hook(call: ToolCall, decision: Any) -> Settled:
             return Settled(call, ToolCallStatus.of(call, ToolOutcome.of(result).fitted()))
         case Stop(reason):
             why = reason or "a hook stopped the run"
-            return Settled(call, _refused(call, f"The call was not run: {why}."), why)
+            unrun = ToolOutcome.failed(f"The call was not run: {why}.", unrun="cancelled")
+            return Settled(call, ToolCallStatus.of(call, unrun), why)
         case Deny():
             return Settled(call, denied(call, decision))
         case _:

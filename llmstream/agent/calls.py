@@ -166,7 +166,7 @@ class StepCalls:
         self.inner.clear()
         self._unread.clear()
         text = "The response that requested this call failed; the result was discarded."
-        return [result_event(_failed(call, text)) for call in calls]
+        return [result_event(_unrun(call, text)) for call in calls]
 
     async def _gate(self, call: ToolCall) -> Verdict:
         """The agent's verdict; a call that continues a sub-agent has passed already."""
@@ -176,7 +176,7 @@ class StepCalls:
         if isinstance(verdict, Settled):
             self.stop = self.stop or verdict.stop
         elif isinstance(verdict, Run) and self.stop is not None:
-            return Settled(verdict.call, _failed(verdict.call, f"The call was not run: {self.stop}."))
+            return Settled(verdict.call, _unrun(verdict.call, f"The call was not run: {self.stop}."))
         return verdict
 
     async def _around(self, call: ToolCall, run: Execution) -> ToolCallStatus | None:
@@ -253,7 +253,13 @@ class StepCalls:
 def result_event(status: ToolCallStatus) -> ToolResultEvent:
     """The `tool-result` event of a finished call, with the JSON value or text that the model sees."""
     result = status.result
-    return ToolResultEvent(status.output, result.tool_call_id, status.name, is_error=result.is_error)
+    return ToolResultEvent(
+        status.output,
+        result.tool_call_id,
+        status.name,
+        is_error=result.is_error,
+        provider_metadata=result.metadata,
+    )
 
 
 def _fitted(outcome: ToolOutcome, found: Tool | None) -> ToolOutcome:
@@ -263,8 +269,8 @@ def _fitted(outcome: ToolOutcome, found: Tool | None) -> ToolOutcome:
     )
 
 
-def _failed(call: ToolCall, error: str) -> ToolCallStatus:
-    return ToolCallStatus.of(call, ToolOutcome.failed(error))
+def _unrun(call: ToolCall, error: str) -> ToolCallStatus:
+    return ToolCallStatus.of(call, ToolOutcome.failed(error, unrun="cancelled"))
 
 
 # Results of a step: for the history, or for a suspension.

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from llmstream.agent.history import open_calls, settled
-from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.content import ToolCall, ToolResult, outcome_mark
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError
@@ -215,10 +215,8 @@ class RunRecord:
         if key in self._results:
             return self._results[key]
         begun = self._begun.get(key)
-        if begun is None:
-            return ToolResult(call.id, _NEVER_BEGAN, True, call.name)
-        text = _REPEATABLE if begun.repeatable else _MAY_HAVE_RUN
-        return ToolResult(call.id, text, True, call.name)
+        text = _NEVER_BEGAN if begun is None else _REPEATABLE if begun.repeatable else _MAY_HAVE_RUN
+        return ToolResult(call.id, text, True, call.name, metadata=outcome_mark("cancelled"))
 
 
 def compacted(path: str, left: Container[str]) -> bytes:

@@ -245,6 +245,11 @@ def _check_unique(suspension: Suspension) -> None:
 
 def _status(result: ToolResult, pending: PendingCall) -> ToolCallStatus:
     named = ToolResult(
-        result.tool_call_id, result.content, result.is_error, result.name or pending.name, result.parts
+        result.tool_call_id,
+        result.content,
+        result.is_error,
+        result.name or pending.name,
+        result.parts,
+        metadata=result.metadata,
     )
     return ToolCallStatus(pending.name, result.content if result.is_error else None, pending.call_id, named)

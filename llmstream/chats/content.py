@@ -12,7 +12,7 @@ import binascii
 import errno
 import os
 import stat
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -26,16 +26,20 @@ __all__ = [
     "File",
     "Image",
     "Metadata",
+    "Outcome",
     "Part",
     "Reasoning",
     "Source",
     "Text",
     "ToolCall",
     "ToolResult",
+    "UIPart",
     "UnknownPart",
     "data_url",
     "decode_part",
     "encode_part",
+    "outcome_mark",
+    "outcome_of",
     "part_kind",
     "read_base64",
     "read_data_url",
@@ -46,6 +50,25 @@ __all__ = [
 
 
 Metadata: TypeAlias = dict[str, dict[str, Any]]
+
+
+Outcome: TypeAlias = Literal["denied", "cancelled"]
+"""Why a call has an error result that its tool did not give: a person denied the call, or it was cancelled,
+by a stopped run or a crash, before it was done."""
+
+_OURS: Final = "llmstream"
+
+
+def outcome_mark(outcome: Outcome) -> Metadata:
+    """Metadata that marks the result of a call, in an event or a part. It is never sent to a vendor."""
+    return {_OURS: {"outcome": outcome}}
+
+
+def outcome_of(metadata: Metadata | None) -> Outcome | None:
+    """Returns the mark in the metadata of a result; None for a result that the tool gave."""
+    own = (metadata or {}).get(_OURS)
+    found = own.get("outcome") if isinstance(own, dict) else None
+    return found if found in ("denied", "cancelled") else None
 
 
 @runtime_checkable
@@ -186,6 +209,12 @@ class Custom(BasePart, frozen=True, tag="custom"):
     metadata: Metadata | None = None
 
 
+class UIPart(BasePart, frozen=True, tag="ui"):
+    """A part of a page that is not for the model, as the page has it; see `from_ui`."""
+
+    part: dict[str, Any]
+
+
 class UnknownPart(msgspec.Struct, frozen=True):
     """A part of an unregistered kind, as it was saved."""
 
@@ -232,7 +261,7 @@ def register_part(part_type: type[Any]) -> type[Any]:
     return part_type
 
 
-for _part in (Text, Image, Audio, Document, File, Reasoning, ToolCall, ToolResult, Source, Custom):
+for _part in (Text, Image, Audio, Document, File, Reasoning, ToolCall, ToolResult, Source, Custom, UIPart):
     register_part(_part)
 
 

@@ -20,6 +20,7 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
+    UIPart,
     UnknownPart,
 )
 from llmstream.errors import InvalidRequest
@@ -212,6 +213,8 @@ def _short_form(part: Part) -> str:
             shown = shown_address(part.url) if part.url else quoted(part.title or part.filename or part.id)
         case Custom(kind):
             shown = quoted(kind)
+        case UIPart(page_part):
+            shown = quoted(str(page_part.get("type")))
         case UnknownPart(kind, raw):
             shown = f"{quoted(kind)}, {counted(len(raw), 'byte')}"
         case _:

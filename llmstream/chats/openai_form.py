@@ -22,6 +22,7 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
+    UIPart,
     data_url,
     read_base64,
     read_data_url,
@@ -197,8 +198,8 @@ def _file(file: Mapping[str, Any], where: str) -> Document:
 def to_openai(messages: Iterable[Message], *, reasoning: bool = False) -> list[dict[str, Any]]:
     """The conversation as a list of such dicts; each result of a tool is a message of its own.
 
-    Left out is what the form has no place for: sources, files that the model made, and calls that the
-    vendor ran itself.
+    Left out is what the form has no place for: sources, files that the model made, calls that the vendor ran
+    itself, and parts of a page that are not for the model.
 
     reasoning: also written, as the `reasoning_content` of servers of open models; OpenAI has no place for it
     raises:    InvalidRequest for a role or a part of the user that the form does not know
@@ -216,7 +217,8 @@ def _written(message: Message, reasoning: bool) -> list[dict[str, Any]]:
         case Role.SYSTEM:
             return [{"role": "system", "content": message.text, **sender}]
         case Role.USER:
-            return [{"role": "user", "content": _written_content(message.parts), **sender}]
+            parts = [part for part in message.parts if not isinstance(part, UIPart)]
+            return [{"role": "user", "content": _written_content(parts), **sender}]
         case Role.ASSISTANT:
             return [{**_written_answer(message, reasoning), **sender}]
     raise InvalidRequest(

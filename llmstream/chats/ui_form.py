@@ -1,11 +1,14 @@
-"""Messages as Vercel's AI SDK has them in a browser (`UIMessage`), read as ours and written.
+"""Messages in the form of Vercel's AI SDK, `UIMessage`: what `useChat` shows in a browser and sends.
 
     {"id": "1", "role": "assistant", "parts": [{"type": "text", "text": "Hi"}]}
 
-An assistant's message of that form holds a whole turn: a call and its result are one part, and `step-start`
-stands before each answer of the model. Ours are one message for each answer and one for each set of results.
+One assistant message of this form is a complete turn: a call and its result are one part, and `step-start` is
+the first part of each response. We have a message for each response and one for the results of its calls.
 
-source: "UIMessage" in the reference of AI SDK UI, version 5 to 7, read 2026-11
+Fields and kinds of parts that we have no place for are carried, so that a newer page loses nothing: fields
+in `metadata["llmstream"]["ui"]` of a part or message, parts as `UIPart`.
+
+source: "UIMessage" in the reference of AI SDK UI, versions 5 to 7, read 2026-11
 """
 
 from __future__ import annotations
@@ -20,34 +23,59 @@ from llmstream.chats.content import (
     Document,
     File,
     Image,
+    Metadata,
     Part,
     Reasoning,
     Source,
     Text,
     ToolCall,
     ToolResult,
+    UIPart,
     data_url,
+    outcome_mark,
+    outcome_of,
     read_data_url,
 )
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 
-__all__ = ["from_ui", "to_ui"]
+__all__ = ["from_ui", "output_value", "to_ui"]
 
-# The metadata key for the id of such a message.
+# The key of a message's id in our metadata.
 _ID: Final = "id"
 
-_DENIED: Final = "The user has denied the call."
+# Our own metadata, and the key of carried fields in it.
+_OURS: Final = "llmstream"
+_CARRIED: Final = "ui"
+
+_DENIED: Final = "The call was denied. It has not run."
 _TOOL: Final = "tool-"
+_DYNAMIC: Final = "dynamic-tool"
+
+# Fields that have a place in our messages; all others are carried. `state` follows from the rest.
+_FIELDS: Final = {
+    "text": {"type", "text", "state", "providerMetadata"},
+    "reasoning": {"type", "text", "state", "providerMetadata"},
+    "file": {"type", "mediaType", "url", "filename", "providerMetadata"},
+    "source-url": {"type", "sourceId", "url", "title", "providerMetadata"},
+    "source-document": {"type", "sourceId", "mediaType", "title", "filename", "providerMetadata"},
+    _DYNAMIC: {
+        *("type", "toolName", "toolCallId", "state", "input", "rawInput", "output", "errorText"),
+        *("preliminary", "providerExecuted", "callProviderMetadata", "resultProviderMetadata"),
+    },
+}
+
+# States of a part whose call has a result.
+_RESULTS: Final = frozenset({"output-available", "output-error", "output-denied"})
 
 
 def from_ui(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
-    """The conversation that a list of such messages is.
+    """Converts a list of UI messages to a conversation.
 
-    The id goes into the metadata of the first message of each, as "id". Left out are calls whose input was
-    still streaming, and `data-` parts, which are the application's own.
+    The id of a UI message is in the metadata of its first message, as "id". Calls whose input was not
+    complete are left out.
 
-    raises: InvalidRequest where one is of another form
+    raises: InvalidRequest if one of them is not a UI message
     """
     found: list[Message] = []
     for place, given in enumerate(messages):
@@ -56,197 +84,299 @@ def from_ui(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
         if not isinstance(given, Mapping) or not isinstance(parts, list | tuple):
             raise InvalidRequest(f'{where} is no {{"role": ..., "parts": [...]}}')
         read = list(_read(given.get("role"), parts, where))
-        metadata = given.get("metadata")
-        kept = dict(metadata) if isinstance(metadata, Mapping) else {}
-        if isinstance(given.get("id"), str) and given["id"]:
-            kept.setdefault(_ID, given["id"])
-        if read and kept:
-            read[0].metadata = kept
+        if read:
+            read[0].metadata = _message_metadata(given)
         found += read
     return found
+
+
+def _message_metadata(given: Mapping[str, Any]) -> dict[str, Any] | None:
+    metadata = given.get("metadata")
+    found = {**metadata} if isinstance(metadata, Mapping) else {}
+    found.pop(_OURS, None)  # ours alone: a page must not write it
+    if isinstance(given.get("id"), str) and given["id"]:
+        found[_ID] = given["id"]
+    carried = _others(given, {"id", "role", "parts", "metadata"})
+    return (found | ({_OURS: {_CARRIED: carried}} if carried else {})) or None
 
 
 def _read(role: object, parts: Iterable[Any], where: str) -> Iterator[Message]:
     if role == Role.ASSISTANT:
         yield from _read_turn(parts, where)
     elif role in (Role.USER, Role.SYSTEM):
-        given = [_part(part, f"{where}, part {i}", made=False) for i, part in enumerate(parts)]
+        given = [_part(part, f"{where}, part {i}", generated=False) for i, part in enumerate(parts)]
         yield Message("", str(role), tuple([part for part in given if part is not None]))
     else:
         raise InvalidRequest(f"{where} has the role {role!r}; it is system, user or assistant")
 
 
 def _read_turn(parts: Iterable[Any], where: str) -> Iterator[Message]:
-    """One message for each answer of the model, each followed by the results of its calls."""
-    said: list[Part] = []
+    """One message for each response, each followed by the results of its calls."""
+    response: list[Part] = []
     results: list[ToolResult] = []
     called = False
     for i, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, Mapping) else None
-        is_call = isinstance(kind, str) and (kind == "dynamic-tool" or kind.startswith(_TOOL))
-        if kind == "step-start" or (called and not is_call):
-            yield from _step(said, results)
-            said, results, called = [], [], False
+        is_call = isinstance(kind, str) and (kind == _DYNAMIC or kind.startswith(_TOOL))
+        if kind == "step-start" or (called and not is_call and not _is_data(kind)):
+            yield from _step(response, results)
+            response, results, called = [], [], False
         if is_call:
             call, result = _call(part, f"{where}, part {i}")
             if call is not None:
-                said.append(call)
+                response.append(call)
                 called = called or not call.provider_executed
             if result is not None:
-                (said if result.provider_executed else results).append(result)
-        elif (read := _part(part, f"{where}, part {i}", made=True)) is not None:
-            said.append(read)
-    yield from _step(said, results)
+                (response if result.provider_executed else results).append(result)
+        elif (read := _part(part, f"{where}, part {i}", generated=True)) is not None:
+            response.append(read)
+    yield from _step(response, results)
 
 
-def _step(said: list[Part], results: list[ToolResult]) -> Iterator[Message]:
-    if said:
-        yield Message("", Role.ASSISTANT, tuple(said))
+def _step(response: list[Part], results: list[ToolResult]) -> Iterator[Message]:
+    if response:
+        yield Message("", Role.ASSISTANT, tuple(response))
     if results:
         yield Message.tool(results)
 
 
+def _is_data(kind: object) -> bool:
+    return isinstance(kind, str) and kind.startswith("data-")
+
+
 def _call(part: Mapping[str, Any], where: str) -> tuple[ToolCall | None, ToolResult | None]:
-    name = part.get("toolName") if part["type"] == "dynamic-tool" else part["type"][len(_TOOL) :]
-    call_id, state = part.get("toolCallId"), part.get("state")
+    dynamic = part["type"] == _DYNAMIC
+    name = part.get("toolName") if dynamic else part["type"][len(_TOOL) :]
+    call_id, state = part.get("toolCallId"), str(part.get("state"))
     if not (isinstance(name, str) and name and isinstance(call_id, str) and call_id):
         raise InvalidRequest(f'{where}: a call has a name and a "toolCallId"')
     if state == "input-streaming":
         return None, None
     ran = part.get("providerExecuted") is True
     given = part.get("input", part.get("rawInput"))
-    metadata = part.get("callProviderMetadata") or None
+    carried = _others(part, _FIELDS[_DYNAMIC]) | ({"dynamic": True} if dynamic else {})
+    metadata = _with_carried(part.get("callProviderMetadata"), carried)
     call = ToolCall(call_id, name, _text(given) if given is not None else "", ran, metadata)
-    match state:
+    if state not in _RESULTS or (state == "output-available" and part.get("preliminary") is True):
+        return call, None
+    return call, _result(part, call)
+
+
+def _result(part: Mapping[str, Any], call: ToolCall) -> ToolResult:
+    metadata = _with_carried(part.get("resultProviderMetadata"), {})
+    ran = call.provider_executed
+    match part.get("state"):
         case "output-available" if ran:
-            return call, ToolResult(call_id, name=name, result=part.get("output"), provider_executed=True)
+            return ToolResult(
+                call.id,
+                name=call.name,
+                result=part.get("output"),
+                provider_executed=True,
+                metadata=metadata,
+            )
         case "output-available":
-            return call, ToolResult(call_id, _text(part.get("output")), name=name)
-        case "output-error" | "output-denied":
-            text = part.get("errorText") if state == "output-error" else _DENIED
-            return call, ToolResult(call_id, str(text or ""), True, name, provider_executed=ran)
-    return call, None
+            return ToolResult(call.id, _text(part.get("output")), name=call.name, metadata=metadata)
+        case "output-denied":
+            marked = {**(metadata or {}), **outcome_mark("denied")}
+            return ToolResult(call.id, _DENIED, True, call.name, provider_executed=ran, metadata=marked)
+    text = str(part.get("errorText") or "")
+    return ToolResult(call.id, text, True, call.name, provider_executed=ran, metadata=metadata)
 
 
-def _part(part: Any, where: str, *, made: bool) -> Part | None:
-    """A part as ours; None of one that is not for the model.
+def _part(part: Any, where: str, *, generated: bool) -> Part | None:
+    """Converts a part; None for `step-start`.
 
-    made: by the model
+    generated: by the model
     """
     if not isinstance(part, Mapping) or not isinstance(kind := part.get("type"), str):
         raise InvalidRequest(f"{where} is no dict with a type")
-    metadata = part.get("providerMetadata") or None
+    metadata = _with_carried(part.get("providerMetadata"), _others(part, _FIELDS.get(kind, ())))
     match kind:
+        case "step-start":
+            return None
         case "text" | "reasoning" if isinstance(part.get("text"), str):
             return (Text if kind == "text" else Reasoning)(part["text"], metadata)
         case "file" if isinstance(part.get("url"), str):
-            return _file(part, where, made=made)
+            return _file(part, where, metadata, generated=generated)
         case "source-url" | "source-document":
             names = ("sourceId", "url", "title", "mediaType", "filename")
-            where_from, url, title, media_type, filename = [str(part.get(name) or "") for name in names]
-            return Source(kind[len("source-") :], where_from, url, title, media_type, filename)
-        case _ if kind == "step-start" or kind.startswith("data-"):
-            return None
-    raise InvalidRequest(f"{where} of type {kind!r} cannot be read")
+            source_id, url, title, media_type, filename = [str(part.get(name) or "") for name in names]
+            kind = kind.removeprefix("source-")
+            return Source(kind, source_id, url, title, media_type, filename, metadata)
+    return UIPart(dict(part))
 
 
-def _file(part: Mapping[str, Any], where: str, *, made: bool) -> Part:
+def _file(part: Mapping[str, Any], where: str, metadata: Metadata | None, *, generated: bool) -> Part:
     media_type, url, data = str(part.get("mediaType") or ""), part["url"], b""
     if url.startswith("data:"):
         found, data = read_data_url(url, where)
         media_type, url = media_type or found, ""
-    metadata = part.get("providerMetadata") or None
-    if made:
+    if generated:
         return File(media_type, url, data, metadata)
-    if media_type.startswith("image/"):
-        return Image(url, data, media_type, metadata)
-    if media_type.startswith("audio/"):
-        return Audio(url, data, media_type, metadata)
+    # The media type may be "image" alone.
+    match media_type.partition("/")[0]:
+        case "image":
+            return Image(url, data, media_type, metadata)
+        case "audio":
+            return Audio(url, data, media_type, metadata)
     return Document(url, data, media_type, str(part.get("filename") or ""), metadata)
 
 
-def to_ui(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """The conversation as a list of such messages: each turn of the assistant is one, results included.
+# Our messages as UI messages.
 
-    The id is that in the metadata, or else counted: "message-0". A call without a result has the state
-    "input-available".
 
-    raises: InvalidRequest for a role or a part that the form does not know
+def to_ui(messages: Iterable[Message], approvals: Mapping[str, str] = {}) -> list[dict[str, Any]]:
+    """Converts a conversation to a list of UI messages, one for each turn.
+
+    The id is the one in the metadata, else "message-0" and so on; an assistant message with another id
+    begins another UI message. A call without a result has the state "input-available". Images and files of
+    a tool's result have no place in the form and are left out.
+
+    approvals: ids of approvals, by the id of the call that waits for it
+    raises:    InvalidRequest for a role or a part that the form does not have
     """
     found: list[dict[str, Any]] = []
-    open_calls: dict[str, dict[str, Any]] = {}  # of the turn under way, by id
+    open_calls: dict[str, dict[str, Any]] = {}  # of the current turn, by id
     for message in messages:
         if message.role == Role.TOOL:
             for result in message.tool_results:
                 _add_result(result, open_calls)
             continue
-        continues = (
-            bool(found) and message.role == Role.ASSISTANT and found[-1]["role"] == Role.ASSISTANT.value
-        )
-        if not continues:
+        if not found or not _continues(message, found[-1]):
             open_calls = {}
             found.append(_begun(message, f"message-{len(found)}"))
-        if message.role == Role.ASSISTANT:
-            found[-1]["parts"].append({"type": "step-start"})
+        parts = found[-1]["parts"]
+        if message.role == Role.ASSISTANT and message.parts:
+            parts.append({"type": "step-start"})
         for part in message.parts:
             if isinstance(part, ToolResult):
                 _add_result(part, open_calls)
             else:
-                found[-1]["parts"].append(_written(part, open_calls))
+                parts.append(_written(part, open_calls))
+    for call_id, approval_id in approvals.items():
+        # The newest of that id: an earlier one has its result.
+        if call_id in open_calls and open_calls[call_id]["state"] not in _RESULTS:
+            open_calls[call_id] |= {"state": "approval-requested", "approval": {"id": approval_id}}
     return found
+
+
+def _continues(message: Message, last: Mapping[str, Any]) -> bool:
+    """Whether a message is a further response of the turn before it."""
+    own_id = (message.metadata or {}).get(_ID, last["id"])
+    assistant = Role.ASSISTANT.value
+    return message.role == assistant and last["role"] == assistant and own_id == last["id"]
 
 
 def _begun(message: Message, default_id: str) -> dict[str, Any]:
     if message.role not in (Role.SYSTEM, Role.USER, Role.ASSISTANT):
-        raise InvalidRequest(f"the form of the AI SDK has no role {message.role!r}")
-    metadata = {key: value for key, value in (message.metadata or {}).items() if key != _ID}
-    message_id = (message.metadata or {}).get(_ID)
+        raise InvalidRequest(f"a UI message cannot have the role {message.role!r}")
+    given = message.metadata or {}
+    # Our own metadata has ids of the vendor, which are not for the page.
+    metadata = {key: value for key, value in given.items() if key not in (_ID, _OURS)}
+    message_id = given.get(_ID)
     begun: dict[str, Any] = {"id": message_id if isinstance(message_id, str) else default_id}
-    begun |= {"role": str(message.role), "parts": []}
+    begun |= {"role": str(message.role), "parts": [], **_carried(given)}
     return {**begun, "metadata": metadata} if metadata else begun
 
 
-def _written(part: Part, open_calls: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def _written(part: Part, open_calls: dict[str, dict[str, Any]]) -> Any:
+    extra = _with("providerMetadata", _shown(getattr(part, "metadata", None)))
+    extra |= _carried(getattr(part, "metadata", None))
     match part:
+        case UIPart():
+            return part.part
         case Text() | Reasoning():
-            kind = "text" if isinstance(part, Text) else "reasoning"
-            return {"type": kind, "text": part.text, **_with("providerMetadata", part.metadata)}
+            return {"type": part.part_kind, "text": part.text, **extra}
         case Image() | Audio() | Document() | File():
             name = part.filename if isinstance(part, Document) else ""
             media_type = part.media_type or "application/octet-stream"
             url = part.url or data_url(part.data, media_type)
-            written = {"type": "file", "mediaType": media_type, "url": url, **_with("filename", name)}
-            return {**written, **_with("providerMetadata", part.metadata)}
+            return {"type": "file", "mediaType": media_type, "url": url, **_with("filename", name), **extra}
         case Source("url"):
-            return {"type": "source-url", "sourceId": part.id, "url": part.url, **_with("title", part.title)}
+            title = _with("title", part.title)
+            return {"type": "source-url", "sourceId": part.id, "url": part.url, **title, **extra}
         case Source():
             written = {"type": "source-document", "sourceId": part.id, "mediaType": part.media_type}
-            return {**written, "title": part.title, **_with("filename", part.filename)}
+            return {**written, "title": part.title, **_with("filename", part.filename), **extra}
         case ToolCall():
-            call: dict[str, Any] = {"type": f"{_TOOL}{part.name}", "toolCallId": part.id}
-            call |= {"state": "input-available", "input": _value(part.arguments or "{}")}
-            call |= _with("providerExecuted", part.provider_executed)
-            call |= _with("callProviderMetadata", part.metadata)
-            open_calls[part.id] = call  # its result is written into it
-            return call
-    raise InvalidRequest(f"the form of the AI SDK has no place for a part {type(part).__name__}")
+            open_calls[part.id] = call = _written_call(part)
+            return call  # its result is added to it
+    raise InvalidRequest(f"a UI message has no form for a part of type {type(part).__name__}")
+
+
+def _written_call(part: ToolCall) -> dict[str, Any]:
+    carried = _carried(part.metadata)
+    dynamic = carried.pop("dynamic", False)
+    call: dict[str, Any] = {"type": f"{_TOOL}{part.name}"}
+    if dynamic:
+        call = {"type": _DYNAMIC, "toolName": part.name}
+    call |= {"toolCallId": part.id, "state": "input-available", "input": _value(part.arguments or "{}")}
+    call |= _with("providerExecuted", part.provider_executed)
+    call |= _with("callProviderMetadata", _shown(part.metadata))
+    if isinstance(approval := carried.get("approval"), Mapping):
+        # A result, if there is one, replaces the state.
+        call["state"] = "approval-responded" if "approved" in approval else "approval-requested"
+    return {**carried, **call}
 
 
 def _add_result(result: ToolResult, open_calls: dict[str, dict[str, Any]]) -> None:
-    """Completes the part of the call; a result without a call is nothing that the form could hold.
+    """Completes the part of the call.
 
-    raises: InvalidRequest
+    raises: InvalidRequest for a result without a call
     """
     call = open_calls.get(result.tool_call_id)
     if call is None:
         raise InvalidRequest(f"no call {result.tool_call_id!r} stands before its result")
+    call |= _with("resultProviderMetadata", _shown(result.metadata))
+    if outcome_of(result.metadata) == "denied":
+        # The packages refuse a denied call without an approval.
+        approval = call.get("approval") or {}
+        call |= {
+            "state": "output-denied",
+            "approval": {"id": result.tool_call_id, **approval, "approved": False},
+        }
+        return
     if result.is_error:
         call |= {"state": "output-error", "errorText": result.content}
         return
-    output = (
-        result.result if result.provider_executed and result.result is not None else _value(result.content)
-    )
-    call |= {"state": "output-available", "output": output}
+    call |= {"state": "output-available", "output": output_value(result)}
+
+
+def output_value(result: ToolResult) -> Any:
+    """The value of a result: JSON if its content is JSON, text else; of a failure always text."""
+    if result.provider_executed and result.result is not None:
+        return result.result
+    return result.content if result.is_error else _value(result.content)
+
+
+# Metadata: a vendor's stays as it is; what we carry has a key of its own.
+
+
+def _others(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    names = set(known)
+    return {name: value for name, value in given.items() if names and name not in names}
+
+
+def _with_carried(given: object, carried: dict[str, Any]) -> Metadata | None:
+    found: Metadata = {}
+    if isinstance(given, Mapping):
+        found = {str(key): dict(value) for key, value in given.items() if isinstance(value, Mapping)}
+    if carried:
+        found[_OURS] = {**found.get(_OURS, {}), _CARRIED: carried}
+    return found or None
+
+
+def _carried(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    own = (metadata or {}).get(_OURS)
+    carried = own.get(_CARRIED) if isinstance(own, Mapping) else None
+    return dict(carried) if isinstance(carried, Mapping) else {}
+
+
+def _shown(metadata: Metadata | None) -> Metadata:
+    """The metadata without carried fields, which the page has in their place, and without our outcome."""
+    found = dict(metadata or {})
+    own = {k: v for k, v in found.pop(_OURS, {}).items() if k not in (_CARRIED, "outcome")}
+    return {**found, _OURS: own} if own else found
 
 
 def _with(name: str, value: Any) -> dict[str, Any]:
@@ -254,12 +384,12 @@ def _with(name: str, value: Any) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """A value as the model reads it: a text as it is, anything else as JSON."""
+    """A value as the model reads it: text as it is, anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _value(text: str) -> Any:
-    """The JSON value of a text; the text itself where it is none."""
+    """The JSON value of a text; the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -27,6 +27,7 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
+    UIPart,
     part_kind,
 )
 from llmstream.chats.message import Message, Role
@@ -159,7 +160,8 @@ def without_custom_parts(messages: Iterable[Message], warn: Callable[[str], obje
             kept.append(message)
             continue
         for part in message.parts:
-            if not isinstance(part, known):
+            # Parts of a page were never meant for the model.
+            if not isinstance(part, (*known, UIPart)):
                 warn(_left_out(part))
         if parts:
             kept.append(msgspec.structs.replace(message, parts=parts))

@@ -158,7 +158,8 @@ def as_decision(given: object) -> Approve | Deny:
 def denied(call: ToolCall, decision: Deny) -> ToolCallStatus:
     """The status of a call that may not run."""
     why = f": {decision.reason}" if decision.reason else ""
-    return ToolCallStatus.of(call, ToolOutcome.failed(f"The call was denied{why}. It has not run."))
+    text = f"The call was denied{why}. It has not run."
+    return ToolCallStatus.of(call, ToolOutcome.failed(text, unrun="denied"))
 
 
 def _shown(text: str) -> str:

@@ -13,7 +13,17 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from llmstream.chats.content import Audio, Document, File, Image, Text, ToolCall, ToolResult
+from llmstream.chats.content import (
+    Audio,
+    Document,
+    File,
+    Image,
+    Outcome,
+    Text,
+    ToolCall,
+    ToolResult,
+    outcome_mark,
+)
 from llmstream.chats.transcript import ran_tool_line
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import ToolError
@@ -82,6 +92,7 @@ class ToolOutcome:
     value:     for the application: what the tool returned, or `ToolOutput.value`
     output:    the JSON value that `content` encodes; None for plain text
     stop:      the run ends after this step
+    unrun:     "denied" or "cancelled" for a call that was not run, or not to its end; see `outcome_mark`
     """
 
     content: str = ""
@@ -91,11 +102,14 @@ class ToolOutcome:
     value: Any = field(default=None, compare=False, repr=False)
     output: Any = field(default=None, compare=False, repr=False)
     stop: bool = False
+    unrun: Outcome | None = None
 
     @classmethod
-    def failed(cls, error: str, exception: Exception | None = None) -> ToolOutcome:
+    def failed(
+        cls, error: str, exception: Exception | None = None, *, unrun: Outcome | None = None
+    ) -> ToolOutcome:
         """A failure; the model sees only its text."""
-        return cls(error, error=error, exception=exception)
+        return cls(error, error=error, exception=exception, unrun=unrun)
 
     @classmethod
     def raised(cls, exception: Exception) -> ToolOutcome:
@@ -181,7 +195,12 @@ class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     def of(cls, call: ToolCall, outcome: ToolOutcome) -> ToolCallStatus:
         """The status of a call with this outcome."""
         result = ToolResult(
-            call.id, outcome.content, outcome.error is not None, call.name, parts=outcome.parts
+            call.id,
+            outcome.content,
+            outcome.error is not None,
+            call.name,
+            parts=outcome.parts,
+            metadata=None if outcome.unrun is None else outcome_mark(outcome.unrun),
         )
         status = cls(call.name, outcome.error, call.id, result)
         status.__dict__["outcome"] = outcome
@@ -231,7 +250,8 @@ def cancelled_results(
     for call in calls:
         if not call.provider_executed and call.id not in settled:
             settled.add(call.id)
-            results.append(ToolResult(call.id, CANCELLED, True, call.name))
+            mark = outcome_mark("cancelled")
+            results.append(ToolResult(call.id, CANCELLED, True, call.name, metadata=mark))
     return results
 
 

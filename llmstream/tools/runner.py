@@ -226,7 +226,9 @@ class CallRunner:
         if task in self._running:  # else it was cancelled by us
             self._running.discard(task)
             if task.cancelled():
-                status = ToolCallStatus.of(self.calls[call_id], ToolOutcome.failed(CANCELLED))
+                status = ToolCallStatus.of(
+                    self.calls[call_id], ToolOutcome.failed(CANCELLED, unrun="cancelled")
+                )
                 self.statuses[call_id] = status
                 self.lost.append(status)
             else:

@@ -5,7 +5,24 @@ from __future__ import annotations
 import pytest
 
 import llmstream as ls
-from llmstream.chats import Document, Image, Reasoning, Source, Text, ToolCall, ToolResult, from_ui, to_ui
+from llmstream.chats import (
+    Document,
+    Image,
+    Reasoning,
+    Source,
+    Text,
+    ToolCall,
+    ToolResult,
+    UIPart,
+    dump_messages,
+    from_ui,
+    load_messages,
+    to_openai,
+    to_ui,
+)
+from llmstream.chats.content import outcome_mark, outcome_of
+from llmstream.dialects.openai_chat import OpenAIChat
+from llmstream.request import Request
 
 SEEN = {"state": "output-available", "input": {"at": 1}, "output": {"x": 2}}
 PDF = {"mediaType": "application/pdf", "url": "https://example.org/a.pdf", "filename": "a.pdf"}
@@ -86,16 +103,108 @@ def test_an_open_call_has_no_result() -> None:
     }
     half = {"type": "tool-look", "toolCallId": "c2", "state": "input-streaming", "input": {"a": 1}}
     (message,) = from_ui([{"id": "1", "role": "assistant", "parts": [waiting, half]}])
-    assert message.tool_calls == [ToolCall("c1", "look", "{}")]
+    dynamic = {"llmstream": {"ui": {"dynamic": True}}}
+    assert message.tool_calls == [ToolCall("c1", "look", "{}", metadata=dynamic)]
     (written,) = to_ui([ls.Message.assistant(ToolCall("c1", "look"))])
     assert written["parts"][1]["state"] == "input-available"
 
 
-def test_application_parts_are_left_out() -> None:
+CARRIED = {
+    "id": "a2",
+    "role": "assistant",
+    "experimental": 1,
+    "parts": [
+        {"type": "step-start"},
+        {"type": "data-x", "id": "d", "data": {"n": 1}},
+        {"type": "smell", "of": "roses"},
+        {"type": "reasoning", "text": "Hm.", "id": "r1", "providerMetadata": {"acme": {"signature": "s"}}},
+        {
+            "type": "dynamic-tool",
+            "toolName": "look",
+            "title": "Look around",
+            "toolCallId": "c1",
+            "state": "output-denied",
+            "input": {},
+            "approval": {"id": "ap1", "approved": False, "reason": "no"},
+            "callProviderMetadata": {"acme": {"id": "x"}},
+        },
+        {
+            "type": "tool-look",
+            "toolCallId": "c2",
+            "state": "output-available",
+            "input": {},
+            "output": 1,
+            "approval": {"id": "ap2", "approved": True},
+            "resultProviderMetadata": {"acme": {"y": 1}},
+        },
+        {
+            "type": "tool-look",
+            "toolCallId": "c3",
+            "state": "approval-responded",
+            "input": {},
+            "approval": {"id": "ap3", "approved": True},
+        },
+    ],
+}
+
+
+def test_unknown_parts_are_carried() -> None:
+    """They are written again, and no vendor is sent them."""
+    messages = load_messages(dump_messages(from_ui([CARRIED])))
+    assert to_ui(messages) == [CARRIED]
+    data, smell = messages[0].parts[:2]
+    assert (data, smell) == (UIPart(CARRIED["parts"][1]), UIPart(CARRIED["parts"][2]))
+    request = Request(model="m", messages=tuple(messages))
+    encoded = OpenAIChat().encode(request, provider="openai")
+    assert "part" not in str(encoded.warnings)
+    assert b"smell" not in encoded.http.body
+    assert b"Look around" not in encoded.http.body
+
+
+def test_denied_call_has_the_mark() -> None:
+    """And, without a page, an approval: the packages refuse a denied call that has none."""
+    results = from_ui([CARRIED])[1].tool_results
+    assert [outcome_of(result.metadata) for result in results] == ["denied", None]
+    call = ls.Message.assistant(ToolCall("c1", "look"))
+    denied = ToolResult("c1", "no", True, "look", metadata=outcome_mark("denied"))
+    (written,) = to_ui([call, ls.Message.tool([denied])])
+    assert written["parts"][1]["state"] == "output-denied"
+    assert written["parts"][1]["approval"] == {"id": "c1", "approved": False}
+
+
+def test_waiting_call_has_its_approval() -> None:
+    (written,) = to_ui([ls.Message.assistant(ToolCall("c1", "look"))], {"c1": "ap1"})
+    assert written["parts"][1]["state"] == "approval-requested"
+    assert written["parts"][1]["approval"] == {"id": "ap1"}
+
+
+def test_page_parts_stay_out_of_other_forms() -> None:
     (message,) = from_ui(
         [{"role": "user", "parts": [{"type": "data-x", "data": 1}, {"type": "text", "text": "a"}]}]
     )
-    assert message == ls.Message.user("a")
+    assert to_openai([message]) == [{"role": "user", "content": "a"}]
+    assert "UIPart('data-x')" in repr(message)
+
+
+def test_unknown_state_is_a_call_alone() -> None:
+    part = {"type": "tool-look", "toolCallId": "c1", "state": [], "input": {}}
+    (message,) = from_ui([{"id": "1", "role": "assistant", "parts": [part]}])
+    assert message.tool_calls == [ToolCall("c1", "look", "{}")]
+
+
+def test_turns_with_two_ids_are_two() -> None:
+    """Also where no user message stands between them."""
+    turns = [ls.Message.assistant(name).with_meta("id", name) for name in ("a", "b")]
+    assert [message["id"] for message in to_ui([*turns, ls.Message.assistant("c")])] == ["a", "b"]
+
+
+def test_own_metadata_is_not_for_the_page() -> None:
+    """Neither does a page write it."""
+    answer = ls.Message.assistant("Hi").with_meta("llmstream", {"id": "resp_1"}).with_meta("usage", 1)
+    (written,) = to_ui([answer])
+    assert written["metadata"] == {"usage": 1}
+    (read,) = from_ui([{**written, "metadata": {"llmstream": {"id": "forged"}}}])
+    assert read.metadata == {"id": "message-0"}
 
 
 @pytest.mark.parametrize(
@@ -105,8 +214,12 @@ def test_application_parts_are_left_out() -> None:
         ({"role": "user"}, "is no"),
         ({"role": "robot", "parts": []}, "has the role 'robot'"),
         ({"role": "user", "parts": ["Hi"]}, "part 0 is no dict"),
-        ({"role": "user", "parts": [{"type": "smell"}]}, "of type 'smell'"),
+        ({"role": "user", "parts": [{"text": "smell"}]}, "no dict with a type"),
         ({"role": "assistant", "parts": [{"type": "tool-look"}]}, "toolCallId"),
+        (
+            {"role": "assistant", "parts": [{"type": "tool-look", "toolCallId": [], "state": []}]},
+            "toolCallId",
+        ),
     ],
 )
 def test_another_form_is_refused(given, reason) -> None:
@@ -117,5 +230,5 @@ def test_another_form_is_refused(given, reason) -> None:
 def test_a_result_needs_its_call() -> None:
     with pytest.raises(ls.InvalidRequest, match="no call 'c9'"):
         to_ui([ls.Message.tool([ToolResult("c9", "x")])])
-    with pytest.raises(ls.InvalidRequest, match="no role 'robot'"):
+    with pytest.raises(ls.InvalidRequest, match="the role 'robot'"):
         to_ui([ls.Message("", "robot", (Text("Hi"),))])

@@ -4,6 +4,32 @@ source: https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol, and the packages them
         read 2026-11
 """
 
+from llmstream.ui.vercel.chats import Chats
+from llmstream.ui.vercel.conversations import (
+    Conversation,
+    Conversations,
+    MemoryConversations,
+    SQLiteConversations,
+)
+from llmstream.ui.vercel.history import dump
+from llmstream.ui.vercel.reading import Asked, History, Limits, Trigger, continues, read
+from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer
 
-__all__ = ["Version", "Writer"]
+__all__ = [
+    "Asked",
+    "Chats",
+    "Conversation",
+    "Conversations",
+    "History",
+    "Limits",
+    "MemoryConversations",
+    "PageRun",
+    "SQLiteConversations",
+    "Trigger",
+    "Version",
+    "Writer",
+    "continues",
+    "dump",
+    "read",
+]

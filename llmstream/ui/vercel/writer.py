@@ -19,7 +19,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.chats.content import data_url
+from llmstream.agent.nested import NestedEvent, nested_event
+from llmstream.chats.content import data_url, outcome_of
 from llmstream.errors import ErrorInfo, InvalidRequest, Unsupported
 from llmstream.events import (
     Custom,
@@ -49,8 +50,11 @@ from llmstream.events import (
     ToolResult,
     Usage,
 )
+from llmstream.tools import PendingCall
+from llmstream.ui.vercel.signing import signed_approval
+from llmstream.ui.vercel.sub_agents import SubAgentMessage
 
-__all__ = ["Version", "Writer"]
+__all__ = ["CORRECTED", "Version", "Writer", "answer_metadata"]
 
 Version: TypeAlias = Literal[5, 6, 7]
 """The major version of the npm package `ai` in the page. No request of the page says it."""
@@ -62,6 +66,13 @@ _HEADERS: Final = {
 }
 
 _encode = msgspec.json.Encoder().encode
+CORRECTED: Final = "llmstream.call"
+"""The kind of a `Custom` event with the arguments that a call runs with, where the page shows others."""
+
+# The error code of a run that was stopped on request.
+_STOPPED: Final = "stopped"
+
+_BROKE_OFF: Final = "The response broke off. It is incomplete."
 _CUT_OFF: Final = "The response broke off inside this call."
 
 
@@ -78,6 +89,7 @@ class Writer:
     sources:    False leaves the sources out
     resets:     True lets a retry take back what a step has written: 7.0.77 and newer alone can do that
     debug:      True adds `raw` events as transient `data-llmstream-raw`
+    approval_key: signs approvals, for `read(history="client")`
     error_text: makes the sentence that a visitor sees from an error; by default `public_message`
     """
 
@@ -93,6 +105,7 @@ class Writer:
         sources: bool = True,
         resets: bool = False,
         debug: bool = False,
+        approval_key: bytes | None = None,
         error_text: Callable[[ErrorInfo], str] | None = None,
     ) -> None:
         if version not in (5, 6, 7):
@@ -103,10 +116,12 @@ class Writer:
         self._sources = sources
         self._resets = resets
         self._debug = debug
+        self._approval_key = approval_key
         self._error_text = error_text or _public_message
         self._in_step = False  # `start-step` is written, and its end is not
         self._step_has_content = False
         self._calls: dict[str, _OpenCall] = {}
+        self._sub_agents: dict[str, SubAgentMessage] = {}  # by the call that runs one
         self._model: str | None = None
         self._error: ErrorInfo | None = None
 
@@ -192,15 +207,15 @@ class Writer:
 
     def _finish(self, event: Finish) -> bytes:
         reason = "other" if event.finish_reason == "unknown" else event.finish_reason
-        out = self._end_step() + _chunk("message-metadata", messageMetadata=self._metadata(event.usage))
+        cost = (event.provider_metadata or {}).get("llmstream", {}).get("cost")
+        shown = answer_metadata(event.usage, self._model, cost)
+        out = self._end_step() + _chunk("message-metadata", messageMetadata=shown)
+        if self._error is not None and self._error.code == _STOPPED:
+            return out + _chunk("abort")
         if reason == "error":
-            text = _CUT_OFF if self._error is None else self._error_text(self._error)
+            text = _BROKE_OFF if self._error is None else self._error_text(self._error)
             out += _chunk("error", errorText=text)
         return out + _chunk("finish", finishReason=reason)
-
-    def _metadata(self, usage: Usage) -> dict[str, Any]:
-        counts = msgspec.to_builtins(msgspec.structs.replace(usage, raw=None))
-        return {"usage": counts, **_set(model=self._model)}
 
     # Text and reasoning.
 
@@ -250,7 +265,7 @@ class Writer:
 
     def _call(self, event: ToolCall) -> bytes:
         call = self._calls.setdefault(event.tool_call_id, _OpenCall(event.tool_name, _flags(event)))
-        call.text.clear()
+        call.text[:] = (event.input,)
         if event.invalid:
             return self._input_error(event.tool_call_id, call, event.input, "The input is not valid.")
         return self._content(
@@ -261,6 +276,13 @@ class Writer:
             **call.flags,
             **_metadata_of(event),
         )
+
+    def _corrected(self, call: Mapping[str, Any]) -> bytes:
+        call_id, name, arguments = str(call["call_id"]), str(call["name"]), str(call["arguments"])
+        shown = self._calls.setdefault(call_id, _OpenCall(name, {}))
+        shown.text[:] = (arguments,)
+        fields = {"toolCallId": call_id, "toolName": name, "input": _json_value(arguments)}
+        return _chunk("tool-input-available", **fields, **shown.flags)
 
     def _input_error(self, call_id: str, call: _OpenCall, text: str, reason: str) -> bytes:
         return self._content(
@@ -273,9 +295,12 @@ class Writer:
         )
 
     def _result(self, event: ToolResult) -> bytes:
+        nested = nested_event(event)
+        if nested is not None:
+            return self._nested(event, nested)
         call = self._calls.get(event.tool_call_id)
         flags = _flags(event) if call is None else call.flags
-        if self._version > 5 and _was_denied(event):
+        if self._version > 5 and outcome_of(event.provider_metadata) == "denied":
             return _chunk("tool-output-denied", toolCallId=event.tool_call_id)
         if event.is_error:
             text = event.result if isinstance(event.result, str) else _encode(event.result).decode()
@@ -289,11 +314,35 @@ class Writer:
             **preliminary,
         )
 
+    def _nested(self, event: ToolResult, nested: NestedEvent) -> bytes:
+        """An event of a sub-agent: the message that it makes is the call's output until there is a result."""
+        call_id = event.tool_call_id
+        message = self._sub_agents.get(call_id)
+        if message is None:
+            message = SubAgentMessage(call_id, nested.agent, reasoning=self._reasoning)
+            self._sub_agents[call_id] = message
+        if not message.feed(nested.event):
+            return b""
+        return self._result(msgspec.structs.replace(event, result=message.value(), provider_metadata=None))
+
     def _approval(self, event: ToolApprovalRequest) -> bytes:
-        ids = {"approvalId": event.approval_id, "toolCallId": event.tool_call_id}
+        approval_id, shown = event.approval_id, b""
+        changed = (event.provider_metadata or {}).get("llmstream", {})
+        if "input" in changed:
+            # A hook or a repair changed the call: the page asks about what runs.
+            call_id, name = event.tool_call_id, changed.get("tool_name", "")
+            shown = self._corrected({"call_id": call_id, "name": name, "arguments": changed["input"]})
+        if self._approval_key is not None:
+            call = self._calls.get(event.tool_call_id)
+            if call is None:
+                # Of an earlier response, with which the page got it.
+                return b""
+            pending = PendingCall(event.tool_call_id, call.name, "".join(call.text))
+            approval_id = signed_approval(self._approval_key, approval_id, pending)
+        ids = {"approvalId": approval_id, "toolCallId": event.tool_call_id}
         if self._version == 5:
-            return self.data("llmstream-approval", ids, id=event.approval_id)
-        return _chunk("tool-approval-request", **ids)
+            return shown + self.data("llmstream-approval", ids, id=approval_id)
+        return shown + _chunk("tool-approval-request", **ids)
 
     # Everything else.
 
@@ -322,6 +371,8 @@ class Writer:
         return self._content(kind, mediaType=event.media_type, url=url, **_metadata_of(event))
 
     def _custom(self, event: Custom) -> bytes:
+        if event.kind == CORRECTED:
+            return self._corrected((event.provider_metadata or {}).get("llmstream", {}))
         if self._version == 7 and "." in event.kind:
             return self._content("custom", kind=event.kind, **_metadata_of(event))
         return self.data("llmstream-custom", {"kind": event.kind, **_metadata_of(event)})
@@ -333,7 +384,7 @@ class Writer:
 class _OpenCall:
     """A call as its first chunk had it.
 
-    text: of its input so far
+    text: of its input so far, in pieces
     """
 
     __slots__ = ("flags", "name", "text")
@@ -371,6 +422,12 @@ _WRITE: Final[Mapping[type, Callable[[Writer, Any], bytes]]] = {
 }
 
 
+def answer_metadata(usage: Usage, model: str | None, cost: float | None) -> dict[str, Any]:
+    """Returns the metadata of a message for the page; `PageRun` puts the cost into the finish."""
+    counts = msgspec.to_builtins(msgspec.structs.replace(usage, raw=None))
+    return {"usage": counts, **_set(model=model, cost=cost)}
+
+
 def _chunk(kind: str, /, **fields: Any) -> bytes:
     return b"data: %s\n\n" % _encode({"type": kind, **fields})
 
@@ -399,11 +456,6 @@ def _json_value(text: str) -> Any:
         return json.loads(text) if text else {}
     except ValueError:
         return text
-
-
-def _was_denied(event: ToolResult) -> bool:
-    own = (event.provider_metadata or {}).get("llmstream")
-    return isinstance(own, dict) and own.get("outcome") == "denied"
 
 
 def _public_message(error: ErrorInfo) -> str:

@@ -1,0 +1,418 @@
+"""`Chats`: the backend of a page with `useChat`, as four calls.
+
+The server has the conversations. A run is produced into an event log, whoever reads it: a page that is closed
+or reloaded does not stop it, and reads it again from its beginning, in whatever process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias, Unpack
+
+import msgspec
+
+from llmstream.agent.agent import Agent
+from llmstream.agent.config import RunOptions
+from llmstream.agent.run import AgentRun
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import ToolResult
+from llmstream.chats.message import Message, Role
+from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
+from llmstream.events import Event, StreamStart
+from llmstream.log import Live, Logs, RunStatus, open_logs
+from llmstream.serve.body import Body
+from llmstream.tools import Approve, Deny
+from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
+from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
+from llmstream.ui.vercel.reading import Asked, Limits, read
+from llmstream.ui.vercel.runs import PageRun
+from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
+
+__all__ = ["Chats"]
+
+_log: Final = logging.getLogger("llmstream")
+
+MakeWriter: TypeAlias = Callable[[Version, str | None], Writer]
+
+# How long after its end a response is replayed: longer than a page takes from loading to asking.
+_RECENT_S: Final = 30.0
+
+# How long another process may take from storing a conversation to the first event of its run.
+_START_S: Final = 10.0
+
+# How long a stopped run may take to end: its tools clean up, and its end is written.
+_STOP_S: Final = 10.0
+
+# What the page shows as the error.
+_BUSY: Final = "A response is in progress. Wait for its end, or stop it."
+_STALE: Final = "This page is out of date. Reload it."
+_UNFIT: Final = "The call cannot continue: the decision does not fit it, or came too late."
+
+
+class Chats:
+    """Conversations of pages with one agent.
+
+        chats = vercel.Chats("sqlite:chats.db", agent)
+        respond(await chats.answer(await request.body(), user=user))
+
+    `answer` is for the page's POST requests, `resume` for its GET requests of `{api}/{id}/stream`; `stop`
+    and `load` are for routes of the application.
+
+    A conversation belongs to one user: pages choose its id, so an id alone is no permission. Bodies are for
+    `respond` of `llmstream.serve`. A request that cannot be answered is a body too, with a status and a text.
+
+    store:     "sqlite:PATH", "memory:", or an object with the methods of `Conversations`
+    agent:     responds; its journal and hooks work as anywhere else
+    logs:      where runs are produced and read; by default beside the conversations, or in memory with a
+               store of the application
+    stop_when_left_s: a response that no page has read for so long is stopped; by default it goes on
+    version:   of npm ai in the pages, where a call does not name it
+    limits:    sizes of a request
+    allow_url: whether files may be fetched from an address; by default pages send them as data
+    writer:    returns the writer of a response, from its version and message id
+    """
+
+    def __init__(
+        self,
+        store: str | Conversations,
+        agent: Agent[Any, Any],
+        *,
+        logs: Logs | None = None,
+        stop_when_left_s: float | None = None,
+        version: Version = 6,
+        limits: Limits = Limits(),
+        allow_url: Callable[[str], bool] | None = None,
+        writer: MakeWriter | None = None,
+    ) -> None:
+        self.agent = agent
+        self._store = open_conversations(store) if isinstance(store, str) else store
+        self._owns_logs = logs is None
+        self._logs = logs or open_logs(store if isinstance(store, str) else "memory:")
+        self._lives: set[Live] = set()
+        self._stop_when_left_s = stop_when_left_s
+        self._version: Version = version
+        self._limits = limits
+        self._allow_url = allow_url
+        self._writer = writer or _writer
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def answer(
+        self,
+        body: bytes,
+        *,
+        user: str,
+        version: Version | None = None,
+        deps: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> Body:
+        """Starts the run that a page asks for: a new message, an edited one, another response, or decisions.
+
+        A new message stops the response in progress, whose text stays.
+
+        body:    of the request
+        user:    whose conversation it is, as the application has authenticated it
+        version: of npm ai in this page
+        deps, options: of the run, as for `Agent.stream`; one that continues keeps its instructions
+        raises:  InvalidRequest for options of the run; LogError if the log cannot be written
+        """
+        try:
+            asked = read(body, limits=self._limits, allow_url=self._allow_url)
+        except InvalidRequest as error:
+            return Body.plain(400, str(error))
+        key = _key(user, asked.id)
+        old, status = await self._found(key)
+        if _is_open(status) and (asked.messages or asked.trigger == "regenerate-message"):
+            await self._stop(status)
+            old, status = await self._found(key)
+        if _is_open(status) or _is_starting(old, status):
+            return Body.plain(409, _BUSY)
+        turn = _turn(old, asked)
+        if turn is None:
+            return Body.plain(409, _STALE)
+        try:
+            run = self._run(turn, deps, options)
+        except InvalidRequest as error:
+            if turn.resumed is None:
+                raise  # options of the application
+            _log.warning("a decision of a page was refused: %s", error)
+            return Body.plain(400, _UNFIT)
+        begun = Conversation(
+            messages=turn.messages,
+            run=secrets.token_hex(16),
+            message_id=turn.message_id,
+            continued=0 if turn.resumed is None else len(turn.messages),
+            waited=() if turn.resumed is None else turn.resumed.pending,
+            begun=time.time(),
+            version=old.version,
+        )
+        if not await self._store.save(key, begun):
+            return Body.plain(409, _BUSY)
+        try:
+            await self._start(key, run, turn, msgspec.structs.replace(begun, version=old.version + 1))
+        except LogError:
+            # Nothing has run: what waited goes on waiting.
+            await self._store.save(key, msgspec.structs.replace(old, version=old.version + 1))
+            raise
+        return self._body(begun, version, self._events(str(begun.run)))
+
+    async def resume(self, chat_id: str, *, user: str, version: Version | None = None) -> Body:
+        """Replays the response in progress, and goes on with it; 204 if there is none.
+
+        Also one that has just ended: a page that loaded before the end, and asks after it, has no other way
+        to its answer.
+        """
+        found, status = await self._found(_key(user, chat_id))
+        if not _is_recent(status):
+            return Body.plain(204)
+        return self._body(found, version, self._replayed(found))
+
+    async def stop(self, chat_id: str, *, user: str) -> bool:
+        """Stops the response in progress, and returns when it has ended; False if there is none.
+
+        What it has written is in the conversation. The page's own `stop()` only leaves the response.
+        """
+        _, status = await self._found(_key(user, chat_id))
+        return await self._stop(status)
+
+    async def load(self, chat_id: str, *, user: str, resume: bool = False) -> list[dict[str, Any]]:
+        """Returns the conversation as UI messages, for `useChat({messages})`; [] for a new one.
+
+        resume: the page asks for `resume` next, as with `useChat({resume: true})`: the message that it reads
+                then is left out. Older releases of npm ai would show it twice
+        """
+        found, status = await self._found(_key(user, chat_id))
+        messages, suspension = found.messages, found.suspension
+        if resume and _is_recent(status):
+            messages = messages[: _index(messages, Role.ASSISTANT, found.message_id)]
+            suspension = None
+        return dump([message for message in messages if message.role != Role.SYSTEM], suspension)
+
+    async def delete(self, chat_id: str, *, user: str) -> None:
+        """Stops the response in progress and deletes the conversation."""
+        await self.stop(chat_id, user=user)
+        await self._store.delete(_key(user, chat_id))
+
+    async def aclose(self) -> None:
+        """Stops the runs of this process, stores what they have written, and closes the store."""
+        lives = [live for live in self._lives if not live.task.done()]
+        for live in lives:
+            live.stop("closing")
+        if lives:
+            await asyncio.wait([live.task for live in lives], timeout=_STOP_S)
+        if self._owns_logs:
+            await self._logs.aclose()
+        await self._store.aclose()
+
+    async def _found(self, key: str) -> tuple[Conversation, RunStatus | None]:
+        """The conversation, and the status of its last run.
+
+        Of a run whose process died the log has what pages have seen: it is stored now.
+        """
+        found = await self._store.load(key) or Conversation()
+        status = None if found.run is None else await self._logs.status(found.run)
+        if found.run is None or found.stored or _is_open(status) or _is_starting(found, status):
+            return found, status
+        events: list[Event] = []
+        with suppress(RunNotFound, LogLost):  # nobody has asked for so long that the log has forgotten it
+            events = [event async for event in self._events(found.run)]
+        messages = messages_of(found.messages, events)
+        at = None if found.continued else _answer_place(messages, len(found.messages))
+        if at is not None:
+            messages[at] = messages[at].with_meta("id", found.message_id)
+        saved = msgspec.structs.replace(found, messages=tuple(messages), stored=True)
+        # If it was not saved, another process was first.
+        await self._store.save(key, saved)
+        return await self._store.load(key) or Conversation(), status
+
+    async def _stop(self, status: RunStatus | None) -> bool:
+        """Stops a run, and waits until its log has its end."""
+        if status is None or not await self._logs.stop(status.run):
+            return False
+        async with asyncio.timeout(_STOP_S), aclosing(self._logs.pages(status.run, status.tail)) as pages:
+            async for _ in pages:
+                pass
+        return True
+
+    def _run(self, turn: _Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:
+        if turn.resumed is None:
+            return self.agent.stream(list(turn.messages), deps=deps, **options)
+        given = {name: value for name, value in options.items() if name in _RESUMABLE}
+        return self.agent.resume(
+            turn.resumed,
+            turn.decisions,
+            results=turn.results,
+            deps=deps,
+            **given,  # type: ignore[arg-type]
+        )
+
+    async def _start(self, key: str, run: AgentRun[Any], turn: _Turn, begun: Conversation) -> None:
+        async def store() -> None:
+            ended = msgspec.structs.replace(
+                begun, messages=_with_answer(run, turn), suspension=run.suspended, stored=True
+            )
+            current: Conversation | None = ended
+            # Another process may have stored what the log has, if this one took long to end.
+            while current is not None and current.run == ended.run:
+                if await self._store.save(key, msgspec.structs.replace(ended, version=current.version)):
+                    return
+                current = await self._store.load(key)
+            _log.warning("a conversation was changed or deleted during a run; its response is not stored")
+
+        source = PageRun(
+            run,
+            resumed=turn.resumed,
+            decisions=turn.decisions,
+            results=turn.results,
+            before_finish=store,
+        )
+        live = await self._logs.start(str(begun.run), source, stop_when_left_s=self._stop_when_left_s)
+        self._lives.add(live)
+        live.task.add_done_callback(lambda task: self._lives.discard(live))
+
+    def _body(
+        self, conversation: Conversation, version: Version | None, events: AsyncGenerator[Event]
+    ) -> Body:
+        return Body(events, self._writer(version or self._version, conversation.message_id))
+
+    async def _replayed(self, conversation: Conversation) -> AsyncGenerator[Event]:
+        """The events of the last run, after those of the message that it continues."""
+        earlier = conversation.messages[: conversation.continued]
+        start = _index(earlier, Role.ASSISTANT, conversation.message_id)
+        async with aclosing(self._events(str(conversation.run))) as events:
+            async for event in events:
+                yield event
+                if isinstance(event, StreamStart) and start is not None:
+                    for added in message_events(earlier[start:], conversation.waited):
+                        yield added
+
+    async def _events(self, run: str) -> AsyncGenerator[Event]:
+        async with aclosing(self._logs.follow(run, errors="events")) as events:
+            async for _, event in events:
+                yield event
+
+
+# Of RunOptions, those that `Agent.resume` does not take.
+_RESUMABLE: Final = RunOptions.__annotations__.keys() - {"instructions", "extra_instructions"}
+
+
+def _writer(version: Version, message_id: str | None) -> Writer:
+    return Writer(version=version, message_id=message_id)
+
+
+def _is_open(status: RunStatus | None) -> bool:
+    return status is not None and status.state == "open"
+
+
+def _is_starting(conversation: Conversation, status: RunStatus | None) -> bool:
+    """Whether the log may get the run in a moment: the conversation is stored first."""
+    return status is None and not conversation.stored and time.time() - conversation.begun < _START_S
+
+
+def _is_recent(status: RunStatus | None) -> bool:
+    """Whether a page may have to read the run: it goes on, or has just ended."""
+    return status is not None and (status.ended is None or status.now - status.ended <= _RECENT_S)
+
+
+def _key(user: str, chat_id: str) -> str:
+    """Both names, so that no user reaches a conversation of another."""
+    return json.dumps([user, chat_id])
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What a request starts.
+
+    messages:   the conversation before the run
+    message_id: of the assistant message that the run writes
+    resumed:    the suspension that it continues, or None
+    decisions, results: with which it continues
+    """
+
+    messages: tuple[Message, ...]
+    message_id: str
+    resumed: Suspension | None = None
+    decisions: Mapping[str, Approve | Deny] = field(default_factory=dict)
+    results: Sequence[ToolResult] = ()
+
+
+def _turn(old: Conversation, asked: Asked) -> _Turn | None:
+    """What a request starts; None if it does not fit the stored conversation."""
+    messages = without_placeholders(old.messages, old.suspension)
+    message_id = f"msg_{secrets.token_hex(12)}"
+    if asked.trigger == "regenerate-message":
+        kept = _before_answer(messages, asked.message_id)
+        return _Turn(kept, message_id) if kept else None
+    if asked.messages:
+        new = asked.messages[-1]
+        at = _index(messages, Role.USER, (new.metadata or {}).get("id"))
+        # A known id is that of an edited message, or of one that is sent again after a network failure.
+        return _Turn((*messages[:at], new), message_id)
+    if old.suspension is None or old.message_id is None:
+        return None
+    pending = old.suspension.pending
+    approvals = {call.approval_id for call in pending if call.approval_id}
+    external = {call.call_id for call in pending if not call.approval_id}
+    decisions = {name: decision for name, decision in asked.decisions.items() if name in approvals}
+    results = [result for result in asked.results if result.tool_call_id in external]
+    if not decisions and not results:
+        return None
+    return _Turn(messages, old.message_id, old.suspension, decisions, results)
+
+
+def _before_answer(messages: tuple[Message, ...], message_id: str | None) -> tuple[Message, ...]:
+    """The conversation up to the user message whose response is to be made again."""
+    at = _index(messages, Role.ASSISTANT, message_id)
+    if at is not None:
+        return messages[:at]
+    at = _index(messages, Role.USER, message_id)
+    if at is None:
+        users = [place for place, message in enumerate(messages) if message.role == Role.USER]
+        at = users[-1] if users else -1
+    return messages[: at + 1]
+
+
+def _index(messages: Sequence[Message], role: Role, message_id: object) -> int | None:
+    """The place of the message that has an id, or None."""
+    if message_id is None:
+        return None
+    for place, message in enumerate(messages):
+        if message.role == role and (message.metadata or {}).get("id") == message_id:
+            return place
+    return None
+
+
+def _with_answer(run: AgentRun[Any], turn: _Turn) -> tuple[Message, ...]:
+    """The conversation after a run; the first message of its turn has the id, usage, model and cost."""
+    messages = run.messages()
+    if messages and messages[0].role == Role.SYSTEM:
+        del messages[0]  # the agent's instructions, which the next run has itself
+    # A suspension has the history as it was before the id was set.
+    at = _index(turn.messages, Role.ASSISTANT, turn.message_id)
+    start = len(turn.messages) if at is None else at
+    place = _answer_place(messages, start)
+    if place is not None:
+        model = None if run.response is None else run.response.model_id or run.response.model
+        shown = answer_metadata(run.total_usage, model, run.cost_estimate)
+        messages[place].metadata = {**(messages[place].metadata or {}), **shown, "id": turn.message_id}
+    return tuple(messages)
+
+
+def _answer_place(messages: Sequence[Message], start: int) -> int | None:
+    """The place of the first assistant message from `start` on, or None."""
+    places = range(start, len(messages))
+    return next((place for place in places if messages[place].role == Role.ASSISTANT), None)

@@ -1,0 +1,266 @@
+"""Where the conversations of pages are stored: in memory or SQLite, or in a store of the application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.message import Message
+from llmstream.chats.saved import dump_messages, load_messages
+from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.tools import PendingCall
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = [
+    "Conversation",
+    "Conversations",
+    "MemoryConversations",
+    "SQLiteConversations",
+    "open_conversations",
+]
+
+T = TypeVar("T")
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as it is stored.
+
+    messages:   with "id" in the metadata of the first message of each UI message
+    suspension: of the last run, if it waits for decisions or results
+    run:        id of the last run; None before the first
+    message_id: of the assistant message that the last run writes
+    continued:  number of messages before the last run, if it continues an assistant message; else 0
+    waited:     the calls that waited when it began
+    begun:      when the last run began, in seconds since 1970
+    stored:     whether what the last run has written is in `messages`
+    version:    how often it was stored; 0 for one that never was
+    """
+
+    messages: tuple[Message, ...] = ()
+    suspension: Suspension | None = None
+    run: str | None = None
+    message_id: str | None = None
+    continued: int = 0
+    waited: tuple[PendingCall, ...] = ()
+    begun: float = 0.0
+    stored: bool = False
+    version: int = 0
+
+
+class Conversations(Protocol):
+    """A store. `save` stores nothing if another process was first, so that no message is overwritten."""
+
+    async def load(self, key: str) -> Conversation | None:
+        """Returns a conversation; None for one that was never stored."""
+        ...
+
+    async def save(self, key: str, conversation: Conversation) -> bool:
+        """Stores a conversation under the next version, in one atomic step.
+
+        returns: False if the stored version is not `conversation.version`; then nothing is stored
+        """
+        ...
+
+    async def delete(self, key: str) -> None:
+        """Deletes a conversation, if there is one."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes the store. Idempotent."""
+        ...
+
+
+def open_conversations(where: str) -> Conversations:
+    """Opens the store at "memory:" or "sqlite:PATH".
+
+    raises: InvalidRequest for any other address
+    """
+    scheme, _, path = where.partition(":")
+    if scheme == "memory" and not path:
+        return MemoryConversations()
+    if scheme == "sqlite" and path and not path.startswith("//"):
+        return SQLiteConversations(path)
+    raise InvalidRequest(
+        f"cannot open conversations at {where!r}. Write 'sqlite:chats.db' or 'sqlite:/var/lib/app/chats.db' "
+        "(no slashes before the path), or 'memory:'."
+    )
+
+
+class MemoryConversations:
+    """Conversations that last as long as the process: for tests and trials."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, tuple[int, bytes]] = {}
+
+    async def load(self, key: str) -> Conversation | None:
+        """Returns a copy of a conversation."""
+        found = self._stored.get(key)
+        return None if found is None else _decode(*found)
+
+    async def save(self, key: str, conversation: Conversation) -> bool:
+        """Stores a copy of a conversation; see `Conversations.save`."""
+        version = self._stored.get(key, (0, b""))[0]
+        if version != conversation.version:
+            return False
+        self._stored[key] = version + 1, _encode(conversation)
+        return True
+
+    async def delete(self, key: str) -> None:
+        """Deletes a conversation, if there is one."""
+        self._stored.pop(key, None)
+
+    async def aclose(self) -> None:
+        """Does nothing: a store in memory may be opened again by its object."""
+
+
+_TABLE: Final = """
+create table if not exists conversations (
+    key text primary key, version integer not null, changed real not null, data blob not null
+) without rowid
+"""
+
+# How long a process waits for another one's write.
+_BUSY_S: Final = 10.0
+
+
+class SQLiteConversations:
+    """Conversations in a file, for any number of processes of one machine."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = os.fspath(path)
+        # A thread of its own, which owns the connection: a commit takes milliseconds.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmstream-conversations")
+        self._connection: sqlite3.Connection | None = None
+        self._closed = False
+
+    async def load(self, key: str) -> Conversation | None:
+        """Returns a conversation.
+
+        raises: DecodeError if it is damaged, or was stored by a newer version; sqlite3.Error
+        """
+        query = "select version, data from conversations where key = ?"
+        found = await self._run(lambda connection: connection.execute(query, (key,)).fetchone())
+        return None if found is None else _decode(*found)
+
+    async def save(self, key: str, conversation: Conversation) -> bool:
+        """Stores a conversation; see `Conversations.save`."""
+        old, data = conversation.version, _encode(conversation)
+
+        def save(connection: sqlite3.Connection) -> bool:
+            with connection:
+                if old == 0:
+                    statement = "insert or ignore into conversations values (?, 1, ?, ?)"
+                    return connection.execute(statement, (key, time.time(), data)).rowcount == 1
+                statement = (
+                    "update conversations set version = version + 1, changed = ?, data = ? "
+                    "where key = ? and version = ?"
+                )
+                return connection.execute(statement, (time.time(), data, key, old)).rowcount == 1
+
+        return await self._run(save)
+
+    async def delete(self, key: str) -> None:
+        """Deletes a conversation, if there is one."""
+
+        def delete(connection: sqlite3.Connection) -> None:
+            with connection:
+                connection.execute("delete from conversations where key = ?", (key,))
+
+        await self._run(delete)
+
+    async def aclose(self) -> None:
+        """Closes the file. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            self._thread.shutdown()
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._closed:
+            raise InvalidRequest("the store of conversations is closed")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, lambda: work(self._opened()))
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = _connection(self._path)
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _connection(path: str) -> sqlite3.Connection:
+    import sqlite3  # not every Python has it
+
+    connection = sqlite3.connect(path, timeout=_BUSY_S)
+    ends = time.monotonic() + _BUSY_S
+    while True:
+        try:
+            # SQLite does not wait for the lock that a change of the mode needs.
+            connection.execute("pragma journal_mode = wal")
+            with connection:
+                connection.execute(_TABLE)
+            return connection
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > ends:
+                connection.close()
+                raise
+            time.sleep(0.02)
+
+
+class _Saved(msgspec.Struct, omit_defaults=True):
+    """The stored form: messages and suspension have forms of their own, with versions."""
+
+    chat: str
+    suspension: str = ""
+    run: str | None = None
+    message_id: str | None = None
+    continued: int = 0
+    waited: tuple[PendingCall, ...] = ()
+    begun: float = 0.0
+    stored: bool = False
+
+
+def _encode(conversation: Conversation) -> bytes:
+    waiting = conversation.suspension
+    return msgspec.json.encode(
+        _Saved(
+            dump_messages(conversation.messages).decode(),
+            "" if waiting is None else waiting.to_json().decode(),
+            conversation.run,
+            conversation.message_id,
+            conversation.continued,
+            conversation.waited,
+            conversation.begun,
+            conversation.stored,
+        )
+    )
+
+
+def _decode(version: int, data: Any) -> Conversation:
+    try:
+        saved = msgspec.json.decode(data, type=_Saved)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not a stored conversation: {error}") from None
+    return Conversation(
+        messages=tuple(load_messages(saved.chat)),
+        suspension=Suspension.from_json(saved.suspension) if saved.suspension else None,
+        run=saved.run,
+        message_id=saved.message_id,
+        continued=saved.continued,
+        waited=saved.waited,
+        begun=saved.begun,
+        stored=saved.stored,
+        version=version,
+    )

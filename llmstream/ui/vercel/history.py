@@ -1,0 +1,166 @@
+"""A conversation as a page has it: loaded, read again, and what is left of one whose process died.
+
+- UI messages, for a page that loads.
+- Events of the message that a run continues, for a page that reads the run again. A page replaces its message
+  by what it reads. Without the parts before the run it would lose them, and fail at a result whose call it
+  does not have.
+- Messages made of a run's events: what pages have seen of a run whose process died.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from llmstream.accumulate import Accumulator
+from llmstream.accumulate.blocks import result_part
+from llmstream.agent.history import open_calls, settled
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import File, Reasoning, Source, Text
+from llmstream.chats.content import ToolCall as CallPart
+from llmstream.chats.content import ToolResult as ResultPart
+from llmstream.chats.message import Message, Role
+from llmstream.chats.ui_form import output_value, to_ui
+from llmstream.events import (
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StepStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolApprovalRequest,
+    ToolCall,
+    ToolResult,
+)
+from llmstream.events import File as FileEvent
+from llmstream.events import Source as SourceEvent
+from llmstream.tools import PendingCall
+
+__all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
+
+
+def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> list[dict[str, Any]]:
+    """Returns UI messages: what `useChat({messages})` starts with.
+
+    The id of a UI message is "id" in the metadata of its first message; other metadata is for the page,
+    except our own.
+
+    messages:   as `run.messages()` returns them
+    suspension: of the last run, if it waits; the page shows the calls with their approvals
+    raises:     InvalidRequest for a role or a part that the form does not have
+    """
+    if suspension is None:
+        return to_ui(messages)
+    approvals = {
+        pending.call_id: pending.approval_id for pending in suspension.pending if pending.approval_id
+    }
+    found = to_ui(without_placeholders(messages, suspension), approvals)
+    for _, _, shown in suspension.within:
+        call = CallPart(shown.call_id, shown.name, shown.arguments)
+        (written,) = to_ui([Message.assistant(call)], approvals)
+        found[-1]["parts"].append(written["parts"][-1])
+    return found
+
+
+def without_placeholders(messages: Iterable[Message], suspension: Suspension | None) -> tuple[Message, ...]:
+    """Returns the history without the results that stand in for those of waiting calls."""
+    history = list(messages)
+    if suspension is None or not history or history[-1].role != Role.TOOL:
+        return tuple(history)
+    waiting = {pending.call_id for pending in suspension.pending} | suspension.inner.keys()
+    done = [result for result in history[-1].tool_results if result.tool_call_id not in waiting]
+    last = msgspec.structs.replace(history[-1], parts=tuple(done))
+    return (*history[:-1], last) if done else tuple(history[:-1])
+
+
+def message_events(messages: Iterable[Message], waiting: Iterable[PendingCall]) -> Iterator[Event]:
+    """Yields the events of one turn's messages.
+
+    waiting: calls that waited when the run began; those of sub-agents are in no message
+    """
+    ids, shown = count(), set[str]()
+    for message in messages:
+        if message.role == Role.ASSISTANT:
+            yield StepStart(0)
+        for part in message.parts:
+            if isinstance(part, CallPart):
+                shown.add(part.id)
+            yield from _events(part, f"earlier-{next(ids)}")
+    for call in waiting:
+        if call.call_id not in shown:
+            yield ToolCall(call.name, call.arguments, call.call_id)
+        if call.approval_id:
+            yield ToolApprovalRequest(call.call_id, call.approval_id)
+
+
+def _events(part: object, block_id: str) -> Iterator[Event]:
+    match part:
+        case Text():
+            yield TextStart(block_id, part.metadata)
+            yield TextDelta(part.text, block_id)
+            yield TextEnd(block_id)
+        case Reasoning():
+            yield ReasoningStart(block_id, part.metadata)
+            yield ReasoningDelta(part.text, block_id)
+            yield ReasoningEnd(block_id)
+        case CallPart():
+            ran = part.provider_executed
+            yield ToolCall(part.name, part.arguments or "{}", part.id, ran, provider_metadata=part.metadata)
+        case ResultPart():
+            yield ToolResult(
+                output_value(part),
+                part.tool_call_id,
+                part.name,
+                part.is_error,
+                provider_executed=part.provider_executed,
+                provider_metadata=part.metadata,
+            )
+        case File():
+            yield FileEvent(part.media_type, part.url or part.data, part.metadata)
+        case Source("url"):
+            yield SourceEvent("url", part.id, part.url, part.title or None, provider_metadata=part.metadata)
+        case Source():
+            yield SourceEvent(
+                "document",
+                part.id,
+                title=part.title,
+                media_type=part.media_type,
+                filename=part.filename,
+                provider_metadata=part.metadata,
+            )
+
+
+def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Message]:
+    """Returns a conversation with what a run has added to it; each call has a result.
+
+    events: all events of the run
+    """
+    found = list(earlier)
+    fold, results = Accumulator(), list[ResultPart]()
+    for event in events:
+        if isinstance(event, StepStart):
+            _add_step(found, fold.partial, results)
+            fold, results = Accumulator(), []
+        elif isinstance(event, ToolResult) and not (event.preliminary or event.provider_executed):
+            results.append(result_part(event))
+        fold.feed(event)
+    _add_step(found, fold.partial, results)
+    return settled(found)
+
+
+def _add_step(found: list[Message], response: Message, results: list[ResultPart]) -> None:
+    if response.parts:
+        found.append(response)
+    # Not those of sub-agents' calls, which are in no message.
+    waiting = {call.id for _, calls in open_calls(found) for call in calls}
+    parts = tuple([result for result in results if result.tool_call_id in waiting])
+    if parts and found[-1].role == Role.TOOL:
+        # The rest of a step that a person had to decide about.
+        found[-1] = msgspec.structs.replace(found[-1], parts=(*found[-1].parts, *parts))
+    elif parts:
+        found.append(Message.tool(parts))

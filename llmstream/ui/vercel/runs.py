@@ -1,0 +1,161 @@
+"""The events of a run as a page needs them: with what the run itself knows beside its events.
+
+- The calls of sub-agents that wait, which are not calls of the run. They come before the finish.
+- The arguments that a person has edited, before the result.
+- The estimated cost, in the metadata of the finish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.agent.nested import nested_event
+from llmstream.agent.run import AgentRun
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import ToolResult as ChatResult
+from llmstream.chats.content import outcome_mark
+from llmstream.events import (
+    Custom,
+    Event,
+    Finish,
+    StreamStart,
+    ToolApprovalRequest,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from llmstream.events.types import merge_metadata
+from llmstream.tools import Approve, Deny
+from llmstream.ui.vercel.writer import CORRECTED
+
+__all__ = ["PageRun"]
+
+_LOST: Final = "The agent of this call ended without its result."
+
+
+class PageRun:
+    """A run whose events are those that a page needs; leaving it leaves the run.
+
+    run:           a new one, or one that `Agent.resume` returned
+    resumed:       the suspension that it continues
+    decisions, results: with which it continues
+    before_finish: called once when the run is over: before its last event, or when it is left
+    """
+
+    def __init__(
+        self,
+        run: AgentRun[Any],
+        *,
+        resumed: Suspension | None = None,
+        decisions: Mapping[str, Approve | Deny] = {},
+        results: Iterable[ChatResult] = (),
+        before_finish: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.run = run
+        self._before_finish = before_finish
+        self._edited = list(_edited(resumed, decisions)) if resumed is not None else []
+        # Calls of sub-agents that the page shows, and that have no result yet.
+        self._nested = {} if resumed is None else {shown.call_id: shown for _, _, shown in resumed.within}
+        self._given = {result.tool_call_id for result in results}
+        self._events: AsyncGenerator[Event] | None = None
+
+    @property
+    def total_usage(self) -> Usage:
+        """Tokens of the run so far."""
+        return self.run.total_usage
+
+    def __aiter__(self) -> AsyncGenerator[Event]:
+        self._events = self._read()
+        return self._events
+
+    async def aclose(self) -> None:
+        """Leaves the run."""
+        if self._events is not None:
+            await self._events.aclose()
+        await self.run.aclose()
+
+    async def _read(self) -> AsyncGenerator[Event]:
+        try:
+            async with self.run, aclosing(aiter(self.run)) as events:
+                async for event in events:
+                    if isinstance(event, Finish):
+                        for added in self._missing():
+                            yield added
+                        await self._over()
+                        event = _with_cost(event, self.run.cost_estimate)
+                    elif isinstance(event, ToolResult) and event.tool_call_id in self._given:
+                        # The model gets the page's output as text; the page has it as a value.
+                        event = msgspec.structs.replace(event, result=_value(event.result))
+                    yield event
+                    for added in self._after(event):
+                        yield added
+        finally:
+            # The run has been left, and its history is complete. A second cancellation must not lose it.
+            await asyncio.shield(asyncio.ensure_future(self._over()))
+
+    async def _over(self) -> None:
+        before_finish, self._before_finish = self._before_finish, None
+        if before_finish is not None:
+            await before_finish()
+
+    def _after(self, event: Event) -> Iterator[Event]:
+        if isinstance(event, StreamStart):
+            yield from self._edited
+            return
+        result = _nested_result(event) if self._nested else None
+        if result is not None and self._nested.pop(result.tool_call_id, None) is not None:
+            yield result
+
+    def _missing(self) -> Iterator[Event]:
+        """What the page does not know yet of calls that wait, or that waited and have no result."""
+        suspension = self.run.suspended
+        waiting = set() if suspension is None else {call.call_id for call in suspension.pending}
+        for call_id, lost in self._nested.items():
+            if call_id not in waiting:
+                mark = outcome_mark("cancelled")
+                yield ToolResult(_LOST, call_id, lost.name, is_error=True, provider_metadata=mark)
+        for _, _, call in () if suspension is None else suspension.within:
+            if call.approval_id and call.call_id not in self._nested:
+                yield ToolCall(call.name, call.arguments, call.call_id)
+                yield ToolApprovalRequest(call.call_id, call.approval_id)
+
+
+def _edited(resumed: Suspension, decisions: Mapping[str, Approve | Deny]) -> Iterator[Event]:
+    """The approved calls that run with other arguments than the page shows."""
+    for call in resumed.pending:
+        decision = decisions.get(call.approval_id)
+        if isinstance(decision, Approve) and decision.arguments is not None:
+            arguments = msgspec.json.encode(dict(decision.arguments)).decode()
+            # Not a `tool-call`, which the model has not made.
+            value = {"call_id": call.call_id, "name": call.name, "arguments": arguments}
+            yield Custom(CORRECTED, {"llmstream": value})
+
+
+def _nested_result(event: Event) -> ToolResult | None:
+    """The final result of a sub-agent's call, with the id under which the page shows the call."""
+    path: list[str] = []
+    while (nested := nested_event(event)) is not None:
+        path.append(nested.parent_call)
+        event = nested.event
+    if not path or not isinstance(event, ToolResult) or event.preliminary:
+        return None
+    return msgspec.structs.replace(event, tool_call_id="/".join([*path, event.tool_call_id]))
+
+
+def _value(result: Any) -> Any:
+    try:
+        return msgspec.json.decode(result) if isinstance(result, str) else result
+    except msgspec.DecodeError:
+        return result
+
+
+def _with_cost(finish: Finish, cost: float | None) -> Finish:
+    if cost is None:
+        return finish
+    metadata = merge_metadata(finish.provider_metadata, {"llmstream": {"cost": cost}})
+    return msgspec.structs.replace(finish, provider_metadata=metadata)

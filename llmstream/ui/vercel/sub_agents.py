@@ -1,0 +1,146 @@
+"""What a sub-agent has done so far, as a UI message: the preliminary output of the call that runs it.
+
+    {"id": CALL_ID, "role": "assistant", "metadata": {"agent": "research"}, "parts": [...]}
+
+A page draws it as it draws any message. The final output of the call is the sub-agent's answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.agent.nested import nested_event
+from llmstream.events import (
+    Event,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    RetryNotice,
+    Source,
+    StepStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolCall,
+    ToolResult,
+)
+
+__all__ = ["SubAgentMessage"]
+
+# A message is written again after so many new characters for each one that it has: writing stays linear in
+# what a sub-agent says, and a message of 1,000 characters is written after every fragment of 125.
+_EARNED_PER_CHAR: Final = 8
+
+# What any other event earns: a call or a result is worth a message of some 2 KB.
+_EARNED_PER_EVENT: Final = 2000
+
+
+class SubAgentMessage:
+    """The message of one sub-agent, as its events build it up.
+
+    call_id:   of the call that runs it
+    reasoning: False leaves the reasoning out
+    """
+
+    def __init__(self, call_id: str, agent: str, *, reasoning: bool = True) -> None:
+        self._id, self._agent = call_id, agent
+        self._parts: list[dict[str, Any]] = []
+        self._step_begin = 0  # where in _parts the current step begins
+        self._texts: dict[str, list[str]] = {}  # of open blocks, in pieces
+        self._reasoning = reasoning
+        self._open: dict[str, dict[str, Any]] = {}  # blocks and calls, by id
+        self._inner: dict[str, SubAgentMessage] = {}
+        self._size = 0
+        self._earned = 0
+
+    def value(self) -> dict[str, Any]:
+        """Returns the message so far."""
+        for block_id, pieces in self._texts.items():
+            pieces[:] = ["".join(pieces)]
+            self._open[block_id]["text"] = pieces[0]
+        for call_id, inner in self._inner.items():
+            if self._open[call_id].get("preliminary"):
+                self._open[call_id]["output"] = inner.value()
+        metadata = {"agent": self._agent}
+        return {"id": self._id, "role": "assistant", "metadata": metadata, "parts": self._parts}
+
+    def feed(self, event: Event) -> bool:
+        """Takes an event of the sub-agent; returns whether the message should be written again now."""
+        old = self._size
+        if not self._take(event):
+            return False
+        is_delta = isinstance(event, TextDelta | ReasoningDelta)
+        self._earned += (self._size - old) * _EARNED_PER_CHAR + (0 if is_delta else _EARNED_PER_EVENT)
+        if self._earned < self._size:
+            return False
+        self._earned = 0
+        return True
+
+    def _take(self, event: Event) -> bool:
+        match event:
+            case StepStart():
+                self._step_begin = len(self._parts)
+                self._parts.append({"type": "step-start"})
+            case RetryNotice():
+                del self._parts[self._step_begin + 1 :]
+            case TextStart() | ReasoningStart():
+                kind = "text" if isinstance(event, TextStart) else "reasoning"
+                if kind == "text" or self._reasoning:
+                    self._add(event.id, {"type": kind, "text": "", "state": "streaming"})
+                    self._texts[event.id] = []
+            case TextDelta(delta, block_id) | ReasoningDelta(delta, block_id) if block_id in self._texts:
+                self._texts[block_id].append(delta)
+                self._size += len(delta)
+            case TextEnd(block_id) | ReasoningEnd(block_id) if block_id in self._texts:
+                self._open[block_id] |= {"state": "done", "text": "".join(self._texts.pop(block_id))}
+            case ToolCall():
+                self._call(event)
+            case ToolResult() if event.tool_call_id in self._open:
+                return self._result(event)
+            case Source(source_type="url"):
+                self._parts.append({"type": "source-url", "sourceId": event.id, "url": event.url})
+            case _:
+                return False
+        return True
+
+    def _add(self, part_id: str, part: dict[str, Any]) -> None:
+        self._open[part_id] = part
+        self._parts.append(part)
+
+    def _call(self, event: ToolCall) -> None:
+        try:
+            value = msgspec.json.decode(event.input)
+        except msgspec.DecodeError:
+            value = event.input
+        part = {"type": f"tool-{event.tool_name}", "toolCallId": event.tool_call_id}
+        self._add(event.tool_call_id, {**part, "state": "input-available", "input": value})
+        self._size += len(event.input)
+
+    def _result(self, event: ToolResult) -> bool:
+        part = self._open[event.tool_call_id]
+        if (nested := nested_event(event)) is not None:
+            inner = self._inner.get(event.tool_call_id)
+            if inner is None:
+                inner = SubAgentMessage(event.tool_call_id, nested.agent, reasoning=self._reasoning)
+                self._inner[event.tool_call_id] = inner
+            part |= {"state": "output-available", "preliminary": True}
+            old = inner._size
+            changed = inner._take(nested.event)
+            self._size += inner._size - old
+            return changed
+        part.pop("preliminary", None)
+        if event.is_error:
+            text = _text(event.result)
+            part |= {"state": "output-error", "errorText": text}
+        else:
+            part |= {"state": "output-available", "output": event.result}
+            if event.preliminary:
+                part["preliminary"] = True
+        self._size += len(msgspec.json.encode(event.result))
+        return True
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

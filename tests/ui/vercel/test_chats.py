@@ -1,0 +1,585 @@
+"""`Chats`: what is stored of a conversation, who reaches it, and what a request may start."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import llmstream as ls
+from llmstream.agent.hooks import Rewrite
+from llmstream.log import Acquired, Claim, MemoryStore
+from llmstream.request import ToolSpec
+from llmstream.serve import Body
+from llmstream.simulator import Call, Refuse, Turn
+from llmstream.testing import ScriptedModel
+from llmstream.ui import vercel
+
+ROOT = Path(__file__).parents[3]
+DELETE = Turn(text="Well.", calls=(Call("delete", {"path": "a"}),))
+
+
+@ls.tool(needs_approval=True)
+def delete(path: str) -> str:
+    """Delete a file."""
+    return f"{path} is gone"
+
+
+def agent_of(*turns: Any, **options: Any) -> ls.Agent[Any, Any]:
+    return ls.Agent(ScriptedModel(*turns), tools=[delete], **options)
+
+
+class Page:
+    """A page without a browser: its messages, and the requests that it sends."""
+
+    def __init__(self, chats: vercel.Chats, chat_id: str = "c", user: str = "ada") -> None:
+        self.chats, self.id, self.user = chats, chat_id, user
+        self.messages: list[dict[str, Any]] = []
+        self.number = 0
+
+    async def say(self, text: str, **fields: Any) -> list[dict[str, Any]]:
+        self.number += 1
+        message = {"id": f"u{self.number}", "role": "user", "parts": [{"type": "text", "text": text}]}
+        self.messages.append(message)
+        return await self.send(**fields)
+
+    async def send(self, **fields: Any) -> list[dict[str, Any]]:
+        """The chunks of the response; the page then has what it would load."""
+        body = await self.ask(**fields)
+        data = b"".join([chunk async for chunk in body])
+        assert body.status == 200, data
+        assert data.endswith(b"data: [DONE]\n\n")
+        self.messages = await self.chats.load(self.id, user=self.user)
+        return [json.loads(line[6:]) for line in data.decode().split("\n\n") if line.startswith("data: {")]
+
+    async def ask(self, **fields: Any) -> Body:
+        request = {"id": self.id, "messages": self.messages, "trigger": "submit-message", **fields}
+        return await self.chats.answer(json.dumps(request).encode(), user=self.user)
+
+    async def refusal(self, **fields: Any) -> tuple[int, bytes]:
+        body = await self.ask(**fields)
+        data = b"".join([chunk async for chunk in body])
+        return body.status, data
+
+    def decide(self, approved: bool, place: int = 0) -> None:
+        parts = [part for part in self.messages[-1]["parts"] if part.get("state") == "approval-requested"]
+        parts[place]["state"] = "approval-responded"
+        parts[place]["approval"]["approved"] = approved
+
+    @property
+    def texts(self) -> list[str]:
+        return ["".join(part.get("text", "") for part in message["parts"]) for message in self.messages]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store of each kind."""
+    return "memory:" if request.param == "memory" else f"sqlite:{tmp_path / 'chats.db'}"
+
+
+@asynccontextmanager
+async def page_of(agent: ls.Agent[Any, Any], store: str = "memory:") -> AsyncIterator[Page]:
+    async with vercel.Chats(store, agent) as chats:
+        yield Page(chats)
+
+
+async def test_conversation_is_loaded_again(store: str) -> None:
+    """With the ids of the page, and the metadata that its response had."""
+    agent = agent_of("Hello.", "Again.", instructions="Be brief.", price=lambda model, usage: 0.5)
+    async with page_of(agent, store) as page:
+        chunks = await page.say("Hi")
+        assert page.texts == ["Hi", "Hello."]
+        assert page.messages[0]["id"] == "u1"
+        started = next(chunk for chunk in chunks if chunk["type"] == "start")
+        assert page.messages[1]["id"] == started["messageId"]
+        metadata = next(chunk for chunk in chunks if chunk["type"] == "message-metadata")["messageMetadata"]
+        assert metadata["cost"] == 0.5
+        assert page.messages[1]["metadata"] == metadata
+        await page.say("More")
+        assert page.texts == ["Hi", "Hello.", "More", "Again."]
+        assert len({message["id"] for message in page.messages}) == 4
+    model = agent.model
+    assert isinstance(model, ScriptedModel)
+    assert [message.text for message in model.requests[1].messages] == ["Be brief.", "Hi", "Hello.", "More"]
+
+
+async def test_another_user_reaches_nothing(store: str) -> None:
+    async with page_of(agent_of("Hello.", "Other."), store) as page:
+        await page.say("Hi")
+        assert await page.chats.load("c", user="eve") == []
+        assert (await page.chats.resume("c", user="eve")).status == 204
+        assert await page.chats.stop("c", user="eve") is False
+        other = Page(page.chats, user="eve")
+        await other.say("Mine")
+        assert other.texts == ["Mine", "Other."]
+        assert await page.chats.load("c", user="ada") == page.messages
+
+
+async def test_forged_history_is_not_read() -> None:
+    agent = agent_of("Hello.")
+    async with page_of(agent) as page:
+        page.messages.append({"id": "x", "role": "assistant", "parts": [{"type": "text", "text": "Forged"}]})
+        await page.say("Hi")
+        assert page.texts == ["Hi", "Hello."]
+
+
+async def test_approval_outlives_the_process(tmp_path: Path) -> None:
+    """A page loads, its visitor decides, and the same message continues: in another process's `Chats`."""
+    store = f"sqlite:{tmp_path / 'chats.db'}"
+    async with page_of(agent_of(DELETE), store) as page:
+        await page.say("Delete a.")
+        shown = page.messages
+        assert shown[-1]["parts"][-1]["state"] == "approval-requested"
+    async with page_of(agent_of("Done."), store) as page:
+        page.messages = await page.chats.load("c", user="ada")
+        assert page.messages == shown
+        page.decide(True)
+        chunks = await page.send(messageId=page.messages[-1]["id"])
+        assert chunks[0] == {"type": "start", "messageId": shown[-1]["id"]}
+        assert len(page.messages) == 2
+        assert page.messages[-1]["id"] == shown[-1]["id"]
+        (call,) = [part for part in page.messages[-1]["parts"] if part["type"] == "tool-delete"]
+        assert (call["state"], call["output"]) == ("output-available", "a is gone")
+        assert page.texts[-1] == "Well.Done."
+
+
+async def test_decision_counts_once() -> None:
+    async with page_of(agent_of(DELETE, "Done.")) as page:
+        await page.say("Delete a.")
+        page.decide(True)
+        old = json.loads(json.dumps(page.messages))
+        await page.send()
+        page.messages = old
+        status, text = await page.refusal()
+        assert (status, text) == (409, b"This page is out of date. Reload it.")
+
+
+async def test_denied_call_is_stored_as_denied() -> None:
+    async with page_of(agent_of(DELETE, "Kept.")) as page:
+        await page.say("Delete a.")
+        page.decide(False)
+        chunks = await page.send()
+        assert {"type": "tool-output-denied", "toolCallId": "call_0_0"} in chunks
+        (call,) = [part for part in page.messages[-1]["parts"] if part["type"] == "tool-delete"]
+        assert call["state"] == "output-denied"
+
+
+async def test_edited_arguments_are_shown() -> None:
+    async with page_of(agent_of(DELETE, "Done.")) as page:
+        await page.say("Delete a.")
+        approval = page.messages[-1]["parts"][-1]["approval"]["id"]
+        edits = {approval: {"approved": True, "arguments": {"path": "b"}}}
+        chunks = await page.send(approvals=edits)
+        kinds = [chunk["type"] for chunk in chunks]
+        assert kinds[:3] == ["start", "tool-input-available", "tool-output-available"]
+        assert chunks[1]["input"] == {"path": "b"}
+        assert page.messages[-1]["parts"][2]["input"] == {"path": "b"}
+
+
+async def test_unfit_edit_leaves_call_waiting() -> None:
+    async with page_of(agent_of(DELETE, "Done.")) as page:
+        await page.say("Delete a.")
+        approval = page.messages[-1]["parts"][-1]["approval"]["id"]
+        edits = {approval: {"approved": True, "arguments": {"town": "b"}}}
+        status, text = await page.refusal(approvals=edits)
+        assert status == 400
+        assert b"decision does not fit" in text
+        await page.send(approvals={approval: {"approved": True}})
+        assert page.texts[-1] == "Well.Done."
+
+
+async def test_unknown_approval_starts_nothing() -> None:
+    async with page_of(agent_of(DELETE)) as page:
+        await page.say("Delete a.")
+        status, _ = await page.refusal(approvals={"approval_forged": {"approved": True}})
+        assert status == 409
+        assert page.messages == await page.chats.load("c", user="ada")
+
+
+async def test_one_of_two_calls_goes_on_waiting() -> None:
+    both = Turn(calls=(Call("delete", {"path": "a"}), Call("delete", {"path": "b"})))
+    async with page_of(agent_of(both, "Done.")) as page:
+        await page.say("Delete both.")
+        page.decide(True)
+        await page.send()
+        states = [part["state"] for part in page.messages[-1]["parts"] if "toolCallId" in part]
+        assert states == ["output-available", "approval-requested"]
+        page.decide(True)
+        await page.send()
+        assert page.texts[-1] == "Done."
+
+
+async def test_new_message_cancels_what_waits() -> None:
+    agent = agent_of(DELETE, "Never mind.")
+    async with page_of(agent) as page:
+        await page.say("Delete a.")
+        await page.say("Stop that.")
+        call = page.messages[1]["parts"][-1]
+        assert call["state"] == "output-error"
+        assert "was cancelled" in call["errorText"]
+        assert page.texts == ["Delete a.", "Well.", "Stop that.", "Never mind."]
+
+
+async def test_corrected_call_is_shown_as_it_runs() -> None:
+    """A hook changed the arguments: the page has to ask about those that run."""
+
+    def before_tool(state: Any, call: Any) -> Any:
+        return Rewrite({"path": "/safe/a"})
+
+    agent = agent_of(DELETE, hooks=ls.Hooks(before_tool=before_tool))
+    async with page_of(agent) as page:
+        chunks = await page.say("Delete a.")
+        asked = [chunk for chunk in chunks if chunk["type"].startswith("tool-")]
+        assert asked[-2]["input"] == {"path": "/safe/a"}
+        assert asked[-1]["type"] == "tool-approval-request"
+        assert page.messages[-1]["parts"][-1]["input"] == {"path": "/safe/a"}
+
+
+async def test_result_of_the_page_goes_on() -> None:
+    """Of a tool that is only declared: the page runs it."""
+    spec = ToolSpec("ask_page", "Ask the page.", {"type": "object", "properties": {}})
+    model = ScriptedModel(Turn(calls=(Call("ask_page"),)), "Thanks.")
+    async with page_of(ls.Agent(model, tools=[spec])) as page:
+        await page.say("Where am I?")
+        call = page.messages[-1]["parts"][-1]
+        assert call["state"] == "input-available"
+        call |= {"state": "output-available", "output": {"place": "Oslo"}}
+        await page.send(messageId=page.messages[-1]["id"])
+        assert page.texts[-1] == "Thanks."
+        assert page.messages[-1]["parts"][1]["output"] == {"place": "Oslo"}
+
+
+async def test_regenerate_replaces_the_answer() -> None:
+    agent = agent_of("One.", "Two.", "Three.")
+    async with page_of(agent) as page:
+        await page.say("Hi")
+        first = page.messages[-1]["id"]
+        page.messages = page.messages[:1]
+        await page.send(trigger="regenerate-message", messageId=first)
+        assert page.texts == ["Hi", "Two."]
+        assert page.messages[-1]["id"] != first
+        page.messages = page.messages[:1]
+        await page.send(trigger="regenerate-message")
+        assert page.texts == ["Hi", "Three."]
+
+
+async def test_edited_message_cuts_the_history() -> None:
+    async with page_of(agent_of("One.", "Two.", "Three.")) as page:
+        await page.say("Hi")
+        await page.say("More")
+        page.messages = [{**page.messages[0], "parts": [{"type": "text", "text": "Hello"}]}]
+        await page.send(messageId="u1")
+        assert page.texts == ["Hello", "Three."]
+
+
+async def test_message_sent_twice_is_stored_once() -> None:
+    """A page sends it again after a failure."""
+    async with page_of(agent_of(Turn(fault=Refuse(status=500)), "Hello.")) as page:
+        page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}]
+        status, _ = await page.refusal()
+        assert status == 502
+        await page.send()
+        assert page.texts == ["Hi", "Hello."]
+
+
+async def test_defective_request_is_a_400() -> None:
+    async with page_of(agent_of("Hello.")) as page:
+        body = await page.chats.answer(b"{}", user="ada")
+        assert body.status == 400
+        assert b"".join([chunk async for chunk in body]).startswith(b"the request is not of useChat")
+
+
+# Runs in progress: pages that leave, come back, stop, and come twice.
+
+
+class Gate:
+    """A tool that runs until the test lets it end."""
+
+    def __init__(self) -> None:
+        self.begun, self.end = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self) -> str:
+        """Wait."""
+        self.begun.set()
+        await self.end.wait()
+        return "done"
+
+
+@asynccontextmanager
+async def page_in_a_run() -> AsyncIterator[tuple[Page, Gate, Body]]:
+    """A page whose run is in the middle of a tool, and the response that it reads."""
+    gate = Gate()
+    model = ScriptedModel(Turn(text="Wait.", calls=(Call("hold"),)), "Over.", "Next.")
+    async with page_of(ls.Agent(model, tools=[ls.tool(name="hold")(gate.__call__)])) as page:
+        page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
+        body = await page.ask()
+        await gate.begun.wait()
+        yield page, gate, body
+
+
+async def test_page_that_left_reads_it_all() -> None:
+    async with page_in_a_run() as (page, gate, body):
+        await anext(aiter(body))
+        await body.aclose()
+        again = await page.chats.resume("c", user="ada")
+        gate.end.set()
+        data = b"".join([chunk async for chunk in again])
+        assert b'"type":"text-start"' in data
+        assert data.count(b'"type":"start"') == 1
+        assert data.endswith(b'"finishReason":"stop"}\n\ndata: [DONE]\n\n')
+        page.messages = await page.chats.load("c", user="ada")
+        assert page.texts == ["Go", "Wait.Over."]
+
+
+async def test_continued_message_is_read_again() -> None:
+    """From its own beginning: a page replaces its message by what it reads."""
+    turn = Turn(reasoning="Hm.", text="Well.", calls=(Call("delete", {"path": "a"}),))
+    async with page_of(agent_of(turn, "Done.")) as page:
+        await page.say("Delete a.")
+        page.decide(True)
+        live = [chunk["type"] for chunk in await page.send()]
+        data = b"".join([chunk async for chunk in await page.chats.resume("c", user="ada")])
+        again = [json.loads(line[6:]) for line in data.decode().split("\n\n") if line.startswith("data: {")]
+        kinds = [chunk["type"] for chunk in again]
+        assert kinds[0] == "start"
+        assert again[0]["messageId"] == page.messages[-1]["id"]
+        before = kinds.index("tool-input-available")
+        assert kinds[1:before] == [
+            "start-step",
+            *("reasoning-start", "reasoning-delta", "reasoning-end"),
+            *("text-start", "text-delta", "text-end"),
+        ]
+        assert kinds[before + 1] == "tool-approval-request"
+        assert kinds[before + 2 :] == [live[1], "finish-step", *live[2:]]
+
+
+async def test_page_that_reads_again_loads_less() -> None:
+    async with page_of(agent_of("Hello.", "More.")) as page:
+        await page.say("Hi")
+        await page.say("Go on")
+        left = await page.chats.load("c", user="ada", resume=True)
+        assert left == page.messages[:3]
+        assert await page.chats.load("c", user="ada") == page.messages
+
+
+async def test_two_readers_read_the_same() -> None:
+    async with page_in_a_run() as (page, gate, body):
+        other = await page.chats.resume("c", user="ada")
+        gate.end.set()
+        first, second = [b"".join([chunk async for chunk in reader]) for reader in (body, other)]
+        assert first == second
+
+
+async def test_new_message_stops_the_first() -> None:
+    """A page's `stop()` only leaves, so the visitor who stops and writes on must not be refused."""
+    async with page_in_a_run() as (page, _gate, body):
+        page.messages.append({"id": "u2", "role": "user", "parts": [{"type": "text", "text": "Rather this"}]})
+        await page.send()
+        assert page.texts == ["Go", "Wait.", "Rather this", "Over."]
+        assert (b"".join([chunk async for chunk in body])).endswith(b'{"type":"abort"}\n\ndata: [DONE]\n\n')
+
+
+async def test_decisions_wait_for_the_run() -> None:
+    async with page_in_a_run() as (page, gate, _body):
+        page.messages = []
+        status, text = await page.refusal(approvals={"x": {"approved": True}})
+        assert (status, text[:24]) == (409, b"A response is in progres")
+        gate.end.set()
+
+
+async def test_stop_ends_the_response_in_order() -> None:
+    """The page reads an abort; what was written is stored, and the next message is answered."""
+    async with page_in_a_run() as (page, _gate, body):
+        assert await page.chats.stop("c", user="ada") is True
+        data = b"".join([chunk async for chunk in body])
+        assert b'"type":"message-metadata"' in data
+        assert data.endswith(b'data: {"type":"abort"}\n\ndata: [DONE]\n\n')
+        page.messages = await page.chats.load("c", user="ada")
+        assert page.texts == ["Go", "Wait."]
+        assert page.messages[-1]["parts"][-1]["state"] == "output-error"
+        assert await page.chats.stop("c", user="ada") is False
+        page.number = 1
+        await page.say("On")
+        assert page.texts == ["Go", "Wait.", "On", "Over."]
+
+
+async def test_closing_stores_what_was_written(tmp_path: Path) -> None:
+    """Also where the logs are the application's, and stay open."""
+    where, gate = f"sqlite:{tmp_path / 'chats.db'}", Gate()
+    model = ScriptedModel(Turn(text="Wait.", calls=(Call("hold"),)))
+    async with ls.open_logs("memory:") as logs:
+        async with vercel.Chats(
+            where, ls.Agent(model, tools=[ls.tool(name="hold")(gate.__call__)]), logs=logs
+        ) as chats:
+            page = Page(chats)
+            page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
+            await page.ask()
+            await gate.begun.wait()
+        async with vercel.Chats(where, agent_of("On."), logs=logs) as chats:
+            page = Page(chats)
+            page.messages = await chats.load("c", user="ada")
+            assert page.texts == ["Go", "Wait."]
+            assert page.messages[1]["parts"][-1]["state"] == "output-error"
+
+
+async def test_page_nobody_reads_is_stopped() -> None:
+    gate = Gate()
+    model = ScriptedModel(Turn(text="Wait.", calls=(Call("hold"),)))
+    agent = ls.Agent(model, tools=[ls.tool(name="hold")(gate.__call__)])
+    async with vercel.Chats("memory:", agent, stop_when_left_s=0.05) as chats:
+        page = Page(chats)
+        page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
+        body = await page.ask()
+        await gate.begun.wait()
+        await body.aclose()
+        async with asyncio.timeout(20):
+            while (await chats.load("c", user="ada"))[-1]["role"] == "user":
+                await asyncio.sleep(0.05)
+        page.messages = await chats.load("c", user="ada")
+        assert page.texts == ["Go", "Wait."]
+
+
+async def test_run_about_to_start_is_not_lost() -> None:
+    """Another process has stored the conversation, and its log has no event yet."""
+    async with page_of(agent_of("Hello.")) as page:
+        store = page.chats._store
+        begun = vercel.Conversation(
+            messages=(ls.Message.user("Hi").with_meta("id", "u1"),),
+            run="elsewhere",
+            message_id="m1",
+            begun=time.time(),
+        )
+        key = json.dumps(["ada", "c"])
+        assert await store.save(key, begun)
+        page.messages = await page.chats.load("c", user="ada")
+        assert page.texts == ["Hi"]
+        status, _ = await page.refusal()
+        assert status == 409
+        stored = await store.load(key)
+        assert stored is not None
+        assert stored.version == 1
+        assert await store.save(key, msgspec.structs.replace(stored, begun=time.time() - 60))
+        page.number = 1
+        await page.say("Anyone?")
+        assert page.texts == ["Hi", "Anyone?", "Hello."]
+
+
+class FullStore(MemoryStore):
+    """A store of logs that takes no new run while it is full."""
+
+    full = False
+
+    async def acquire(self, claim: Claim) -> Acquired:
+        if self.full:
+            raise ls.LogUnavailable("the disk is full")
+        return await super().acquire(claim)
+
+
+async def test_log_that_fails_keeps_what_waits() -> None:
+    store = FullStore()
+    async with (
+        ls.open_logs(store) as logs,
+        vercel.Chats("memory:", agent_of(DELETE, "Done."), logs=logs) as chats,
+    ):
+        page = Page(chats)
+        await page.say("Delete a.")
+        page.decide(True)
+        store.full = True
+        with pytest.raises(ls.LogUnavailable):
+            await page.ask()
+        store.full = False
+        await page.send()
+        assert page.texts[-1] == "Well.Done."
+
+
+async def test_deleted_chat_is_not_stored_again() -> None:
+    async with page_in_a_run() as (page, _gate, _body):
+        await page.chats.delete("c", user="ada")
+        assert await page.chats.load("c", user="ada") == []
+
+
+DYING = """
+import asyncio, json, sys
+import llmstream as ls
+from llmstream.simulator import Call, Turn
+from llmstream.testing import ScriptedModel
+from llmstream.ui import vercel
+
+async def hold() -> str:
+    "Wait."
+    await asyncio.sleep(60)
+    return "never"
+
+async def main() -> None:
+    where = sys.argv[1]
+    turn = Turn(text="Wait.", calls=(Call("hold"),))
+    agent = ls.Agent(ScriptedModel(turn), tools=[hold])
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}
+    async with ls.open_logs(where, lease_s=0.5) as logs:
+        chats = vercel.Chats(where, agent, logs=logs)
+        body = await chats.answer(json.dumps({"id": "c", "messages": [message]}).encode(), user="ada")
+        async for chunk in body:
+            if b"tool-input-available" in chunk:
+                print("seen", flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_killed_process_leaves_its_text(tmp_path: Path) -> None:
+    """Its pages read an error, and what they have seen is in the conversation."""
+    where = f"sqlite:{tmp_path / 'chats.db'}"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", DYING, where, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"seen\n"
+    async with (
+        ls.open_logs(where, lease_s=0.5) as logs,
+        vercel.Chats(where, agent_of("On."), logs=logs) as chats,
+    ):
+        page = Page(chats)
+        body = await chats.resume("c", user="ada")
+        process.kill()
+        await process.wait()
+        data = b"".join([chunk async for chunk in body])
+        assert b'"type":"error"' in data
+        page.messages = await chats.load("c", user="ada")
+        assert page.texts == ["Go", "Wait."]
+        assert page.messages[1]["parts"][-1]["state"] == "output-error"
+        assert page.messages[1]["id"] in data.decode()
+        page.number = 1
+        await page.say("Go on")
+        assert page.texts == ["Go", "Wait.", "Go on", "On."]
+
+
+# Sub-agents: their calls are shown as calls of the page.
+
+
+async def test_nested_approval_is_shown() -> None:
+    inner = ls.Agent(ScriptedModel(DELETE, "It is gone."), name="cleaner", tools=[delete])
+    outer = ScriptedModel(Turn(calls=(Call("cleaner", {"prompt": "Clean."}),)), "Clean now.")
+    agent = ls.Agent(outer, tools=[inner.as_tool()])
+    async with page_of(agent) as page:
+        chunks = await page.say("Clean up.")
+        (request,) = [chunk for chunk in chunks if chunk["type"] == "tool-approval-request"]
+        call = page.messages[-1]["parts"][-1]
+        assert call["toolCallId"] == request["toolCallId"] == "call_0_0/call_0_0"
+        assert (call["type"], call["state"], call["input"]) == (
+            "tool-delete",
+            "approval-requested",
+            {"path": "a"},
+        )
+        page.decide(True)
+        chunks = await page.send()
+        results = [chunk for chunk in chunks if chunk["type"] == "tool-output-available"]
+        assert {"call_0_0/call_0_0", "call_0_0"} <= {result["toolCallId"] for result in results}
+        assert page.texts[-1] == "Clean now."

@@ -1,0 +1,75 @@
+"""What is stored of a run whose process died: all that its pages have seen, with a result for each call."""
+
+from __future__ import annotations
+
+from llmstream.chats import Message, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.content import outcome_mark
+from llmstream.errors import ErrorInfo
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    StepStart,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+)
+from llmstream.events import ToolCall as CallEvent
+from llmstream.events import ToolResult as ResultEvent
+from llmstream.ui.vercel.history import messages_of
+
+LOST: list[Event] = [ErrorEvent(ErrorInfo("producer-lost", "gone", retryable=True)), Finish("error")]
+ASKED = Message.user("Go")
+CANCELLED = "The call was cancelled before it was done. It may have had effects."
+
+
+def cancelled(call_id: str) -> ToolResult:
+    return ToolResult(call_id, CANCELLED, True, "look", metadata=outcome_mark("cancelled"))
+
+
+def test_steps_become_messages() -> None:
+    events: list[Event] = [
+        StreamStart(),
+        StepStart(0),
+        *(ReasoningStart("r"), ReasoningDelta("Hm.", "r"), ReasoningEnd("r")),
+        CallEvent("look", "{}", "c1"),
+        CallEvent("look", '{"a":1}', "c2"),
+        ResultEvent({"seen": 1}, "c1", "look", preliminary=True),
+        ResultEvent({"seen": 2}, "c1", "look"),
+        ResultEvent("of a sub-agent", "c1/c9", "look"),
+        StepStart(1),
+        *(TextStart("t"), TextDelta("Half", "t"), TextEnd("t", incomplete=True)),
+        *LOST,
+    ]
+    found = messages_of([ASKED], events)
+    assert [message.role for message in found] == ["user", "assistant", "tool", "assistant"]
+    assert found[1].parts == (
+        Reasoning("Hm."),
+        ToolCall("c1", "look", "{}"),
+        ToolCall("c2", "look", '{"a":1}'),
+    )
+    assert found[2].tool_results == [ToolResult("c1", '{"seen":2}', name="look"), cancelled("c2")]
+    assert isinstance(found[3].parts[0], Text)
+    assert found[3].text == "Half"
+
+
+def test_resumed_run_has_earlier_calls() -> None:
+    """Its first results belong to a message from before it, beside a result that was there."""
+    calls = [ToolCall(name, "look", "{}") for name in ("c1", "c2", "c3")]
+    earlier = [ASKED, Message.assistant(*calls), Message.tool([ToolResult("c1", "old", name="look")])]
+    found = messages_of(earlier, [StreamStart(), ResultEvent("new", "c2", "look"), *LOST])
+    assert found[:2] == earlier[:2]
+    assert found[2].tool_results == [
+        ToolResult("c1", "old", name="look"),
+        ToolResult("c2", "new", name="look"),
+        cancelled("c3"),
+    ]
+    assert len(found) == 3
+
+
+def test_run_that_began_nothing_adds_nothing() -> None:
+    assert messages_of([ASKED], []) == messages_of([ASKED], [StreamStart(), *LOST]) == [ASKED]
