@@ -25,7 +25,7 @@ __all__ = ["COMMANDS", "command_parser", "main"]
 COMMANDS: Final = {
     "demo": "watch a simulated model call tools and answer; no key, no network",
     "chat": "ask a model once, or hold a conversation",
-    "web": "open a chat with a model in the browser",
+    "web": "open a chat in the browser; a simulated model without -m",
     "map": "ask a model once for each row of a file",
     "replay": "decode a recorded response body into events",
     "models": "list the models of a provider, and choose the default model",

@@ -56,6 +56,8 @@ By default the page is served to this machine only, and to those who have its ad
 a random token. Conversations are stored in ~/.local/state/llmstream (or in $XDG_STATE_HOME),
 readable only by you. LLMSTREAM_HISTORY=off stores nothing.
 
+exit status: 0 stopped by Ctrl-C, 2 usage error, such as a port in use, 130 interrupted before it served
+
 examples:
   llmstream web                                     no key, no network
   llmstream web -m anthropic:claude-sonnet-4-5
