@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         prices,
         telemetry,
         testing,
+        web,
     )
     from llmstream.accumulate import Accumulator
     from llmstream.agent import Agent, AgentRun, Approve, Deny, Hooks, Journal, StepPlan, Suspension
@@ -262,47 +263,9 @@ _SUBMODULES = (
     "serve",
     "telemetry",
     "testing",
+    "web",
 )
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
-
-# Our names for those of other SDKs; an AttributeError suggests them.
-_FOREIGN = {
-    'await ls.Model("provider:model").ask(prompt)': (
-        *(
-            "completion",
-            "acompletion",
-            "complete",
-            "generate",
-            "generate_text",
-            "chat",
-            "ask",
-            "create",
-            "run",
-        ),
-        *("responses", "invoke", "ainvoke"),
-    ),
-    'asyncio.run(ls.Model("provider:model").ask(prompt))': (*("run_sync", "stream_sync", "generate_sync"),),
-    'ls.stream("provider:model", prompt)': ("stream_text", "streamText", "astream", "stream_async"),
-    'ls.Model("provider:model", base_url=..., api_key=...)': (
-        *(
-            "Client",
-            "AsyncClient",
-            "OpenAI",
-            "AsyncOpenAI",
-            "Anthropic",
-            "AsyncAnthropic",
-            "LLM",
-            "ChatModel",
-        ),
-        *("get_model", "init_chat_model"),
-    ),
-    "ls.stream(..., output=T), then objects() or object": ("generate_object", "stream_object", "parse"),
-    "ls.tool": ("function_tool", "Function", "tool_plain"),
-    "ls.LLMStreamError": ("APIError", "APIStatusError", "OpenAIError", "LLMError"),
-    "ls.DeadlineExceeded": ("Timeout", "APITimeoutError", "TimeoutError"),
-    "ls.RateLimited": ("RateLimitError",),
-    "ls.ConnectionFailed": ("APIConnectionError",),
-}
 
 __all__ = [
     "Accumulator",
@@ -440,6 +403,7 @@ __all__ = [
     "telemetry",
     "testing",
     "tool",
+    "web",
 ]
 
 
@@ -457,12 +421,14 @@ def __getattr__(name: str) -> Any:
 
 def _hint(name: str) -> str:
     """What a name of another SDK is here, or what was meant by a name that is misspelt; "" of any other."""
-    for ours, theirs in _FOREIGN.items():
-        if name in theirs:
-            return f". Write {ours}"
     if name.startswith("_"):
         return ""
     import difflib  # loaded by those who misspell
+
+    from llmstream.other_sdks import PACKAGE
+
+    if name in PACKAGE:
+        return f". {PACKAGE[name]}"
 
     ours_by_lower = {ours.lower(): ours for ours in __all__}
     close = difflib.get_close_matches(name.lower(), ours_by_lower, n=1, cutoff=0.8)

@@ -182,6 +182,7 @@ class PartialJSON:
         if mode == _STRING and _SPECIAL.search(fragment) is None:
             self._parts.append(fragment)
             self._offset += len(fragment)
+            # Joined from time to time, so that pieces of a few characters do not take many times their text.
             if len(self._parts) > _MAX_PARTS and not self._in_key:
                 self._show_string()
             return
@@ -327,6 +328,7 @@ class PartialJSON:
         ended = end < len(fragment)
         if ended and not json_numbers.is_number(token):
             raise self._unexpected(fragment, end)
+        # Checked early where no further digit can help, so that an endless number fails at once.
         if ended or json_numbers.only_grows(token):
             number = json_numbers.number(token)
             if json_numbers.overflows(number):

@@ -10,6 +10,7 @@ from llmstream.chats.message import Message
 from llmstream.exchange import redact_headers
 
 __all__ = [
+    "Effort",
     "NamedTool",
     "ProviderTool",
     "ReasoningOptions",
@@ -46,6 +47,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     parallel_tool_calls: bool | None = None
 
 
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
 class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How much the model may think. Give an effort or a budget; a dialect maps what it can.
 
@@ -53,7 +57,7 @@ class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     budget_tokens: cap of the tokens spent on reasoning
     """
 
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    effort: Effort | None = None
     budget_tokens: int | None = None
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.other_sdks import USAGE, suggests
 from llmstream.short_forms import fields
 
 __all__ = ["MOST_TOKENS", "Usage"]
@@ -23,6 +24,7 @@ _COUNTS: Final = (
 )
 
 
+@suggests(USAGE)
 class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Tokens of one response or the sum of several; None means that the vendor did not report it.
 

@@ -7,6 +7,7 @@ python      begins with an import: a whole program, which is run; else a fragmen
 output      what the program above prints; `...` stands for anything, on a line of its own for any lines
 transcript-DIALECT  `wire` lines are fed, `events` lines are what has to come; `end` closes the body
 sh          lines that begin with `llmstream` have to be valid commands
+console     commands behind `$ ` and their output, which is compared for the simulator's models
 
 Blocks with a title are one of several: tests/test_migrating.py and tests/test_recipes.py run them.
 """
@@ -184,9 +185,44 @@ def test_commands_are_valid(block: Block) -> None:
                 cli._parser(words[1:]).parse_args(words[1:])
 
 
+def calls_of(block: Block) -> Iterator[tuple[list[str], str]]:
+    """The calls of llmstream in a block of `console`, each with its output."""
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        line, _, output = part.partition("\n")
+        words = shlex.split(line.rpartition("| ")[2].partition(" > ")[0])
+        if words[:1] == ["llmstream"]:
+            yield words[1:], output
+
+
+CALLS = [(block.where, *call) for block in BLOCKS if block.kind == "console" for call in calls_of(block)]
+
+
+@pytest.mark.parametrize(("where", "words", "output"), CALLS, ids=[" ".join(call[1]) for call in CALLS])
+def test_console_shows_what_is_printed(where: str, words: list[str], output: str, tmp_path: Path) -> None:
+    """Of a model of the simulator; other calls have to be valid."""
+    cli._parser(words).parse_args(words)
+    if not any(word.startswith("sim:") for word in words):
+        return
+    (tmp_path / "cities.txt").write_text("Oslo\nLima\n")
+    program = [sys.executable, "-m", "llmstream", *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120", "HOME": str(tmp_path)}
+    done = subprocess.run(
+        program,
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    printed = done.stderr + done.stdout
+    assert re.fullmatch(pattern_of(output), printed, re.DOTALL), printed
+
+
 def test_each_command_has_a_row() -> None:
     rows = {cells[0].strip("`").removeprefix("llmstream ") for cells in rows_of("command-line.md")}
-    missing = [command for command in cli._COMMANDS if command not in rows]
+    missing = [command for command in cli.COMMANDS if command not in rows]
     assert not missing, f"add rows to the first table of docs/command-line.md: {missing}"
 
 

@@ -308,6 +308,7 @@ def test_no_pattern_is_missed() -> None:
 
 
 DATA = {
+    "web/demo.py: re.search(f'\\\\b{word}\\\\b', prompt.lower())": "a table of plain words",
     "cli/errors.py: re.compile(pattern)": "a table with bounds, in one message of ours",
     "cli/replay.py: re.compile(sign, re.DOTALL)": "a table, matched once in the first few KiB",
     "dialects/anthropic/quirks.py: re.search(pattern + '/?$', url.split('?', 1)[0].split('#', 1)[0])": (

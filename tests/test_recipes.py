@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import io
 import json
+import logging
 import re
 import socket
 import sys
@@ -91,8 +92,10 @@ def test_starlette_route_sends_events(load: Any) -> None:
     assert frames[-2] == "event: end\ndata: {}"
 
 
-def test_litestar_route_streams(load: Any) -> None:
+def test_litestar_route_streams(load: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("litestar")
+    # An application of Litestar configures the logging of its process.
+    monkeypatch.setattr("litestar.logging.config.LoggingConfig.configure", lambda config: logging.getLogger)
     with served(load("web-servers.md", "litestar_app.py").app) as address:
         assert read(address).startswith(ANSWER)
 

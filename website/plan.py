@@ -167,6 +167,12 @@ PAGES = (
         """,
     ),
     Page(
+        "web.md",
+        "Web chat",
+        "Conversations in the browser. The guide is [Web chat](../guides/web-chat.md).",
+        "web.Conversations web.ConversationStore web.* web.app.make_app web.app.Settings",
+    ),
+    Page(
         "low-level.md",
         "Low-level API",
         "The layers below a stream. The guide is [Low-level API](../guides/low-level-api.md).",

@@ -43,6 +43,7 @@ from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError, ToolError
 from llmstream.events import Finish, Raw, StreamStart
+from llmstream.other_sdks import AGENT, suggests
 from llmstream.streams.model import Model
 from llmstream.streams.options import (
     CallOptions,
@@ -75,14 +76,8 @@ else:
 
 __all__ = ["Agent"]
 
-# Methods of other SDKs and what to write instead, for the message of the AttributeError.
-_FOREIGN: Final = {
-    "run_sync": "asyncio.run(agent.run(prompt))",
-    **dict.fromkeys(("invoke", "ainvoke", "arun", "generate", "kickoff"), "await agent.run(prompt)"),
-    **dict.fromkeys(("run_stream", "run_streamed", "iter", "astream"), "agent.stream(prompt)"),
-}
 
-
+@suggests(AGENT)
 class Agent(Generic[Deps, T]):
     """Runs a model and its tools until no calls remain, or until a stop condition holds.
 
@@ -219,7 +214,7 @@ class Agent(Generic[Deps, T]):
             prepare_step=function_or_none("prepare_step", prepare_step, "state"),
             context_effects=effects_of(context_effects),
             hooks=hooks_of(hooks),
-            approve=function_or_none("approve", approve),
+            approve=function_or_none("approve", approve, "pending"),
             repair=function_or_none("repair", repair, "call", "error"),
             price=function_or_none("price", price, "model", "usage"),
             approval_key=key_or_none(approval_key),
@@ -453,12 +448,6 @@ class Agent(Generic[Deps, T]):
             raise InvalidRequest("an agent used as a tool needs a name: agent.as_tool('research', ...)")
         text = description or f"Ask the agent {own}."
         return tool_from_function(_SubAgent(self, own), name=own, description=text, **options)
-
-    if not TYPE_CHECKING:  # with __getattr__, a type checker would accept any attribute
-
-        def __getattr__(self, name: str) -> Any:
-            hint = _FOREIGN.get(name, "")
-            raise AttributeError(f"Agent has no attribute {name!r}{hint and '. Write ' + hint}")
 
     def _state(self, conversation: list[Message], deps: Any) -> RunState:
         config = self._config

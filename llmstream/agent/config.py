@@ -198,14 +198,11 @@ def check_names(options: Set[str], own: Iterable[str]) -> None:
     unknown = min(options - Options.__annotations__.keys(), default=None)
     if unknown is None:
         return
-    from llmstream.streams.option_hints import agent_hint  # loaded only for an error
+    from llmstream.streams.option_hints import agent_hint, listed  # loaded only for an error
 
-    known = sorted({*own, *Options.__annotations__})
-    hint = agent_hint(unknown, known)
-    raise InvalidRequest(
-        f"unknown option {unknown!r} of an agent. {hint and hint + ' '}Options: {', '.join(known)}. "
-        "Pass options of a single vendor in provider_options."
-    )
+    known = {*own, *Options.__annotations__}
+    hint = agent_hint(unknown, known) or listed(known)
+    raise InvalidRequest(f"unknown option {unknown!r} of an agent. {hint}")
 
 
 def at_least_one(name: str, value: int | None, default: int) -> int:

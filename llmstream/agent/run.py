@@ -20,6 +20,7 @@ from llmstream.errors import (
     RunSuspended,
 )
 from llmstream.events import Event, FinishReason, Usage, Warning
+from llmstream.other_sdks import STREAM, suggests
 from llmstream.short_forms import amount, counted, quoted
 from llmstream.streams.call import ResponseInfo
 from llmstream.streams.model import Model
@@ -55,6 +56,7 @@ else:
 _LEAST_S: Final = 1e-6
 
 
+@suggests(STREAM)
 class AgentRun(AsyncOnly, Generic[T]):
     """Yields the events of all steps. Leaving it stops everything at once, tools included.
 

@@ -82,6 +82,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         raises: InvalidRequest if JSON cannot represent a message
         """
+        # Part of every digest, so that a decision for one suspension means nothing for another.
         name = secrets.token_hex(16)
         own = tuple(pending)
         waiting = (*own, *[shown for _, _, shown in _flattened(inner, own)])
@@ -115,6 +116,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         count = sum(len(inner.pending) for inner in self.inner.values())
         own, shown = self.pending[: len(self.pending) - count], self.pending[len(self.pending) - count :]
         within = [made for _, _, made in _flattened(self.inner, own)]
+        # A person decides about what is shown; what would run is in the inner suspensions.
         if within != [msgspec.structs.replace(p, digest="") for p in shown]:
             raise InvalidRequest("the suspension was altered: the calls of its sub-agents do not match")
         return own
@@ -138,6 +140,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         raises: InvalidRequest if it was altered, has expired, or was not signed with this key
         """
+        # A client could otherwise send an unsigned suspension of its own making to an agent with a key.
         if self.signed != (key is not None):
             how = (
                 "signed; pass the same approval_key="

@@ -25,6 +25,7 @@ from llmstream.chats.content import (
 )
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import shown_address
+from llmstream.other_sdks import MESSAGE, suggests
 from llmstream.short_forms import counted, quoted
 
 __all__ = ["Message", "Role", "as_role", "is_valid_role"]
@@ -63,6 +64,7 @@ def as_role(role: str) -> str:
 _REPR_PARTS: Final = 8
 
 
+@suggests(MESSAGE)
 class Message(msgspec.Struct):
     """One message of a conversation; the one mutable type of the model besides `Chat`. str() is its text.
 

@@ -17,7 +17,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from llmstream.chats.content import Part, Text, ToolResult
-from llmstream.chats.markdown import parts_markdown
 
 if TYPE_CHECKING:
     from llmstream.chats.message import Message
@@ -54,6 +53,8 @@ def transcript(messages: Iterable[Message]) -> str:
 
 def notebook_transcript(messages: Iterable[Message]) -> str:
     """All parts of messages as Markdown for a notebook, each message below its sender's name or its role."""
+    from llmstream.chats.markdown import parts_markdown  # loaded by those who have a notebook
+
     names: dict[str, str] = {}
     shown: list[str] = []
     for message in messages:

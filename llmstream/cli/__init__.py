@@ -12,19 +12,20 @@ import logging
 import os
 import sys
 import textwrap
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from llmstream import __version__
 from llmstream.cli.errors import BROKEN_PIPE, BUG, INTERRUPTED, SUCCESS, error_message, exit_status
 from llmstream.cli.terminal import print_message
 from llmstream.errors import LLMStreamError
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "command_parser", "main"]
 
-_COMMANDS: Final = {
+COMMANDS: Final = {
     "demo": "watch a simulated model call tools and answer; no key, no network",
     "chat": "ask a model once, or hold a conversation",
+    "web": "open a chat in the browser; a simulated model without -m",
     "map": "ask a model once for each row of a file",
     "replay": "decode a recorded response body into events",
     "models": "list the models of a provider, and choose the default model",
@@ -33,25 +34,31 @@ _COMMANDS: Final = {
     "simulate": "run a local server that imitates the vendors' APIs",
     "bench": "measure the latency and throughput of an endpoint under load",
     "check": "find out what an endpoint can do and where its wire is wrong",
+    "completion": "print the script that completes these commands in a shell",
 }
 """Name to summary; each is a module here with `configure(parser)` and `run(arguments) -> exit status`."""
 
+_OPTIONS: Final = ("-h", "--help", "--version")
+
 _USAGE: Final = {
-    "demo": "[-h] [--dialect NAME] [--events] [--no-color]",
+    "demo": "[-h] [--dialect DIALECT] [OPTIONS]",
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
+    "web": "[-h] [-m PROVIDER:MODEL] [--tools FILE.py] [OPTIONS]",
     "map": "[-h] [-m PROVIDER:MODEL] [-o FILE] [OPTIONS] INPUT",
-    "replay": "[-h] --dialect NAME [OPTIONS] FILE",
+    "replay": "[-h] --dialect DIALECT [OPTIONS] FILE",
     "models": "[-h] [OPTIONS] [PROVIDER [TEXT ...] | default [NAME]]",
-    "keys": "[-h] [--file] set|list|path|remove [PROVIDER]",
-    "providers": "[-h] [OPTIONS] [NAME]",
+    "keys": "[-h] [OPTIONS] set|list|path|remove [PROVIDER]",
+    "providers": "[-h] [OPTIONS] [PROVIDER]",
     "simulate": "[-h] [--port N] [OPTIONS]",
     "bench": "[-h] [-m PROVIDER:MODEL] [OPTIONS]",
     "check": "[-h] [-m PROVIDER:MODEL] [--base-url URL] [OPTIONS]",
+    "completion": "[-h] bash|zsh|fish",
 }
 """One line each: for `chat`, argparse would print ten lines of usage above each error."""
 
 _EPILOG: Final = """\
-exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C)
+exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C), 141 the
+reader of the pipe closed it, 1 a bug in llmstream
 
 examples:
   llmstream demo
@@ -78,9 +85,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not arguments:
                 parser.print_help()
                 return SUCCESS
+            _check_command(parser, arguments[0])
             parsed, unknown = parser.parse_known_args(arguments)
             if unknown:
-                parsed.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+                parsed.parser.error(_unrecognized(parsed.parser, unknown))
             status: int = importlib.import_module(f"{__name__}.{parsed.command}").run(parsed)
         finally:
             if sys.stdout is not None:
@@ -111,6 +119,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=28)
+        # argparse forgets that the names of commands are indented.
+        self._action_max_length = max(len(name) for name in COMMANDS) + 4
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n\n".join(_fitted(paragraph, width) for paragraph in text.strip("\n").split("\n\n")) + "\n"
@@ -143,22 +153,55 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"llmstream {__version__}")
     commands = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND ...", required=True)
-    requested = next((argument for argument in arguments if argument in _COMMANDS), None)
-    for name, summary in _COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            prog=f"llmstream {name}",
-            usage=f"llmstream {name} {_USAGE[name]}",
-            help=summary,
-            description=summary[0].upper() + summary[1:] + ".",
-            formatter_class=_Help,
-            allow_abbrev=False,
-        )
+    requested = next((argument for argument in arguments if argument in COMMANDS), None)
+    for name, summary in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, **_facts(name))
         # Unknown arguments are reported in the name of the command, not of the program.
         command.set_defaults(parser=command)
         if name == requested:
             importlib.import_module(f"{__name__}.{name}").configure(command)
     return parser
+
+
+def _facts(name: str) -> dict[str, Any]:
+    summary = COMMANDS[name]
+    return {
+        "prog": f"llmstream {name}",
+        "usage": f"llmstream {name} {_USAGE[name]}",
+        "description": summary[0].upper() + summary[1:] + ".",
+        "formatter_class": _Help,
+        "allow_abbrev": False,
+    }
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """The parser of one command, with its arguments."""
+    parser = argparse.ArgumentParser(**_facts(name))
+    importlib.import_module(f"{__name__}.{name}").configure(parser)
+    return parser
+
+
+def _check_command(parser: argparse.ArgumentParser, word: str) -> None:
+    """Reports an unknown command or option in the place of a command, with what is near."""
+    if word in COMMANDS or word in _OPTIONS:
+        return
+    kind, known = ("option", _OPTIONS) if word.startswith("-") else ("command", COMMANDS)
+    parser.error(f"unknown {kind} {word!r}. {_near(word, known)}`llmstream --help` lists the commands.")
+
+
+def _unrecognized(command: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
+    """The error for arguments that a command does not have; suggests an option for the first."""
+    options = command._option_string_actions  # argparse has no public list
+    near = _near(unknown[0].partition("=")[0], options) if unknown[0].startswith("-") else ""
+    help_ = f"`{command.prog} --help` lists the options."
+    return f"unrecognized arguments: {' '.join(unknown)}" + (f". {near}{help_}" if near else "")
+
+
+def _near(word: str, known: Iterable[str]) -> str:
+    import difflib  # loaded by those who misspell
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"Did you mean {close[0]}? " if close else ""
 
 
 def _open_closed_streams() -> None:

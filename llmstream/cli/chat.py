@@ -11,11 +11,13 @@ from typing import Any
 
 from llmstream.chats import Chat, Message, Role
 from llmstream.cli.approving import Approvals
+from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort
 from llmstream.cli.asking import Asker, Outcome, Setup, estimated_price
 from llmstream.cli.attachments import attached
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
 from llmstream.cli.model_names import checked_model
+from llmstream.cli.outputs import JsonEvents, QuietAnswer
 from llmstream.cli.providers import key_state
 from llmstream.cli.schema_option import read_schema
 from llmstream.cli.storage import PromptHistory, Saving, check_free, last_conversation, load_chat, state_file
@@ -81,9 +83,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="SCHEMA",
         help="answer with JSON of this form: a file, a JSON schema, or 'name, age int, bio: a short bio'",
     )
-    add("--max-tokens", metavar="N", type=int, help="maximum length of the answer, in tokens")
-    add("--temperature", metavar="T", type=float, help="sampling temperature")
-    add("--reasoning", metavar="EFFORT", help="none, minimal, low, medium, high, or a budget in tokens")
+    add("--max-tokens", metavar="N", type=count, help="maximum length of the answer, in tokens")
+    add("--temperature", metavar="T", type=decimal, help="sampling temperature")
+    add("--reasoning", metavar="EFFORT", type=effort, help=REASONING_HELP)
     add(
         "--tools",
         metavar="FILE.py",
@@ -113,6 +115,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add("--save", metavar="FILE", help="save the conversation to a new file after each turn")
     add("--force", action="store_true", help="allow --save to overwrite an existing file")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print one JSON object per event, as replay does")
+    output.add_argument(
+        "-q", "--quiet", action="store_true", help="print the answer and errors only, no warnings or calls"
+    )
     add("--no-color", dest="color", action="store_false", help="disable colours (also: NO_COLOR=1)")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument(
@@ -135,6 +142,8 @@ def run(arguments: argparse.Namespace) -> int:
     parts = [attached(file) for file in arguments.attach]
     prompt = _prompt(arguments.prompt, has_parts=bool(parts))
     asker = _asker(arguments, setup)
+    if prompt is None and arguments.json:
+        raise InvalidRequest("--json needs a prompt: a conversation is for people")
     if prompt is None:
         from llmstream.cli.conversation import Conversation
         from llmstream.cli.line_editor import line_editor
@@ -168,6 +177,9 @@ async def _one_turn(setup: Setup, asker: Asker, conversation: list[Message]) -> 
 
 def _asker(arguments: argparse.Namespace, setup: Setup) -> Asker:
     """Creates what shows the answers; costs are for people, not for pipes."""
+    approvals = Approvals(lambda: setup.tools.tools, everyone=arguments.yes)
+    if arguments.json or arguments.quiet:
+        return Asker(JsonEvents if arguments.json else QuietAnswer, approvals)
     show = partial(
         display_for,
         sys.stdout,
@@ -177,7 +189,7 @@ def _asker(arguments: argparse.Namespace, setup: Setup) -> Asker:
         hint=print_message,
     )
     price = estimated_price if sys.stdout.isatty() else None
-    return Asker(show, Approvals(lambda: setup.tools.tools, everyone=arguments.yes), price=price)
+    return Asker(show, approvals, price=price)
 
 
 def _status(outcome: Outcome, saved_to: str | None) -> int:
@@ -206,8 +218,7 @@ def _setup(arguments: argparse.Namespace, stored_model: str) -> Setup:
     if arguments.temperature is not None:
         options["temperature"] = arguments.temperature
     if arguments.reasoning is not None:
-        effort = arguments.reasoning
-        options["reasoning"] = int(effort) if effort.isdecimal() and len(effort) < 10 else effort
+        options["reasoning"] = arguments.reasoning
     if arguments.schema is not None:
         options["output"] = read_schema(arguments.schema)
     spec = arguments.model or stored_model or default_model()

@@ -6,11 +6,13 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self, TextIO
 
+import msgspec
+
 from llmstream import Model
+from llmstream.cli.arguments import number
 from llmstream.cli.check_table import finding_lines, summary_lines, table_lines
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
@@ -39,15 +41,15 @@ wrong data or a wrong error; "degraded" works, but a program notices; "unsupport
 "inconclusive" means that the model chose otherwise, so nothing was seen.
 
 The most that a check may send and cost is named before it starts; on a terminal it asks whether to start.
-A response has at most --max-tokens tokens (4,096 with reasoning), most have far fewer. The key comes from the
-environment.
+A response has at most --max-tokens tokens (4,096 with reasoning), most have far fewer.
 
-exit status: 0 nothing is broken, 2 usage error, 3 something is broken, 130 declined or interrupted (Ctrl-C)
+exit status: 0 nothing is broken, 2 usage error, 3 something is broken, 130 declined or interrupted
+(Ctrl-C), 141 the reader of the pipe closed it
 
 examples:
   llmstream check -m sim:probe                                no key, no network
   llmstream check -m vllm:Qwen/Qwen3-8B --base-url http://localhost:8000
-  llmstream check -m openai:local --base-url http://localhost:8080/v1 --json > report.json
+  llmstream check -m ollama:llama3.2 --json > report.json
   llmstream check -m anthropic:claude-haiku-4-5 --only tools,tool-parallel
   llmstream check --list                                      the probes
 """
@@ -63,14 +65,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--list", action="store_true", help="list the probes and exit")
     add(
         "--max-tokens",
-        type=_number(32, 100_000),
+        type=number(32, 100_000),
         default=DEFAULT_MAX_TOKENS,
         metavar="N",
         help=f"limit of a response, reasoning included (default: {DEFAULT_MAX_TOKENS})",
     )
     add(
         "--attempts",
-        type=_number(1, 10),
+        type=number(1, 10),
         default=DEFAULT_ATTEMPTS,
         metavar="N",
         help=f"how often a question is asked if the answer shows nothing (default: {DEFAULT_ATTEMPTS})",
@@ -78,12 +80,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "-c",
         "--concurrency",
-        type=_number(1, 64),
+        type=number(1, 64),
         default=1,
         metavar="N",
         help="probes at a time (default: 1)",
     )
-    add("--json", action="store_true", help="print the report as JSON")
+    add("--json", action="store_true", help="print the report, or with --list the probes, as JSON")
     add("-q", "--quiet", action="store_true", help="print only findings to act on, nothing if there are none")
     add("-y", "--yes", action="store_true", help="start without asking")
 
@@ -91,7 +93,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Checks and reports; returns the exit status."""
     if arguments.list:
-        print("\n".join(listed([(probe.name, probe.title) for probe in PROBES])))
+        _print_probes(as_json=arguments.json)
         return SUCCESS
     spec = checked_model(_spec(arguments))
     probes = chosen(arguments.only)
@@ -117,6 +119,14 @@ def run(arguments: argparse.Namespace) -> int:
         return _stopped(model, progress.findings, arguments)
     _print(report, arguments)
     return FAILED if report.broken else SUCCESS
+
+
+def _print_probes(*, as_json: bool) -> None:
+    if as_json:
+        probes = [{"name": probe.name, "title": probe.title} for probe in PROBES]
+        print(msgspec.json.format(msgspec.json.encode(probes), indent=2).decode())
+    else:
+        print("\n".join(listed([(probe.name, probe.title) for probe in PROBES])))
 
 
 def _spec(arguments: argparse.Namespace) -> str:
@@ -206,13 +216,3 @@ class ProgressLine:
         if self._shown:
             self._out.write(f"\r\x1b[K{text}")
             self._out.flush()
-
-
-def _number(low: int, high: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"expected a number from {low} to {high}, not {text[:20]}")
-        return value
-
-    return number

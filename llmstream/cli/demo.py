@@ -16,6 +16,7 @@ from llmstream.cli.asking import Asker
 from llmstream.cli.demo_tools import DEMO_TOOLS
 from llmstream.cli.dialects import INVENTORS, SIMULATED, base_url, wire_of
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, exit_status
+from llmstream.cli.outputs import JsonEvents
 from llmstream.cli.terminal import columns, print_message, wrapped
 from llmstream.cli.transcript import folded, once_each
 from llmstream.display.plain import Display, TerminalDisplay, Wait, display_for
@@ -31,6 +32,9 @@ _NO_BREAK: Final = "\x00"
 
 _EPILOG: Final = """\
 A local server plays the vendor: nothing leaves this machine. The tools are real Python functions.
+
+exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C), 141 the
+reader of the pipe closed it
 
 examples:
   llmstream demo
@@ -55,39 +59,49 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dialect",
         choices=list(SIMULATED),
-        metavar="NAME",
+        metavar="DIALECT",
         default="anthropic",
         help=f"API to simulate (default: anthropic): {', '.join(SIMULATED)}",
     )
     parser.add_argument("--events", action="store_true", help="list more events than the first of each type")
+    parser.add_argument("--json", action="store_true", help="print only events, as JSON lines")
     parser.add_argument("--no-color", dest="color", action="store_false", help="disable colours")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the demonstration."""
-    return asyncio.run(_demo(arguments.dialect, color=arguments.color, all_events=arguments.events))
-
-
-async def _demo(dialect: str, *, color: bool, all_events: bool) -> int:
     seen: list[Event] = []
+    asker = Asker(lambda: _Recorder(_display(color=arguments.color), seen), warnings=False)
+    if arguments.json:
+        asker = Asker(JsonEvents)
+    status = asyncio.run(_demo(arguments.dialect, asker, introduced=not arguments.json))
+    if status == SUCCESS and not arguments.json:
+        print("\n".join(["", *_transcript(seen, all_events=arguments.events), "", *_next_steps()]))
+    return status
+
+
+async def _demo(dialect: str, asker: Asker, *, introduced: bool) -> int:
     spoken = wire_of(dialect, None).dialect
     async with Simulator(Story(), api_keys=[_KEY], dialects=[spoken]) as simulator:
         spec = f"{INVENTORS[dialect]}:demo"
         model = Model(spec, base_url=base_url(simulator.url, dialect), api_key=_KEY)
         agent = Agent(model, tools=DEMO_TOOLS, reasoning="low")
-        tools = " and ".join(tool.name for tool in DEMO_TOOLS)
-        print(wrapped(f"Asking a simulated model over HTTP at {simulator.url}."))
-        print(wrapped(f"It speaks the dialect {dialect} and can call {tools}."))
-        print(f"\n{wrapped(f'> {PROMPT}')}\n", flush=True)
-        asker = Asker(lambda: _Recorder(_display(color=color), seen), warnings=False)
+        if introduced:
+            _introduce(dialect, simulator.url)
         outcome = await asker.ask(agent, [Message.user(PROMPT)])
     if outcome.stopped:
         return INTERRUPTED
     if outcome.error is not None:
         print_message(str(outcome.error))
         return exit_status(outcome.error)
-    print("\n".join(["", *_transcript(seen, all_events=all_events), "", *_next_steps()]))
     return SUCCESS
+
+
+def _introduce(dialect: str, url: str) -> None:
+    tools = " and ".join(tool.name for tool in DEMO_TOOLS)
+    print(wrapped(f"Asking a simulated model over HTTP at {url}."))
+    print(wrapped(f"It speaks the dialect {dialect} and can call {tools}."))
+    print(f"\n{wrapped(f'> {PROMPT}')}\n", flush=True)
 
 
 def _display(*, color: bool) -> Display:

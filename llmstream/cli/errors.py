@@ -37,7 +37,9 @@ BROKEN_PIPE: Final = 141
 _REMEDIES: Final = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"(, set \w+), or pass api_key=(?=\.)", r" or\1"),
         (r",(?: or)? pass api_key=(?=[,.])", ""),
+        (r"Pass a prompt with the columns that it needs, such as", "Pass --prompt with its columns, such as"),
         (r"Pass api_key= or headers= instead\.", "Set the variable of its key instead."),
         (r"Pass api_key=\.", "Its key comes from the environment."),
         (r"[Pp]ass base_url=(?= or set )", "Pass --base-url"),
@@ -63,7 +65,7 @@ def exit_status(error: LLMStreamError) -> int:
 def error_message(error: LLMStreamError) -> str:
     """Returns the message for standard error.
 
-    The leading provider name is dropped if the message itself begins with it: "No key for openai".
+    The leading provider name is dropped if the message itself names it at its beginning.
     """
     text = str(error)
     name = error.provider or ""
@@ -91,9 +93,7 @@ def _with_key_remedy(text: str, provider: str) -> str:
     if not found or start < 0:
         return text
     variables = before[start + len(verb) :].strip(" ,")
-    # "No key for openai. Set ...": the provider may be in the message only.
-    provider = provider or before[:start].rstrip(". ").rpartition(" ")[2] or "PROVIDER"
-    return f"{before[:start]}{_key_remedy(verb, variables, provider)}{after}"
+    return f"{before[:start]}{_key_remedy(verb, variables, provider or 'PROVIDER')}{after}"
 
 
 def _key_remedy(verb: str, variables: str, provider: str) -> str:

@@ -8,6 +8,8 @@ import re
 import sys
 from typing import Final
 
+import msgspec
+
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import (
     in_environment,
@@ -17,10 +19,10 @@ from llmstream.cli.key_store import (
     store_key,
     stored_places,
 )
-from llmstream.cli.model_names import likely_models
-from llmstream.cli.terminal import print_message, wrapped
+from llmstream.cli.terminal import print_message, wrapped, write_bytes
 from llmstream.errors import InvalidRequest
 from llmstream.providers.base import Provider
+from llmstream.providers.likely_models import likely_models
 from llmstream.providers.registry import all_providers, find_provider, provider_names
 
 __all__ = ["configure", "run"]
@@ -32,6 +34,8 @@ only you can read. An environment variable wins over a stored key.
 
 Stored keys are for the llmstream commands. The Python library does not read them: it takes keys
 from the environment and from api_key=.
+
+exit status: 0 success, 2 usage error, 130 interrupted (Ctrl-C), 141 the reader of the pipe closed it
 
 examples:
   llmstream keys set openai                   asks for the key
@@ -53,6 +57,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("provider", metavar="PROVIDER", nargs="?", help="name of a provider, such as openai")
     # Takes what is left, so that a key given by mistake is not repeated in argparse's error.
     parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="with list: print a JSON array")
+    output.add_argument("-q", "--quiet", action="store_true", help="with list: print providers alone")
     parser.add_argument("--file", action="store_true", help="store in the file, even if there is a keyring")
 
 
@@ -71,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
         case "path":
             print(keys_path())
         case _:
-            _list()
+            _list(as_json=arguments.json, quiet=arguments.quiet)
     return SUCCESS
 
 
@@ -136,17 +143,44 @@ def _remove(provider: Provider) -> None:
     print(f"Removed the key for {provider.name}.")
 
 
-def _list() -> None:
+class _Stored(msgspec.Struct, frozen=True, rename="camel"):
+    """One stored key in JSON; never the key.
+
+    variable:      environment variable that the key stands in for
+    place:         "keyring" or "file"
+    overridden_by: variable of the environment that wins over it, or None
+    """
+
+    provider: str | None
+    variable: str
+    place: str
+    overridden_by: str | None
+
+
+def _list(*, as_json: bool, quiet: bool) -> None:
     """Prints one line for each stored key: its provider, its variable, its place."""
-    places = stored_places()
-    if not places:
+    stored = _stored()
+    if as_json:
+        write_bytes(msgspec.json.format(msgspec.json.encode(stored), indent=2) + b"\n")
+        return
+    if quiet:
+        print("".join(f"{key.provider}\n" for key in stored if key.provider), end="")
+        return
+    if not stored:
         print(wrapped("No keys are stored. To store one: llmstream keys set openai"))
         return
+    names = max(len(key.provider or "?") for key in stored)
+    variables = max(len(key.variable) for key in stored)
+    for key in stored:
+        hidden = f" ({key.overridden_by} is set and wins)" if key.overridden_by else ""
+        print(f"{key.provider or '?':<{names}}  {key.variable:<{variables}}  {key.place}{hidden}")
+
+
+def _stored() -> list[_Stored]:
     providers = sorted(all_providers(), key=lambda provider: (len(provider.name), provider.name))
-    owners = {name: next((p for p in providers if name in key_variables(p)), None) for name in places}
-    shown = {name: owner.name if owner else "?" for name, owner in owners.items()}
-    widths = max(map(len, shown.values())), max(map(len, places))
-    for name in sorted(places, key=lambda name: shown[name]):
-        owner = owners[name]
-        hidden = f" ({found} is set and wins)" if owner and (found := in_environment(owner)) else ""
-        print(f"{shown[name]:<{widths[0]}}  {name:<{widths[1]}}  {places[name]}{hidden}")
+    found = []
+    for variable, place in stored_places().items():
+        owner = next((provider for provider in providers if variable in key_variables(provider)), None)
+        wins = (in_environment(owner) or None) if owner else None
+        found.append(_Stored(owner.name if owner else None, variable, place, wins))
+    return sorted(found, key=lambda key: (key.provider or "?", key.variable))

@@ -15,7 +15,7 @@ import msgspec
 from llmstream.cli.config import default_model, stored_model, write_default
 from llmstream.cli.errors import SUCCESS, error_message
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.model_names import checked_model, likely_models
+from llmstream.cli.model_names import checked_model
 from llmstream.cli.providers import key_state
 from llmstream.cli.terminal import columns, print_message, wrapped, write_bytes
 from llmstream.dialects.model_facts import ListedModel
@@ -23,6 +23,7 @@ from llmstream.display.terminal_text import one_line
 from llmstream.errors import ConnectionFailed, InvalidRequest, LLMStreamError, MissingKey, Unsupported
 from llmstream.prices import known_models, priced
 from llmstream.providers.base import Provider
+from llmstream.providers.likely_models import likely_models
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.streams import Model
 from llmstream.streams.lookups import list_models
@@ -39,6 +40,9 @@ price list; blank where neither has them.
 
 default NAME stores the model that commands use without -m; $LLMSTREAM_MODEL wins over it. default
 alone shows it, and default --remove forgets it.
+
+exit status: 0 success, 2 usage error, 3 no provider gave a list, 130 interrupted (Ctrl-C), 141 the reader
+of the pipe closed it
 
 examples:
   llmstream models
@@ -84,7 +88,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("provider", metavar="PROVIDER", nargs="?", help="name of a provider, or: default")
     add("text", metavar="TEXT", nargs="*", help="list only names that contain all of these")
-    add("--json", action="store_true", help="print a JSON array with one object per model")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print a JSON array with one object per model")
+    output.add_argument("-q", "--quiet", action="store_true", help="print names alone, and no warnings")
     add("--remove", action="store_true", help="with default: forget the stored default model")
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
 
@@ -103,11 +109,14 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         results = _ask_all()
     rows = [row for found in results for row in _rows(found) if _has(row, arguments.text)]
-    _print(rows, as_json=arguments.json)
+    if arguments.quiet:
+        print("".join(f"{one_line(row.model)}\n" for row in rows), end="")
+    else:
+        _print(rows, as_json=arguments.json)
     errors = [found.error for found in results if found.error is not None]
     if errors and len(errors) == len(results):
         raise errors[0]
-    for error in errors:
+    for error in errors if not arguments.quiet else ():
         print_message(f"warning: {error_message(error)}")
     if not rows and not errors and arguments.text:
         raise InvalidRequest(f"no model's name contains {' and '.join(arguments.text)}")

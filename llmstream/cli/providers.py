@@ -13,12 +13,12 @@ import msgspec
 
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import stored_places
-from llmstream.cli.model_names import likely_models
 from llmstream.cli.terminal import columns, print_message, wrapped, write_bytes
 from llmstream.display.terminal_text import safe
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.providers.abilities import Abilities, abilities
 from llmstream.providers.base import Provider
+from llmstream.providers.likely_models import likely_models
 from llmstream.providers.registry import find_provider, provider_names, provider_notes
 
 __all__ = ["configure", "is_set", "key_state", "marks", "print_page", "run"]
@@ -30,7 +30,7 @@ _STATES: Final = ("set", "not needed", "not set")
 """Order of the list on a terminal."""
 
 _EPILOG = """\
-With NAME, shows one provider: its environment variables, address, abilities and peculiarities. Any
+With PROVIDER, shows one provider: its environment variables, address, abilities and peculiarities. Any
 other text lists the providers whose names contain it.
 
 On a terminal, providers whose key is set come first and simulators are hidden. In a pipe, there is
@@ -38,6 +38,8 @@ one line per provider, in alphabetical order and with all columns. Keys are neve
 
 --matrix shows what the provider's API accepts; a model may support less. No request is sent. Other
 packages can add providers (entry points of the group llmstream.providers).
+
+exit status: 0 success, 2 usage error, 130 interrupted (Ctrl-C), 141 the reader of the pipe closed it
 
 examples:
   llmstream providers
@@ -70,11 +72,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("name", metavar="NAME", nargs="?", help="provider to show, or text to search the names for")
+    add("name", metavar="PROVIDER", nargs="?", help="provider to show, or text to search the names for")
     add("--set", dest="only_set", action="store_true", help="list only providers whose key is set")
     add("--simulators", action="store_true", help="list the simulators as well")
-    add("--matrix", action="store_true", help="show the abilities of each provider")
-    add("--json", action="store_true", help="print a JSON array with one object per provider")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--matrix", action="store_true", help="show the abilities of each provider")
+    output.add_argument("--json", action="store_true", help="print a JSON array with one object per provider")
+    output.add_argument("-q", "--quiet", action="store_true", help="print names alone")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -82,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     word = (arguments.name or "").strip().lower().replace("_", "-")
     found = list(_known())
     exact = [provider for provider in found if word in (provider.name, *provider.aliases)]
-    if exact and not (arguments.json or arguments.matrix):
+    if exact and not (arguments.json or arguments.matrix or arguments.quiet):
         _print_one(exact[0], found)
         return SUCCESS
     found = [p for p in exact or found if _has(p, word) and (_is_set(p) or not arguments.only_set)]
@@ -100,6 +104,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         rows = [_row(provider) for provider in found]
         write_bytes(msgspec.json.format(msgspec.json.encode(rows), indent=2) + b"\n")
+    elif arguments.quiet:
+        print("".join(f"{provider.name}\n" for provider in found), end="")
     elif arguments.matrix:
         _print_table(_matrix([_row(provider) for provider in found]))
     elif shown:

@@ -28,8 +28,8 @@ _EPILOG: Final = """\
 The file holds the response body as an HTTP client returns it: decompressed, without chunk
 framing and headers.
 
-exit status: 0 success; 2 usage error, such as a missing file; 3 the stream ended in an error,
-which is the second to last event
+exit status: 0 success, 2 usage error, such as a missing file, 3 the stream ended in an error, which is
+the second to last event, 130 interrupted (Ctrl-C), 141 the reader of the pipe closed it
 
 examples:
   curl -sN ... > answer.txt; llmstream replay --dialect openai-chat answer.txt
@@ -42,12 +42,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--dialect", required=True, metavar="NAME", help=f"API of the recording: {', '.join(DIALECTS)}"
+        "--dialect", required=True, metavar="DIALECT", help=f"API of the recording: {', '.join(DIALECTS)}"
     )
     parser.add_argument(
-        "--provider", metavar="NAME", help="provider that sent it, for its quirks (see llmstream providers)"
+        "--provider",
+        metavar="PROVIDER",
+        help="provider that sent it, for its quirks",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per event")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print one JSON object per event")
+    output.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     parser.add_argument("--raw", action="store_true", help="include the vendor's own events as `raw`")
     parser.add_argument("file", metavar="FILE", help="recorded body; - reads standard input")
 
@@ -61,7 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         recording = Recording(wire.dialect, provider=wire.provider, include_raw=arguments.raw)
         lines = _as_json if arguments.json else _as_transcript
         for events in recording.events(_pieces(source, arguments.file)):
-            write_bytes(lines(events))
+            if not arguments.quiet:
+                write_bytes(lines(events))
     if recording.error is not None:
         print_message(str(recording.error))
         return FAILED

@@ -12,8 +12,12 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Final, TextIO
+from contextlib import suppress
+from typing import Final, Protocol, TextIO
 
+import msgspec
+
+from llmstream.cli.arguments import number, positive
 from llmstream.cli.dialects import base_url
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.terminal import print_message
@@ -35,6 +39,8 @@ Without --script or --recording, it calls the first tool of the request and answ
 result. A script is JSON:
 {"turns": [{"text": "Hello."}, {"calls": [{"name": "f", "arguments": {}}]}]}
 
+exit status: 0 stopped by Ctrl-C, 2 usage error, such as a port in use, 130 interrupted before it served
+
 examples:
   llmstream simulate
   llmstream simulate --port 9000 --key secret --pace 40
@@ -47,7 +53,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("--port", type=_port, default=8080, metavar="N", help="port (default: 8080); 0 picks a free one")
+    add(
+        "--port",
+        type=number(0, 65535),
+        default=8080,
+        metavar="N",
+        help="port (default: 8080); 0 picks a free one",
+    )
     add(
         "--host",
         default="127.0.0.1",
@@ -64,8 +76,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="recorded body to answer with; repeat it for further requests",
     )
     add("--key", metavar="KEY", help="accept only this API key (default: any or none)")
+    lines = parser.add_mutually_exclusive_group()
+    lines.add_argument(
+        "--json", action="store_true", help="print JSON lines: first the address, then one object per request"
+    )
+    lines.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     add("--any-path", action="store_true", help="accept any prefix before the vendors' paths")
-    add("--pace", type=_rate, metavar="TOKENS_PER_S", help="output speed (default: no delay)")
+    add("--pace", type=positive, metavar="TOKENS_PER_S", help="output speed (default: no delay)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -81,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         strict_paths=not arguments.any_path,
     )
     try:
-        asyncio.run(_serve(simulator, arguments.key))
+        asyncio.run(_serve(simulator, _log(arguments)))
     except socket.gaierror as error:
         print_message(f"cannot listen on {arguments.host!r}: {error.strerror}.")
         return USAGE
@@ -100,18 +117,90 @@ def run(arguments: argparse.Namespace) -> int:
     return SUCCESS
 
 
-async def _serve(simulator: Simulator, key: str | None) -> None:
-    log = LineWriter(sys.stdout)
+class Log(Protocol):
+    """What is printed while the server runs."""
+
+    def started(self, url: str) -> str:
+        """The server listens."""
+
+    def request(self, number: int, received: Received) -> str:
+        """A request has been answered."""
+
+    def stopped(self, requests: int) -> str:
+        """The server has stopped."""
+
+
+class TextLog:
+    """Lines for people.
+
+    key: that clients have to send, or None
+    """
+
+    def __init__(self, key: str | None) -> None:
+        self._key = key
+
+    def started(self, url: str) -> str:
+        """Addresses and commands to copy."""
+        return "\n".join(_greeting(url, self._key))
+
+    def request(self, number: int, received: Received) -> str:
+        """One line."""
+        return _request_line(number, received)
+
+    def stopped(self, requests: int) -> str:
+        """The number of requests."""
+        return f"\nstopped after {_count(requests, 'request')}"
+
+
+class JsonLog:
+    """Lines of JSON for programs."""
+
+    def started(self, url: str) -> str:
+        """The address, which a program waits for."""
+        return msgspec.json.encode({"type": "started", "url": url}).decode()
+
+    def request(self, number: int, received: Received) -> str:
+        """A request: what was asked of which dialect."""
+        http, request = received.http, received.request
+        line: dict[str, object] = {
+            "type": "request",
+            "number": number,
+            "method": http.method,
+            "url": http.url,
+        }
+        line["dialect"] = received.dialect
+        if request is not None:
+            line |= {"model": request.model, "messages": len(request.messages), "tools": len(request.tools)}
+        line["disconnected"] = received.disconnected
+        return msgspec.json.encode(line).decode()
+
+    def stopped(self, requests: int) -> str:
+        """The number of requests."""
+        return msgspec.json.encode({"type": "stopped", "requests": requests}).decode()
+
+
+def _log(arguments: argparse.Namespace) -> Log | None:
+    if arguments.quiet:
+        return None
+    return JsonLog() if arguments.json else TextLog(arguments.key)
+
+
+async def _serve(simulator: Simulator, log: Log | None) -> None:
+    writer = LineWriter(sys.stdout)
     try:
         async with simulator:
-            log.write("\n".join(_greeting(simulator.url, key)))
-            count = await _report(simulator, log)
-            log.write(f"\nstopped after {_count(count, 'request')}")
+            if log is None:
+                with suppress(asyncio.CancelledError):  # Ctrl-C
+                    await asyncio.Event().wait()
+            else:
+                writer.write(log.started(simulator.url))
+                count = await _report(simulator, log, writer)
+                writer.write(log.stopped(count))
     finally:
-        log.close()
+        writer.close()
 
 
-async def _report(simulator: Simulator, log: LineWriter) -> int:
+async def _report(simulator: Simulator, log: Log, writer: LineWriter) -> int:
     """Logs each finished request until Ctrl-C; returns the number of requests."""
     waiting: list[tuple[int, Received]] = []
     known = 0
@@ -125,9 +214,9 @@ async def _report(simulator: Simulator, log: LineWriter) -> int:
         fresh = _since(simulator.requests, known)
         waiting += fresh
         known = fresh[-1][0] if fresh else known
-        for number, received in [entry for entry in waiting if entry[1].done.is_set()]:
-            waiting.remove((number, received))
-            log.write(_request_line(number, received))
+        for entry in [entry for entry in waiting if entry[1].done.is_set()]:
+            waiting.remove(entry)
+            writer.write(log.request(*entry))
     return known
 
 
@@ -178,20 +267,6 @@ def _greeting(url: str, key: str | None) -> Iterator[str]:
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {port}")
-    return port
-
-
-def _rate(text: str) -> float:
-    rate = float(text)
-    if not 0 < rate < float("inf"):
-        raise argparse.ArgumentTypeError(f"a speed is a positive number, not {text}")
-    return rate
 
 
 _MAX_LINES: Final = 10_000

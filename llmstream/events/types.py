@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from llmstream.errors import DecodeError, ErrorInfo
+from llmstream.other_sdks import EVENT, suggests
 from llmstream.usage import Usage
 
 # What all events share: frozen, tagged on `type`, camelCase in JSON.
@@ -21,6 +22,7 @@ Metadata: TypeAlias = dict[str, dict[str, Any]]
 """What a vendor sent beyond the union or wants back verbatim, keyed by provider."""
 
 
+@suggests(EVENT)
 class BaseEvent(
     msgspec.Struct,
     frozen=True,

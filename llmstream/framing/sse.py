@@ -214,6 +214,7 @@ class SSEDecoder:
             chunk = self._without_bom(chunk)
         if self._after_cr and chunk:
             self._after_cr = False
+            # CR and LF of one line end may be in two chunks; the line ended with the CR.
             chunk = chunk.removeprefix(b"\n")
         end = chunk.find(b"\n")
         if b"\r" in chunk:
@@ -222,6 +223,7 @@ class SSEDecoder:
             end = cr if end < 0 else min(cr, end)
         line = self._line
         if len(line) + (len(chunk) if end < 0 else end) > self.max_bytes:
+            # Before the line is held: a body without line ends would fill the memory.
             raise self._fail("a line")
         self._clean = False
         if end < 0:
@@ -254,6 +256,7 @@ class SSEDecoder:
     def _take_run(self, text: bytes, eol: bytes, payloads: list[bytes]) -> bytes:
         """Takes complete blocks of one shape from text that starts a block; returns the rest."""
         end = text.rfind(eol + eol)
+        # The quick way looks at no single line, so it takes no text in which one may be too long.
         if end < 0 or len(text) > self.max_bytes:
             return text
         end += 2 * len(eol)
@@ -302,6 +305,7 @@ class SSEDecoder:
         if name == b"event":
             self._event = value
         elif name == b"id":
+            # source: WHATWG HTML, 9.2.6: an id with NULL is ignored
             if b"\0" in value:
                 return
             self._block_id = value.decode("utf-8", "replace")
@@ -315,6 +319,7 @@ class SSEDecoder:
         self._in_block = True
 
     def _add_data_line(self, value: bytes) -> None:
+        # A bytearray from the second line on: nearly all blocks have one line.
         data = self._data if isinstance(self._data, bytearray) else bytearray(self._data or b"")
         data += b"\n"
         data += value

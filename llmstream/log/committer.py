@@ -8,15 +8,16 @@ append. A run whose append is refused has been closed or taken over by another p
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from llmstream.errors import Fenced, LogError, LogLost, LogUnavailable
 from llmstream.log.store import Append, RunState, RunStatus, Store
 
-__all__ = ["Committer", "Outbox"]
+__all__ = ["Committer", "Outbox", "end_tasks"]
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -165,8 +166,9 @@ class Committer:
         self._every_s = every_s
         self._lease_s = lease_s
         self._committed = committed
-        self._boxes: dict[str, Outbox] = {}
-        self._due: dict[str, Outbox] = {}
+        # Two of one run, if this process has lost it, does not know it yet, and has taken it over again.
+        self._boxes: dict[str, list[Outbox]] = {}
+        self._due: dict[Outbox, None] = {}
         self._wake, self._go = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -176,14 +178,14 @@ class Committer:
 
     def add(self, box: Outbox) -> None:
         """Begins to commit an outbox; it leaves by itself when it is over."""
-        self._boxes[box.run] = box
+        self._boxes.setdefault(box.run, []).append(box)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="llmstream log commits")
             self._tick()
 
     def changed(self, box: Outbox) -> None:
         """An outbox has news. The end of a run is not held up."""
-        self._due[box.run] = box
+        self._due[box] = None
         self._wake.set()
         if box.end is not None:
             self._go.set()
@@ -191,14 +193,16 @@ class Committer:
     def look(self, run: str | None) -> None:
         """Asks the store about a run that another process has changed; None: about all, if not just asked."""
         now = asyncio.get_running_loop().time()
-        boxes = self._boxes.values() if run is None else [self._boxes[run]] if run in self._boxes else []
-        for box in list(boxes):
+        for box in self._all() if run is None else self._boxes.get(run, ()):
             if run is not None or box.renewal_due(now, _LOOK_S):
                 self.changed(box)
 
+    def _all(self) -> Iterable[Outbox]:
+        return itertools.chain.from_iterable(self._boxes.values())
+
     async def drain(self, timeout_s: float) -> None:
         """Waits until all outboxes are over; each has to have an end."""
-        waiting = [asyncio.ensure_future(box.over.wait()) for box in self._boxes.values()]
+        waiting = [asyncio.ensure_future(box.over.wait()) for box in self._all()]
         if waiting:
             _, late = await asyncio.wait(waiting, timeout=timeout_s)
             for waiter in late:
@@ -208,19 +212,17 @@ class Committer:
         """Stops committing. What waits is not written."""
         if self._timer is not None:
             self._timer.cancel()
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
+        if self._task is not None:
+            await end_tasks(self._task)
+            self._task = None
 
     def _tick(self) -> None:
         """Finds the leases to renew, ten times in the length of one."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for box in self._boxes.values():
+        for box in self._all():
             if box.renewal_due(now):
-                self._due[box.run] = box
-                self._wake.set()
+                self.changed(box)
         self._timer = loop.call_later(self._lease_s / 10, self._tick)
 
     async def _work(self) -> None:
@@ -230,7 +232,7 @@ class Committer:
             pause_s = last_s + self._every_s - loop.time()
             if pause_s > 0:
                 self._go.clear()
-                if not any(box.end is not None for box in self._due.values()):
+                if not any(box.end is not None for box in self._due):
                     timer = loop.call_later(pause_s, self._go.set)
                     await self._go.wait()
                     timer.cancel()
@@ -239,7 +241,7 @@ class Committer:
             last_s = loop.time()
             self._wake.clear()
             due, self._due = self._due, {}
-            if not await self._commit([box for box in due.values() if not box.over.is_set()]):
+            if not await self._commit([box for box in due if not box.over.is_set()]):
                 await asyncio.sleep(_AGAIN_S)
 
     async def _commit(self, boxes: list[Outbox]) -> bool:
@@ -264,10 +266,21 @@ class Committer:
 
     def _after(self, box: Outbox, *, again: bool) -> None:
         if box.over.is_set():
-            if self._boxes.get(box.run) is box:
-                del self._boxes[box.run]
+            boxes = self._boxes.get(box.run, [])
+            if box in boxes:
+                boxes.remove(box)
+            if not boxes:
+                self._boxes.pop(box.run, None)
         elif again:
             self.changed(box)
+
+
+async def end_tasks(*tasks: asyncio.Task[Any]) -> None:
+    """Cancels tasks until they have ended: redis-py swallows a cancellation that comes while it connects."""
+    while pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending, timeout=_AGAIN_S)
 
 
 def _defect(error: Exception) -> LogUnavailable:

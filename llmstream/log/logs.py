@@ -15,7 +15,7 @@ from typing import Final, Literal, Self
 
 from llmstream.errors import ErrorInfo, InvalidRequest, LogUnavailable, RunExists, error_from_info
 from llmstream.events import ErrorEvent, Event, RetryNotice
-from llmstream.log.committer import Committer, Outbox
+from llmstream.log.committer import Committer, Outbox, end_tasks
 from llmstream.log.folding import Fold
 from llmstream.log.frames import Page
 from llmstream.log.producer import Live
@@ -154,6 +154,8 @@ class Logs:
         raises:           RunExists if the id is in use
         """
         _check_id(run)
+        if takeover_s < 0 or (stop_when_left_s is not None and stop_when_left_s <= 0):
+            raise InvalidRequest("takeover_s must not be negative, and stop_when_left_s must be positive.")
         if replace and take_over is not None:
             raise InvalidRequest("a run is either replaced or taken over. Pass one of replace and take_over.")
         opened = await self._open()
@@ -373,9 +375,7 @@ class _Opened:
         if self.lives:
             await asyncio.wait([live.task for live in self.lives], timeout=_CLOSING_S)
         await self.committer.drain(_CLOSING_S)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.wait(self._tasks)
+        await end_tasks(*self._tasks)
         await self.committer.aclose()
         await self.readers.aclose()
 
@@ -407,6 +407,8 @@ class _Opened:
 def _check_id(run: str) -> None:
     if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS:
         raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+    if not run.isascii() and any("\ud800" <= character <= "\udfff" for character in run):
+        raise InvalidRequest(f"the id of a run must be valid Unicode, got {run!r:.80}")
 
 
 def _check_position(run: str, after: int) -> None:

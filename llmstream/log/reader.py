@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable
 from typing import Final
 
 from llmstream.errors import InvalidRequest, LogLost, LogUnavailable, ReplayTooLong, RunNotFound
+from llmstream.log.committer import end_tasks
 from llmstream.log.frames import Page, page_of
 from llmstream.log.recovery import close_lost
 from llmstream.log.store import RunStatus, Store
@@ -62,8 +63,8 @@ class Readers:
         bell = asyncio.Event()
         self._bells.setdefault(run, set()).add(bell)
         try:
-            page = await self._first(run, after, bell, max_replay, wait_s)
-            position, seen_s, loop = after, -math.inf, asyncio.get_running_loop()
+            page, position = await self._first(run, after, bell, max_replay, wait_s)
+            seen_s, loop = -math.inf, asyncio.get_running_loop()
             silent_s = loop.time() + silence_s
             while True:
                 if page.frames:
@@ -103,24 +104,29 @@ class Readers:
         if run not in self._closing:
             task = asyncio.ensure_future(close_lost(self._store, status))
             self._closing[run] = task
-            task.add_done_callback(lambda _: self._closing.pop(run))
+            task.add_done_callback(self._closed_one(run))
         await asyncio.shield(self._closing[run])
+
+    def _closed_one(self, run: str) -> Callable[[asyncio.Task[bool]], None]:
+        def forget(task: asyncio.Task[bool]) -> None:
+            del self._closing[run]
+            if not task.cancelled():
+                task.exception()  # its readers may be gone
+
+        return forget
 
     async def aclose(self) -> None:
         """Stops reading; readers that wait get LogUnavailable."""
         self._closed = True
-        tasks = [*self._closing.values(), *([] if self._task is None else [self._task])]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end_tasks(*self._closing.values(), *([] if self._task is None else [self._task]))
         self._refuse(self._wanted.values(), _closed())
         self._wanted = {}
         self.wake(None)
 
     async def _first(
         self, run: str, after: int, bell: asyncio.Event, max_replay: int | None, wait_s: float
-    ) -> Page:
+    ) -> tuple[Page, int]:
+        """The first page, and the position before it."""
         until = asyncio.get_running_loop().time() + wait_s
         while (page := await self.read(run, after)) is None:
             rest_s = until - asyncio.get_running_loop().time()
@@ -137,7 +143,7 @@ class Readers:
                 f"run {run!r} has events up to {status.tail}, so a reader cannot be at {after}. "
                 "Read from the beginning, with after=-1."
             )
-        if after < 0 and page.frames:
+        if after < 0 and (page.frames or status.state == "open"):
             after = status.first - 1  # all there is, also of a run that replaced another
         _check(page, after)
         if max_replay is not None and status.tail - after > max_replay:
@@ -146,7 +152,7 @@ class Readers:
                 f"Continue after {status.tail}, or read the result elsewhere.",
                 details={"tail": status.tail},
             )
-        return page
+        return page, after
 
     async def _next(self, run: str, position: int) -> Page:
         page = await self.read(run, position)

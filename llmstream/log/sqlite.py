@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
-from llmstream.errors import LogUnavailable
+from llmstream.errors import InvalidRequest, LogUnavailable
 from llmstream.log.store import (
     Acquired,
     Append,
@@ -89,9 +89,11 @@ class SQLiteStore(Store):
         self,
         path: str | os.PathLike[str],
         *,
-        synchronous: str = "normal",
+        synchronous: Literal["normal", "full"] = "normal",
         clock: Callable[[], float] = time.time,
     ) -> None:
+        if synchronous not in ("normal", "full"):
+            raise InvalidRequest(f'synchronous is "normal" or "full", got {synchronous!r}')
         self._path = Path(path)
         self._synchronous = synchronous
         self._clock = clock
@@ -112,7 +114,7 @@ class SQLiteStore(Store):
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("pragma journal_mode = wal")
-        connection.execute(f"pragma synchronous = {'full' if self._synchronous == 'full' else 'normal'}")
+        connection.execute(f"pragma synchronous = {self._synchronous}")
         (version,) = connection.execute("pragma user_version").fetchone()
         if version > _VERSION:
             raise LogUnavailable(
@@ -286,6 +288,8 @@ class _Worker:
             if self._connection is None:
                 self._connection = _connect(self._path)
             return work(self._connection)
+        except LogUnavailable:  # an OSError, too
+            raise
         except (sqlite3.Error, OSError) as error:
             raise LogUnavailable(
                 f"the event log {self._path} cannot be used: {error}. Check that its folder exists and can "

@@ -14,8 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import math
 import os
 import socket
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -24,11 +26,16 @@ import msgspec
 
 __all__ = ["Bells"]
 
+_MAX_NAMES: Final = 200
 _MAX_BYTES: Final = 8_192
 """The longest list of names in one datagram; more are reported as "any"."""
 
-_MANY: Final = 8
-"""So many datagrams at once mean that more may have been dropped: Linux queues 10 by default (unix(7))."""
+_QUEUE: Final = Path("/proc/sys/net/unix/max_dgram_qlen")
+_SHORT_QUEUE: Final = 10
+"""Datagrams that wait for a process; Linux's default, which many systems raise to 512 (unix(7))."""
+
+_ANY_S: Final = 0.25
+"""How often a full queue makes a process look at everything; with many readers that is much to look at."""
 
 _DEAD: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT, errno.ENOTSOCK})
 """No process has this socket open."""
@@ -47,6 +54,8 @@ class Bells:
         self._own: str | None = None
         self._directory: int | None = None
         self._sender: socket.socket | None = None
+        self._missed: dict[str, set[str]] = {}  # names that a full queue did not take, by its socket
+        self._looked_s = -math.inf
 
     def open(self) -> None:
         """Opens the folder for sending. Blocks briefly."""
@@ -80,17 +89,19 @@ class Bells:
             names.remove(self._own)
         if not names:
             return
-        data = msgspec.json.encode(list(runs))
-        if len(data) > _MAX_BYTES:
-            data = b""
+        changed = set(runs)
+        data = _message(changed)
         for name in names:
+            missed = self._missed.pop(name, None)
             try:
-                sender.sendto(data, self._path(name))
+                sender.sendto(_message(changed | missed) if missed else data, self._path(name))
             except OSError as error:
-                # A full queue wakes its process anyway, which then looks at everything.
                 if error.errno in _DEAD:
                     with contextlib.suppress(OSError):
                         (self._folder / name).unlink()
+                else:  # its queue is full
+                    missed = missed or set()
+                    self._missed[name] = missed if len(missed) > _MAX_NAMES else missed | changed
 
     async def listen(self, heard: Callable[[str | None], None]) -> bool:
         """Calls `heard` for each name that another process sends, or with None for any, until cancelled.
@@ -102,7 +113,7 @@ class Bells:
             return False
         loop = asyncio.get_running_loop()
         try:
-            loop.add_reader(bell.fileno(), _drain, bell, heard)
+            loop.add_reader(bell.fileno(), self._drain, bell, heard, _queue_length())
             heard(None)  # what has changed before
             await asyncio.Event().wait()
         except NotImplementedError:
@@ -137,22 +148,39 @@ class Bells:
             return f"/proc/self/fd/{self._directory}/{name}"
         return path
 
+    def _drain(self, bell: socket.socket, heard: Callable[[str | None], None], queue_length: int) -> None:
+        """Reads all datagrams that have arrived; each name is reported once.
 
-def _drain(bell: socket.socket, heard: Callable[[str | None], None]) -> None:
-    """Reads all datagrams that have arrived; each name is reported once."""
-    found: dict[str | None, None] = {}
-    count = 0
-    while True:
-        try:
-            data = bell.recv(2 * _MAX_BYTES)
-        except OSError:  # BlockingIOError: nothing more
-            break
-        count += 1
-        try:
-            found.update(dict.fromkeys(_names.decode(data)))
-        except msgspec.DecodeError:
-            found[None] = None
-        if count == _MANY:
-            found[None] = None
-    for name in (None,) if None in found else found:
-        heard(name)
+        A full queue may have had no room for more. Who sent them sends them again with the next, but there
+        may be no next; so it reports any, now and then.
+        """
+        found: dict[str | None, None] = {}
+        count = 0
+        while True:
+            try:
+                data = bell.recv(2 * _MAX_BYTES)
+            except OSError:  # BlockingIOError: nothing more
+                break
+            count += 1
+            try:
+                found.update(dict.fromkeys(_names.decode(data)))
+            except msgspec.DecodeError:
+                found[None] = None
+            if count == queue_length and time.monotonic() >= self._looked_s + _ANY_S:
+                self._looked_s = time.monotonic()
+                found[None] = None
+        for name in (None,) if None in found else found:
+            heard(name)
+
+
+def _queue_length() -> int:
+    try:
+        return int(_QUEUE.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return _SHORT_QUEUE
+
+
+def _message(runs: set[str]) -> bytes:
+    """A list of names, or b"" for any."""
+    data = b"" if len(runs) > _MAX_NAMES else msgspec.json.encode(sorted(runs))
+    return data if len(data) <= _MAX_BYTES else b""

@@ -177,6 +177,7 @@ def cache(kept: Kept) -> Middleware:
         finish: Finish | None = None  # given when it is clear whether an error follows
         try:
             async for event in ask(request):
+                # Before the event goes out: a reader may change what it gets.
                 lines = _with(lines, event)
                 if isinstance(event, Finish):
                     finish = event
@@ -186,6 +187,7 @@ def cache(kept: Kept) -> Middleware:
             if finish is not None:
                 yield finish
             raise
+        # Before the finish goes out, after which a reader may leave.
         if key and lines and finish is not None and finish.finish_reason in _WHOLE:
             await _put(store, key, b"\n".join([*lines, b""]))
         if finish is not None:
@@ -234,6 +236,7 @@ def _events(data: bytes) -> list[Event]:
     if head != _HEAD:
         raise ValueError("it is of another version or no answer at all")
     events = [decode(line) for line in lines]
+    # A truncated file may end between two lines, each of them valid.
     if broken := check(events):
         raise ValueError(broken[0])
     return events

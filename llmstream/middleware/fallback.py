@@ -78,6 +78,7 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
                     if begun and (not may_go_on or not restart or type(event) not in _ENDS):
                         yield event
                         continue
+                    # Held until content comes: the start of a model that fails must not be seen.
                     held.append(event)
                     if not begun and type(event) not in _NO_CONTENT:
                         begun = shown = True
@@ -90,6 +91,7 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
                 tried.append((name, failure.info))
                 if may_go_on and when(failure) and (restart or not begun):
                     if shown:
+                        # Readers drop what the failed model has shown.
                         yield RetryNotice(_words(*tried[-1]), discard_step=0, attempt=len(tried), wait_s=0.0)
                     continue
                 failure.tried = tuple(tried)

@@ -95,6 +95,7 @@ class Ask:
         """
         asked = self.model
         if model is not None:
+            # The other model may be another vendor's.
             headers = {k: v for k, v in request.headers.items() if not carries_secret(k)}
             asked, request = model, msgspec.structs.replace(request, model=model.name, headers=headers)
         reply = Reply(asked.call(request, self._options, started=self._started), asked)
@@ -149,6 +150,7 @@ class MiddlewareOpener:
 
     def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
         """One call through the middleware, not yet made."""
+        # The model below this middleware, or `ask` would come back here.
         inner = model.opened_by(self._below, self._kind)
         return _MiddlewareCall(inner, self._middleware, request, options, started)
 
@@ -246,6 +248,7 @@ class _MiddlewareCall:
             for reply in self._ask.replies if self._ask is not None else []:
                 stack.push_async_callback(reply.aclose)
             events: Any = self._events
+            # A generator that runs is ended by its reader; `aclose` would raise RuntimeError.
             if hasattr(events, "aclose") and not getattr(events, "ag_running", False):
                 stack.push_async_callback(events.aclose)
 

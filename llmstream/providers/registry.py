@@ -34,7 +34,7 @@ __all__ = [
 ENTRY_POINT_GROUP: Final = "llmstream.providers"
 
 # Modules beside this one without a `Provider` of their name.
-_NOT_VENDORS: Final = frozenset({"abilities", "base", "registry", "sim"})
+_NOT_VENDORS: Final = frozenset({"abilities", "base", "likely_models", "registry", "sim"})
 
 _SHORT: Final = {"openai-chat": "sim", "bedrock-converse": "sim-bedrock"}
 
@@ -50,9 +50,6 @@ _RETIRED: Final = {
     ),
 }
 
-# How alike a near miss is: opnai is 0.91 like openai and 0.63 like azureopenai, an alias of another.
-_NEAR: Final = 0.75
-
 _log = logging.getLogger("llmstream")
 
 
@@ -62,9 +59,10 @@ def provider_names() -> tuple[str, ...]:
     return ours + tuple(sorted(name for name in _entry_points() if name not in ours))
 
 
-def find_provider(name: str) -> Provider:
+def find_provider(name: str, model: str = "") -> Provider:
     """The provider of that name or alias; case does not matter, and `_` is `-`.
 
+    model:  for which it is looked up, for the error's suggestion only
     raises: InvalidRequest that lists names close to it; Unsupported where another package's
         provider cannot be loaded
     """
@@ -83,7 +81,7 @@ def find_provider(name: str) -> Provider:
     if wanted in _RETIRED:
         raise InvalidRequest(_RETIRED[wanted])
     raise InvalidRequest(
-        f"No provider is called {name!r}. {_hint(wanted)}`llmstream providers` lists all; "
+        f"No provider is called {name!r}. {_hint(name, model)}`llmstream providers` lists all; "
         "for another OpenAI-compatible server use openai:MODEL with base_url=."
     )
 
@@ -167,11 +165,7 @@ def _loadable(entries: dict[str, EntryPoint]) -> Iterator[Provider]:
             _log.warning("%s", error)
 
 
-def _hint(wanted: str) -> str:
-    from difflib import get_close_matches
+def _hint(wanted: str, model: str) -> str:
+    from llmstream.providers.likely_models import did_you_mean, likely_models, near_providers  # for an error
 
-    known = {name: name for name in provider_names()}
-    for provider in all_providers():
-        known.update(dict.fromkeys(provider.aliases, provider.name))
-    close = dict.fromkeys(known[match] for match in get_close_matches(wanted, known, n=3, cutoff=_NEAR))
-    return f"Did you mean {' or '.join(close)}? " if close else ""
+    return did_you_mean(likely_models(f"{wanted}:{model}") if model else near_providers(wanted))

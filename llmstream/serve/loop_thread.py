@@ -24,18 +24,28 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._stopping = False
+        self._ended = False  # nothing more is taken: the loop is about to close
+        self._taking = threading.Lock()
         self._begun: set[asyncio.Task[object]] = set()
         self._thread = threading.Thread(target=self._run, name="llmstream-serve", daemon=True)
         self._thread.start()
 
     @property
     def is_running(self) -> bool:
-        """Whether its thread is there."""
-        return self._thread.is_alive()
+        """Whether it takes calls."""
+        return self._thread.is_alive() and not self._ended
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a coroutine in the loop, waits for it, and returns or raises what it does."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        """Runs a coroutine in the loop, waits for it, and returns or raises what it does.
+
+        raises: RuntimeError once the loop has ended
+        """
+        with self._taking:
+            if self._ended:
+                work.close()
+                raise RuntimeError("the event loop of the streams has ended")
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result()
 
     def start(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Runs a coroutine in the loop without waiting; does nothing once the loop is closed.
@@ -64,7 +74,10 @@ class LoopThread:
                 # asyncio lets these two through: a tool that calls sys.exit() does not end others' streams.
                 with suppress(SystemExit, KeyboardInterrupt):
                     self._loop.run_forever()
-        finally:  # whatever ends it: a view that waits for a call would wait for ever
+        finally:
+            # Whatever ends it: a view whose call came later would wait for ever. Earlier ones are cancelled.
+            with self._taking:
+                self._ended = True
             self._loop.run_until_complete(self._finish())
             self._loop.close()
 

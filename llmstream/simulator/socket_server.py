@@ -91,6 +91,7 @@ class SocketServer:
         """Handles messages until the client or a fault closes the socket."""
         await self._ws.prepare(incoming)
         self._transport = incoming.transport
+        # In a task of its own: steering comes while a response is sent.
         responder = asyncio.create_task(self._respond_to_all())
         try:
             async for message in self._ws:
@@ -162,6 +163,7 @@ class SocketServer:
                 self._remembered = (self._active or "", items)
             if not self._steered:
                 return
+            # The successor needs the results of the calls first.
             if any(item.get("type") in _CALLS for item in self._output):
                 await self._report_pending()
                 return
@@ -206,6 +208,7 @@ class SocketServer:
         if wanted is None:
             self._steered.clear()
             return []
+        # The API remembers the last response only, and a failed request forgets it.
         remembered, self._remembered = self._remembered, None
         if remembered is None or remembered[0] != wanted:
             raise BadRequest(
@@ -246,6 +249,7 @@ class SocketServer:
         due_s, usage = 0.0, Usage()
         for timed in timeline:
             event = timed.event
+            # A call that was cut would never get its result.
             if self._steered and not called and not isinstance(event, Finish):
                 yield from (TimedEvent(end(name), due_s) for name, end in texts.items())
                 yield TimedEvent(Finish("other", usage, "steered"), due_s)

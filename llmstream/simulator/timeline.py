@@ -111,6 +111,7 @@ class PromptTokens:
     def of(self, request: Request) -> int:
         """Estimates the tokens of a prompt, as `tokens_of`."""
         parts = list(map(attrgetter("parts"), request.messages))
+        # By identity: parts are frozen, and an agent sends the same messages at each step.
         if len(parts) < len(self._known) or not all(map(is_, self._known, parts)):
             self._known, self._tokens = [], 0
         added = request.messages[len(self._known) :]
@@ -212,6 +213,7 @@ def _timed(events: Iterable[Event], pace: Pace) -> Iterator[TimedEvent]:
     has_content = False
     for event in events:
         if isinstance(event, _DELTAS):
+            # The first delta comes at `first_s`; only the gaps after it follow the pace.
             if has_content and pace.tokens_per_s:
                 due_s += estimated_tokens(event.delta) / pace.tokens_per_s
             elif has_content:
@@ -281,6 +283,7 @@ class Player:
         start = self._clock()
         block = bytearray()
         for due_s, data in pieces:
+            # From the start of the response, so that delays of writing do not add up.
             wait_s = start + due_s - self._clock() if due_s else 0.0
             if wait_s > 0:
                 if block:

@@ -253,19 +253,21 @@ class ContinuationMarks:
             if length
             else f"this is a new answer: that of {model} was interrupted ({code}) before any text"
         )
-        self.done = False
+        self._done = False
 
     def mark(self, events: list[Event]) -> list[Event]:
         """The same events, with the marks that are still missing."""
-        return [event if self.done else self._marked(event) for event in events]
+        if self._done:
+            return events
+        return [event if self._done else self._marked(event) for event in events]
 
     def _marked(self, event: Event) -> Event:
         match event:
             case StreamStart(warnings):
-                self.done = not self._length
+                self._done = not self._length
                 return StreamStart([OtherWarning(self._text), *warnings])
             case TextStart():
-                self.done = True
+                self._done = True
                 mark = {OWN_KEY: {"continues": self._model}}
                 metadata = merge_metadata(event.provider_metadata, mark)
                 return msgspec.structs.replace(event, provider_metadata=metadata)

@@ -14,6 +14,7 @@ from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.errors import DeadlineExceeded, InvalidOutput, InvalidRequest, LLMStreamError
 from llmstream.events import Event, FinishReason, Usage, Warning
+from llmstream.other_sdks import STREAM, suggests
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
 from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
@@ -47,6 +48,7 @@ else:
 __all__ = ["EventStream"]
 
 
+@suggests(STREAM)
 class EventStream(AsyncOnly, Generic[T]):
     """A streamed response and its conversation.
 
@@ -232,7 +234,7 @@ class EventStream(AsyncOnly, Generic[T]):
             call, turn = self._begin(), self._turn
             while batch := await call.next():
                 if self._continues is not None:
-                    batch = self._announced(batch, self._continues)
+                    batch = self._continues.mark(batch)
                 turn.begin(batch)
                 for turn.seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
                     yield event
@@ -256,13 +258,6 @@ class EventStream(AsyncOnly, Generic[T]):
                     await self._drop_eager()
         if call.error is not None and not self._conversation.quiet:
             raise call.error
-
-    def _announced(self, batch: list[Event], continues: ContinuationMarks) -> list[Event]:
-        """The batch, marked as the continuation of another model's answer."""
-        batch = continues.mark(batch)
-        if continues.done:
-            self._continues = None
-        return batch
 
     def _begin(self) -> Call:
         if self._call is None:

@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeAlias, Unpack, overload
 
 import msgspec
 
@@ -19,6 +19,7 @@ from llmstream.dialects.base import (
 from llmstream.dialects.errors import decoded_error
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
+from llmstream.other_sdks import MODEL, suggests
 from llmstream.providers.base.provider import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
@@ -43,6 +44,7 @@ from llmstream.streams.options import (
     Transport,
     as_messages,
     checked_defaults,
+    given_prompt,
     make_request,
     with_defaults,
     with_output,
@@ -73,6 +75,9 @@ else:
 
 __all__ = ["ApiKey", "Model", "Opener", "stream"]
 
+# Of a model in an error's suggestion; a longer text is a prompt in the wrong place.
+_LONGEST_NAME: Final = 200
+
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a sync or async function that returns one; it is called before each attempt."""
 
@@ -101,6 +106,7 @@ class ModelArguments(ModelOptions, total=False):
     transport: Transport
 
 
+@suggests(MODEL)
 class Model(Generic[T]):
     """A model of a provider: `Model("anthropic:claude-sonnet-4-5")`.
 
@@ -146,7 +152,7 @@ class Model(Generic[T]):
 
     def __init__(
         self,
-        spec: str,
+        spec: str = "",  # the overloads require it; without it the error says what to write
         *,
         output: Any = None,
         base_url: str | None = None,
@@ -165,10 +171,8 @@ class Model(Generic[T]):
     ) -> None:
         name, colon, model = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if provider is None and not (name and colon and model):
-            raise InvalidRequest(
-                f'a model has the form "provider:model", such as "openai:gpt-5-mini"; got {spec!r}'
-            )
-        self.provider = find_provider(name) if provider is None else provider
+            raise _not_a_spec(spec, options)
+        self.provider = find_provider(name, model) if provider is None else provider
         if base_url is not None:
             self.provider.address(base_url)  # an invalid one fails at once
         # A list or a Path would fail late, in a header of the first request.
@@ -231,10 +235,11 @@ class Model(Generic[T]):
     ) -> EventStream[Any]: ...
 
     def stream(
-        self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+        self, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
     ) -> EventStream[Any]:
         """Creates a stream that accumulates the response and runs tools; see `EventStream`."""
-        return EventStream(self, as_messages(prompt), with_output(output, options))
+        messages = as_messages(given_prompt(prompt, options))
+        return EventStream(self, messages, with_output(output, options))
 
     @overload
     async def ask(self, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]) -> T: ...
@@ -247,7 +252,9 @@ class Model(Generic[T]):
     @overload
     async def ask(self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]) -> Any: ...
 
-    async def ask(self, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]) -> Any:
+    async def ask(
+        self, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
+    ) -> Any:
         """Reads one answer to its end and returns a `Message`, or with `output` the value.
 
             print(await ls.Model("openai:gpt-5-mini").ask("Hi"))
@@ -257,8 +264,9 @@ class Model(Generic[T]):
 
         raises: LLMStreamError if the stream failed; InvalidOutput if the answer does not fit
         """
+        messages = as_messages(given_prompt(prompt, options))
         given = with_output(output, options)
-        async with EventStream[Any](self, as_messages(prompt), given) as stream:
+        async with EventStream[Any](self, messages, given) as stream:
             if with_defaults(self.options, given).get("output") is None:
                 return await stream.collect()
             async for _ in stream.objects():
@@ -518,6 +526,22 @@ class Model(Generic[T]):
         return {name: call_id} if name else {}
 
 
+def _not_a_spec(spec: object, options: Mapping[str, Any]) -> InvalidRequest:
+    """The error for a model that is not "provider:model"; suggests what was meant."""
+    named = next((name for name in ("model", "model_name") if name in options), "")
+    if not spec and named:
+        return InvalidRequest(f'write ls.Model("provider:model"), without {named}=')
+    found: list[str] = []
+    if isinstance(spec, str) and spec and len(spec) <= _LONGEST_NAME and " " not in spec:
+        from llmstream.providers.likely_models import likely_models  # loaded for an error only
+
+        found = likely_models(spec)
+    hint = f". Did you mean {' or '.join(map(repr, found))}?" if found else ""
+    return InvalidRequest(
+        f'a model has the form "provider:model", such as "openai:gpt-5-mini"; got {spec!r}{hint}'
+    )
+
+
 @functools.cache
 def _calls() -> type[HTTPCall]:
     """The class HTTPCall, loaded with the first call because it imports aiohttp."""
@@ -551,7 +575,7 @@ def stream(
 
 
 def stream(
-    model: str | Model, prompt: Prompt, *, output: Any = None, **options: Unpack[StreamOptions]
+    model: str | Model, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
 ) -> EventStream[Any]:
     """Creates a stream of a model's response; nothing is sent until it is read.
 
@@ -561,4 +585,5 @@ def stream(
     options: tools, instructions, temperature and more; see `llmstream.streams.StreamOptions`
     raises:  InvalidRequest for an invalid spec, prompt or option
     """
-    return (model if isinstance(model, Model) else Model(model)).stream(prompt, output=output, **options)
+    chosen = model if isinstance(model, Model) else Model(model)
+    return chosen.stream(given_prompt(prompt, options), output=output, **options)

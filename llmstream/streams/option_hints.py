@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Collection
 from typing import Final
 
-__all__ = ["agent_hint", "hint_for"]
+__all__ = ["agent_hint", "hint_for", "listed"]
 
 _OF_THE_MODEL: Final = (
     "Model(..., {}=...) takes it: an address, a key or a session belongs to the model, not to one call."
@@ -121,6 +121,14 @@ def hint_for(name: str, known: Collection[str]) -> str:
         )
     close = difflib.get_close_matches(name, known, n=1)
     return f"Did you mean {close[0]}=?" if close else ""
+
+
+def listed(known: Collection[str]) -> str:
+    """All options, for a name without a hint."""
+    return (
+        f"Options: {', '.join(sorted(known))}. Pass options of a single vendor in provider_options, as "
+        "provider_options={'PROVIDER': {...}}."
+    )
 
 
 def agent_hint(name: str, known: Collection[str]) -> str:

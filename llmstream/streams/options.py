@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import msgspec
 
@@ -15,6 +15,7 @@ from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.request import (
+    Effort,
     NamedTool,
     ProviderTool,
     ReasoningOptions,
@@ -44,6 +45,7 @@ __all__ = [
     "check_messages",
     "check_options",
     "checked_defaults",
+    "given_prompt",
     "make_request",
     "tool_set",
     "with_defaults",
@@ -150,7 +152,27 @@ class Options(StreamOptions, total=False):
 _SETTINGS: Final = frozenset(Settings.__struct_fields__)
 _DEFAULTS: Final = Settings()
 _NAMES: Final = frozenset(Options.__annotations__)
-_EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_LISTED: Final = 8
+
+_KINDS: Final = {
+    **dict.fromkeys(("max_output_tokens", "top_k", "seed"), "an integer"),
+    "stop": "a str or a list of them",
+    "parallel_tool_calls": "True or False",
+}
+"""What a single option takes, for its error; the others are numbers."""
+
+_EFFORTS: Final = get_args(Effort)
+
+
+def given_prompt(prompt: Prompt | None, options: Mapping[str, Any]) -> Prompt:
+    """The prompt of a call, which type checkers require.
+
+    raises: InvalidRequest without one; it says so if the prompt was given as `messages=` or `input=`
+    """
+    if prompt is not None:
+        return prompt
+    unknown = min(options.keys() - _NAMES, default=None)
+    raise _unknown(unknown) if unknown else InvalidRequest("the prompt is missing: stream(model, prompt)")
 
 
 def as_messages(prompt: Prompt) -> list[Message]:
@@ -160,6 +182,8 @@ def as_messages(prompt: Prompt) -> list[Message]:
     """
     given: list[Any]
     match prompt:
+        case bytes() | bytearray():
+            raise InvalidRequest("a prompt must be a str, got bytes. Decode it: prompt.decode()")
         case "":
             raise InvalidRequest("the prompt is empty: pass a text, or at least one message")
         case str():
@@ -271,13 +295,10 @@ def with_defaults(defaults: Options, given: Options) -> Options:
 
 
 def _unknown(name: str) -> InvalidRequest:
-    from llmstream.streams.option_hints import hint_for  # loaded by those who need one
+    from llmstream.streams.option_hints import hint_for, listed  # loaded by those who need one
 
-    hint = hint_for(name, _NAMES)
-    return InvalidRequest(
-        f"unknown option {name!r}. {hint and hint + ' '}Options: {', '.join(sorted(_NAMES))}. "
-        "Pass options of a single vendor in provider_options."
-    )
+    hint = hint_for(name, _NAMES) or listed(_NAMES)
+    return InvalidRequest(f"unknown option {name!r}. {hint}")
 
 
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
@@ -322,11 +343,19 @@ def _settings(given: dict[str, Any]) -> Settings:
             base = {name: getattr(base, name) for name in Settings.__struct_fields__}
         settings = msgspec.convert({**base, **fields}, Settings)
     except (msgspec.ValidationError, TypeError) as error:
-        raise InvalidRequest(f"settings: {error}") from None
+        raise InvalidRequest(_setting_error(error, fields)) from None
     for name in Settings.__struct_fields__:
         if isinstance(value := getattr(settings, name), float) and not math.isfinite(value):
             raise InvalidRequest(f"settings: {name} must be a finite number, got {value}")
     return settings
+
+
+def _setting_error(error: Exception, given: Mapping[str, Any]) -> str:
+    """The error of an option in the words of the caller: "temperature must be a number, got '0.2'"."""
+    name = str(error).partition(" - at `$.")[2].rstrip("`").partition("[")[0]
+    if name not in given:
+        return f"settings: {error}"
+    return f"{name} must be {_KINDS.get(name, 'a number')}, got {given[name]!r}"
 
 
 def _listed(value: object) -> object:
@@ -342,9 +371,23 @@ def _tool_choice(
         return cast(Literal["auto", "none", "required"], value)
     if any(tool.name == value for tool in tools):
         return NamedTool(value)
+    names = ", ".join(repr(tool.name) for tool in tools[:_LISTED]) or "there are no tools"
     raise InvalidRequest(
-        f'tool_choice {value!r} is neither "auto", "none" nor "required", nor the name of a tool given'
+        f'tool_choice must be "auto", "none", "required" or the name of a tool ({names}); got {value!r}.'
+        f"{_choice_hint(value)}"
     )
+
+
+def _choice_hint(choice: object) -> str:
+    """What to write for a choice in the form of a vendor's API."""
+    if isinstance(choice, Mapping):
+        function = choice.get("function")
+        name = choice.get("name") or (function.get("name") if isinstance(function, Mapping) else None)
+        if isinstance(name, str):
+            return f" Write tool_choice={name!r}."
+        choice = choice.get("type") or choice.get("mode")
+    is_any = isinstance(choice, str) and choice.lower() == "any"
+    return ' Write "required" for a call of any tool.' if is_any else ""
 
 
 def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions | None:

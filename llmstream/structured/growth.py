@@ -107,6 +107,7 @@ class Growth:
         if self._by_item:
             return self._new_items(parser)
         self._earned += len(text) * _EARNED_PER_CHAR
+        # Each value is a copy, so a long answer in small pieces would take quadratic time.
         if self._partial.cost > self._earned and not parser.complete:
             return []
         return self._new_value(parser)
@@ -119,6 +120,7 @@ class Growth:
             return out
         while self._items < len(items):
             item = items[self._items]
+            # The last element may still change.
             if self._items + 1 == len(items) and (parser.growing or parser.is_open(item)):
                 break
             self._items += 1

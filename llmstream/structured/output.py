@@ -6,6 +6,7 @@ Vendors accept an object at the root of a schema, and plain keywords.
 from __future__ import annotations
 
 import collections.abc
+import dataclasses
 import re
 import types
 import typing
@@ -15,7 +16,7 @@ import msgspec
 
 from llmstream.errors import InvalidOutput, InvalidRequest
 from llmstream.json_numbers import with_whole_numbers
-from llmstream.json_types import convert, decoder, readable, schemas, without_empty_nulls
+from llmstream.json_types import convert, decoder, is_model, readable, schemas, without_empty_nulls
 from llmstream.request import ResponseFormat
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class Output(Generic[T]):
             try:
                 return self._decoded(candidate)
             except _UNREADABLE as error:
+                # The first candidate that is JSON at all tells the model most.
                 if first is None or not isinstance(first, msgspec.ValidationError):
                     first = error
         raise self._invalid(first) from None
@@ -170,6 +172,7 @@ class Output(Generic[T]):
             value = msgspec.json.decode(text)
             if wrapper is not None and not (isinstance(value, dict) and wrapper in value):
                 value = {wrapper: value}  # it gave the value itself
+            # Strict modes send null for what is left out, and some models 3.0 for 3.
             value = with_whole_numbers(without_empty_nulls(value, self.schema))
             found = self._decoder.decode(msgspec.json.encode(value))
         return found if wrapper is None else getattr(found, wrapper)
@@ -198,15 +201,15 @@ def _given_schema(value: Any) -> dict[str, Any] | None:
         if value == "json":
             return {}
         raise InvalidRequest(
-            f'output={value!r}: the one text it may be is "json", for any JSON object. '
-            "Otherwise pass a type, a JSON schema or an Output."
+            f'output={value!r} is not a type. Write output="json" for any JSON object, or pass a type, '
+            "a JSON schema or an Output."
         )
     if not isinstance(value, collections.abc.Mapping):
         return None
     if value.get("type") in _OPENAI_FORMS:
         raise InvalidRequest(
-            f'output={{"type": {value["type"]!r}}} is of OpenAI\'s wire. '
-            'Pass "json" for any object, or the JSON schema itself.'
+            f'output={{"type": {value["type"]!r}}} is OpenAI\'s response_format. Pass a type or the JSON '
+            'schema itself, or "json" for any JSON object.'
         )
     return dict(value)
 
@@ -295,7 +298,9 @@ def output_schema(output_type: Any) -> dict[str, Any]:
     try:
         (schema,), components = schemas([output_type])
     except (TypeError, NameError, ValueError, RecursionError) as error:
-        raise InvalidRequest(f"output: no JSON schema can be made of {output_type!r}: {error}") from None
+        raise InvalidRequest(
+            f"output: no JSON schema can be made of {output_type!r}. {_remedy(output_type, error)}"
+        ) from None
     found, defs = _plain(schema), {name: _plain(each) for name, each in components.items()}
     root = found.get("$ref")
     if isinstance(root, str):
@@ -306,6 +311,15 @@ def output_schema(output_type: Any) -> dict[str, Any]:
     if defs:
         found["$defs"] = defs
     return cast(dict[str, Any], found)
+
+
+def _remedy(output_type: Any, error: Exception) -> str:
+    kind = type(output_type)
+    if dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_model(kind):
+        return f"It is a value; write output={kind.__name__}, its type."
+    if "schema_hook" in str(error):  # msgspec's advice for a class that it does not know, to its own callers
+        return "Use a dataclass, a TypedDict, a msgspec Struct, a pydantic model, or types made of these."
+    return str(error)
 
 
 def wrapped(schema: dict[str, Any]) -> tuple[dict[str, Any], str | None]:

@@ -66,6 +66,7 @@ class Signature:
             raise InvalidRequest(
                 f"tool {name}: {error}. Wrap it in a function with typed parameters."
             ) from None
+        # What `functools.partial` has filled already is none of the model's business.
         self._parameters = {key: found[key] for key in found if key not in bound}
         types = self._types(function)
         self.context_key = self._take_context(types)
@@ -81,6 +82,7 @@ class Signature:
             fields.append((key, readable(types[key]), *absent))
         fields.sort(key=len)  # a Struct wants required fields first
         try:
+            # An unknown name is refused, because a misspelt option would otherwise be dropped without a word.
             struct = msgspec.defstruct("Arguments", fields, forbid_unknown_fields=True)
             self._decoder = decoder(struct)
             self.schema = self._schema(struct, descriptions)
@@ -115,6 +117,7 @@ class Signature:
         try:
             return self._decoder.decode(text)
         except msgspec.ValidationError:
+            # Only after a failure: nearly all arguments fit as they are.
             value = with_whole_numbers(without_empty_nulls(msgspec.json.decode(text), self.schema))
             return self._decoder.decode(msgspec.json.encode(value))
 
@@ -172,6 +175,7 @@ class Signature:
         properties: dict[str, Any] = {}
         for key in self._parameters:  # in the function's order
             entry = dict(found["properties"][key])
+            # The type's own description is nearer to the value than the docstring's.
             text = entry.pop("description", None) or descriptions.get(key)
             default = self._default(key)
             if "$ref" in entry and (text or default is not _ABSENT):
@@ -192,6 +196,8 @@ class Signature:
         if default is inspect.Parameter.empty:
             return _ABSENT
         try:
+            # The model sees the default; one that JSON does not have is left out of the schema, and still
+            # applies.
             return msgspec.to_builtins(default, str_keys=True)
         except (TypeError, ValueError):
             return _ABSENT

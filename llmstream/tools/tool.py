@@ -222,7 +222,10 @@ class Tool(Generic[P, R]):
         if outcome.exception is not None and not isinstance(value, ToolOutcome):
             kind = type(value).__name__
             _log.warning(
-                "the tool %s returned a %s that cannot be sent: %s", self.name, kind, outcome.exception
+                "the tool %s returned a value of type %s that cannot be sent: %s",
+                self.name,
+                kind,
+                outcome.exception,
             )
         return outcome.fitted(self.max_result_chars, self.max_result_bytes)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,9 @@ from llmstream.tools.tool import AnyTool, ContextOf, LiveTools, Tool
 __all__ = ["ToolSet", "unreadable_input"]
 
 _log = logging.getLogger("llmstream")
+
+# Of a value in an error, in characters.
+_MOST_SHOWN: Final = 80
 
 
 class ToolSet:
@@ -196,7 +199,8 @@ def _wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool |
     if isinstance(tools, LiveTools):
         return (tools,)
     if not isinstance(tools, Iterable):
-        raise InvalidRequest(f"tools must be a list of tools, got {tools!r}")
+        hint = f" Write tools=[{getattr(tools, '__name__', 'tool')}]." if callable(tools) else ""
+        raise InvalidRequest(f"tools must be a list of tools, got {tools!r}.{hint}")
     found: list[Tool | ToolSpec | ProviderTool | LiveTools] = []
     for given in tools:
         if isinstance(given, Tool | ToolSpec | ProviderTool | LiveTools):
@@ -208,16 +212,35 @@ def _wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool |
         elif callable(given):
             found.append(tool_from_function(given))
         else:
-            raise InvalidRequest(f"{given!r} is not a tool. {_remedy(given)}")
+            raise InvalidRequest(f"{_shown(given)} is not a tool. {_remedy(given)}")
     return tuple(found)
+
+
+def _shown(given: object) -> str:
+    text = repr(given)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def _remedy(given: object) -> str:
     if hasattr(given, "as_tool"):
         return "Pass an agent as agent.as_tool()."
     if isinstance(given, dict):
-        return "Write ToolSpec(name, description, input_schema), or ProviderTool for one of a vendor's own."
+        return _remedy_for_dict(given)
     return "Pass a function, a Tool, a ToolSpec or a ProviderTool."
+
+
+def _remedy_for_dict(given: dict[str, Any]) -> str:
+    """What to write for a tool in the form of a vendor's API."""
+    function = given.get("function")
+    tool = function if isinstance(function, dict) else given
+    name = tool.get("name")
+    kind = given.get("type", "function")
+    if not isinstance(name, str) or kind not in ("function", "custom"):
+        return f"For a tool that the vendor runs write ls.ProviderTool({kind!r}, name, options)."
+    return (
+        f"Pass the Python function {name} itself: its signature becomes the schema. For a tool that runs "
+        f"elsewhere write ls.ToolSpec({name!r}, description, schema)."
+    )
 
 
 def _is_broken(call: ToolCall) -> bool:

@@ -111,6 +111,7 @@ def test_a_suspension_that_was_taken_says_so(tmp_path) -> None:
         (lambda: {"hooks": Hooks(before_model=lambda: None)}, r"before_model is called with \(state\)"),
         (lambda: {"stop_when": lambda: True}, r"a stop condition is called with \(state\)"),
         (lambda: {"prepare_step": lambda: None}, r"prepare_step is called with \(state\)"),
+        (lambda: {"approve": lambda: True}, r"approve is called with \(pending\)"),
         (lambda: {"price": lambda usage: 1.0}, r"price is called with \(model, usage\)"),
     ],
 )

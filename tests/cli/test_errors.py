@@ -36,14 +36,14 @@ def test_missing_key_names_variable_once():
     """It names the provider once too."""
     error = raised_by(lambda: find_provider("openai").key(None, {}))
     error.provider = "openai"
-    assert error_message(error) == "No key for openai. Set OPENAI_API_KEY or run llmstream keys set openai."
+    assert error_message(error) == "openai: no API key. Set OPENAI_API_KEY or run llmstream keys set openai."
 
 
 def test_a_missing_address_names_the_flag():
     error = raised_by(lambda: find_provider("azure").address(None, {}))
     error.provider = "azure"
     text = error_message(error)
-    assert text.startswith("No address for azure. Pass --base-url or set AZURE_OPENAI_ENDPOINT")
+    assert text.startswith("azure: no address. Pass --base-url or set AZURE_OPENAI_ENDPOINT")
 
 
 def test_invalid_address_names_the_flag():

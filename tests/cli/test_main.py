@@ -11,7 +11,7 @@ import llmstream
 from llmstream import cli
 from llmstream.cli import main, replay
 
-COMMANDS = ["demo", "chat", "replay", "providers", "simulate", "bench"]
+COMMANDS = list(cli.COMMANDS)
 
 
 def test_the_help_lists_every_command(capsys):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.cli.model_names import checked_model, likely_models
+from llmstream.cli.model_names import checked_model
 from llmstream.errors import InvalidRequest
+from llmstream.providers.likely_models import likely_models
+from llmstream.streams import Model
 
 
 @pytest.mark.parametrize(
@@ -39,6 +41,28 @@ def test_a_model_is_guessed_from_its_family(written, meant):
         checked_model(written)
     assert all(f"Did you mean {model}?" in str(raised.value) for model in meant)
     assert bool(meant) == ("Did you mean" in str(raised.value))
+
+
+@pytest.mark.parametrize(
+    "written", ["gpt-5", "openai/gpt-5", "gemini/gemini-2.5-pro", "llama3.2:1b", "opnai:m"]
+)
+def test_library_suggests_the_same_models(written):
+    (meant,) = likely_models(written)
+    with pytest.raises(InvalidRequest, match=f"Did you mean '?{meant}"):
+        Model(written)
+
+
+@pytest.mark.parametrize("written", ["You are a helpful assistant.", "x" * 500, "", 5])
+def test_no_model_is_guessed_from_a_prompt(written):
+    with pytest.raises(InvalidRequest, match='a model has the form "provider:model"') as raised:
+        Model(written)
+    assert "Did you mean" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["model", "model_name"])
+def test_model_by_a_keyword_is_refused(name):
+    with pytest.raises(InvalidRequest, match=rf'write ls.Model\("provider:model"\), without {name}='):
+        Model(**{name: "openai:gpt-5"})
 
 
 @pytest.mark.parametrize("spec", ["openai:gpt-5", "gemini:gemini-2.5-pro", "ollama:llama3.2:1b", "sim:demo"])

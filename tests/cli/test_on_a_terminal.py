@@ -355,7 +355,7 @@ def test_wait_for_next_attempt_is_shown(chat, screen):
 def test_no_conversation_without_a_key(sessions):
     sessions.append(Session("chat", "-m", "openai:m"))
     assert sessions[0].end() == 2
-    assert "No key for openai" in sessions[0].text
+    assert "openai: no API key" in sessions[0].text
 
 
 def test_the_demonstration_renders(sessions, screen):

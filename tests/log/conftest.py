@@ -32,7 +32,7 @@ class RedisServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for _ in range(1_000):
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(self.socket))

@@ -212,7 +212,7 @@ async def test_a_fast_source_is_held_up() -> None:
         yield ls.Finish("stop")
 
     def waiting(logs) -> list[bytes]:
-        (box,) = logs._opening.result().committer._boxes.values()
+        ((box,),) = logs._opening.result().committer._boxes.values()
         return list(box._waiting)
 
     async with ls.open_logs(store) as logs:

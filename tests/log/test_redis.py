@@ -145,21 +145,31 @@ async def test_scripts_are_loaded_again(redis_server) -> None:
     await store.aclose()
 
 
+@pytest.mark.slow
 async def test_an_idle_listener_stays(redis_server) -> None:
     """It is not cut off by the timeout of its connection, so it hears what comes after a silence."""
-    one, other = RedisStore(redis_server.url, timeout_s=0.05), RedisStore(redis_server.url)
+    one, other = RedisStore(redis_server.url, timeout_s=1.0), RedisStore(redis_server.url)
     await one.open()
     await other.open()
     heard: asyncio.Queue[str | None] = asyncio.Queue()
     listener = asyncio.ensure_future(one.listen(heard.put_nowait))
     assert await heard.get() is None
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(2.5)
     await other.delete("changed")
     assert await heard.get() == "changed"  # and not None, for a new connection
     listener.cancel()
     await asyncio.wait({listener})
     await one.aclose()
     await other.aclose()
+
+
+async def test_closing_at_once_ends(redis_server) -> None:
+    """At any point of the opening: redis-py swallows a cancellation while it connects."""
+    async with asyncio.timeout(60):
+        for turns in range(60):
+            async with ls.open_logs(redis_server.url):
+                for _ in range(turns % 30):
+                    await asyncio.sleep(0)
 
 
 async def test_redis_keys_expire(redis_server) -> None:

@@ -9,7 +9,7 @@ from llmstream.log.conformance import STORE_CHECKS, StoreCheck
 
 
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
-async def test_store_conforms(check: StoreCheck, address: str) -> None:
+async def test_store_passes_every_check(check: StoreCheck, address: str) -> None:
     await check(maker(address))
 
 
@@ -28,7 +28,7 @@ class PollingStore(MemoryStore):
     listen = Store.listen
 
 
-async def test_store_without_notices_is_polled() -> None:
+async def test_store_with_no_notices_polls() -> None:
     heard = []
 
     def hear(run: str | None) -> None:

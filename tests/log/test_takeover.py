@@ -11,7 +11,7 @@ import llmstream as ls
 from llmstream import grammar
 from llmstream.events import RetryNotice, StepFinish, StepStart
 from llmstream.log import Logs, MemoryStore
-from tests.log.sources import answer, followed, told
+from tests.log.sources import Gated, answer, followed, told
 
 
 class Clock:
@@ -99,7 +99,7 @@ def of_kind(found: list[ls.Event], kind: type) -> list[ls.Event]:
 
 
 @pytest.mark.parametrize("at", range(1, len(steps(3))))
-async def test_repeated_run_takes_over_anywhere(take_over, at: int) -> None:
+async def test_repeated_at_every_event(take_over, at: int) -> None:
     """Cut after any event: the log is valid, and what is not void is each step once."""
     found = await take_over(steps(3)[:at], steps(3), "repeat")
     assert grammar.check(found) == []
@@ -112,7 +112,7 @@ async def test_repeated_run_takes_over_anywhere(take_over, at: int) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, len(steps(3))))
-async def test_continued_run_takes_over_anywhere(take_over, at: int) -> None:
+async def test_continued_at_every_event(take_over, at: int) -> None:
     """The rest gets the next step numbers, every call one result, and the tokens are added."""
     before = steps(3)[:at]
     done = len(of_kind(before, StepFinish))
@@ -148,7 +148,7 @@ def valid_texts(found: list[ls.Event]) -> list[str]:
     return ["".join(texts[step]) for step in sorted(texts)]
 
 
-async def test_a_single_response_is_taken_over(take_over) -> None:
+async def test_a_response_is_taken_over(take_over) -> None:
     whole = [event for event in answer(5) if not isinstance(event, StepStart | StepFinish)]
     for kind in ("repeat", "continue"):
         found = await take_over(whole[:4], whole, kind)
@@ -157,7 +157,7 @@ async def test_a_single_response_is_taken_over(take_over) -> None:
         assert found[6].id.startswith("t~")
 
 
-async def test_a_finished_run_lacks_only_its_end(take_over) -> None:
+async def test_finished_run_lacks_its_end(take_over) -> None:
     assert await take_over(answer(5), answer(7), "repeat") == answer(5)
 
 
@@ -172,6 +172,25 @@ async def test_a_living_run_is_not_taken_over() -> None:
         await logs.start("answer", source())
         with pytest.raises(ls.RunExists, match="is being produced"):
             await logs.start("answer", told(answer(1)), take_over="repeat")
+
+
+async def test_one_process_takes_its_run_over(caplog: pytest.LogCaptureFixture) -> None:
+    """It had lost the lease without knowing; the old producer is fenced off, the new one is not."""
+    clock = Clock()
+    async with ls.open_logs(MemoryStore(clock=clock)) as logs:
+        old = Gated(answer(5), 4)
+        first = await logs.start("answer", old, takeover_s=600)
+        while (status := await logs.status("answer")) is None or status.tail < 3:
+            await asyncio.sleep(0.001)
+        clock.now += 11
+        new = Gated(answer(5), 4)
+        second = await logs.start("answer", new, take_over="repeat", takeover_s=600)
+        old.gate.set()
+        with pytest.raises(ls.Fenced):
+            await first.wait()
+        new.gate.set()
+        assert await second.wait() == "closed"
+        assert (await followed(logs, "answer"))[-1] == answer(5)[-1]
 
 
 async def test_a_new_run_needs_no_takeover() -> None:

@@ -74,6 +74,21 @@ async def test_a_full_queue_means_any(pair) -> None:
     assert None in found
 
 
+async def test_what_was_missed_comes_again(pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the next message that the queue has room for."""
+    one, other, ear = pair
+    monkeypatch.setattr(other, "_looked_s", float("inf"))  # it does not look at everything
+    names = [f"run {number}" for number in range(100)]
+    for name in names:
+        one.ring([name])
+    found = {await ear.heard.get()}
+    one.ring(["last"])
+    async with asyncio.timeout(10):
+        while not found >= {*names, "last"}:
+            found.add(await ear.heard.get())
+    assert None not in found
+
+
 async def test_dead_sockets_are_removed(short_path: Path) -> None:
     bells = Bells(short_path / "wake")
     bells.open()
@@ -85,7 +100,7 @@ async def test_dead_sockets_are_removed(short_path: Path) -> None:
     bells.ring(["a"])  # after closing it does nothing
 
 
-async def test_without_sockets_the_file_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_sockets_it_is_polled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(wake.socket, "AF_UNIX")
     monkeypatch.setattr(sqlite, "_POLL_S", 0.001)
     from llmstream.log.conformance import changes_are_heard_elsewhere

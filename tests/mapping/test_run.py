@@ -318,7 +318,7 @@ async def test_errors_of_the_items_are_raised(vendor):
         ({"concurrency": 0}, "concurrency must be"),
         ({"prompt": 7}, "prompt must be a template or a function"),
         ({"keep": "a.csv"}, "the file has JSON lines"),
-        ({"temperature": "hot"}, "settings"),
+        ({"temperature": "hot"}, "temperature must be a number"),
     ],
 )
 def test_invalid_options_fail_at_once(options: dict, problem: str):

@@ -40,7 +40,7 @@ def test_call_settings_override_single_keys() -> None:
 def test_wrong_default_refused_at_creation() -> None:
     with pytest.raises(ls.InvalidRequest, match="Did you mean max_output_tokens="):
         model(max_tokens=5)
-    with pytest.raises(ls.InvalidRequest, match="settings"):
+    with pytest.raises(ls.InvalidRequest, match="temperature must be a number, got 'hot'"):
         model(temperature="hot")
 
 

@@ -40,7 +40,7 @@ def test_foreign_option_name_hints_at_ours(option, hint) -> None:
     [
         ({"retry": 3}, "Write retry=ls.Retry(max_retries=...)"),
         ({"deadlines": 30}, "Write deadlines=ls.Deadlines(total_s=...)"),
-        ({"output": "jsno"}, 'the one text it may be is "json"'),
+        ({"output": "jsno"}, 'Write output="json" for any JSON object'),
     ],
 )
 def test_wrong_option_form_hints_at_right(options, remedy) -> None:

@@ -86,6 +86,24 @@ def test_names_and_wrappings(output_type: Any, name: str, wrapper: str | None) -
     assert Output(output_type, name="my type!").format.name == "my_type"
 
 
+class Plain:
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("output", "remedy"),
+    [
+        (Plain, "Use a dataclass, a TypedDict, a msgspec Struct, a pydantic model"),
+        (list[Plain], "Use a dataclass"),
+        (Red(1), "write output=Red, its type"),
+    ],
+)
+def test_remedy_speaks_of_our_own_options(output: Any, remedy: str) -> None:
+    with pytest.raises(ls.InvalidRequest, match=remedy) as refused:
+        Output(output)
+    assert "schema_hook" not in str(refused.value)
+
+
 def test_senseless_type_is_refused() -> None:
     """A type without a schema is refused too."""
     with pytest.raises(ls.InvalidRequest, match="no JSON schema"):

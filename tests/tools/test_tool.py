@@ -305,7 +305,7 @@ async def test_unsendable_result_is_logged(caplog) -> None:
     outcome = await w.run("{}")
     assert outcome.error is not None
     (line,) = [record.getMessage() for record in caplog.records]
-    assert line.startswith("the tool w returned a Inner that cannot be sent: Encoding objects of type")
+    assert line.startswith("the tool w returned a value of type Inner that cannot be sent: Encoding")
 
 
 def test_untyped_parameter_is_refused() -> None:

@@ -44,6 +44,24 @@ def test_what_is_no_tool_is_refused() -> None:
         ToolSet(["search"])  # type: ignore[list-item]  # on purpose
 
 
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        ([{"type": "function", "function": {"name": "f", "parameters": {}}}], "ls.ToolSpec('f', description"),
+        ([{"name": "f", "input_schema": {"type": "object"}}], "the Python function f itself"),
+        ([{"type": "web_search_preview"}], "ls.ProviderTool('web_search_preview', name, options)"),
+        ([{"type": "web_search_20250305", "name": "web_search"}], "ls.ProviderTool('web_search_20250305'"),
+        ([{"name": "f", "description": "d" * 9000}], "ddd... is not a tool"),
+        (search, "Write tools=[search]"),
+    ],
+)
+def test_form_of_another_api_is_explained(given: Any, remedy: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        ToolSet(given)
+    assert remedy in str(refused.value)
+    assert len(str(refused.value)) < 400
+
+
 def test_a_set_is_made_once() -> None:
     tools = ToolSet([search])
     assert ToolSet.of(tools) is tools

@@ -13,13 +13,14 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from llmstream import Model, Retry
+from llmstream.cli.arguments import number
 from llmstream.cli.bench.files import check_writable, write_text
 from llmstream.cli.bench.load import (
     Progress,
@@ -60,7 +61,8 @@ The table shows the time to the first event, to the first token, between tokens,
 Tokens of one network read are 0 s apart. The overhead lines show how busy this process was: a
 busy process reads late, so its times are too long.
 
-exit status: 0 success, 2 usage error, 3 all requests failed, 130 interrupted (Ctrl-C)
+exit status: 0 success, 2 usage error, 3 all requests failed, 130 interrupted (Ctrl-C),
+141 the reader of the pipe closed it
 
 examples:
   llmstream bench -m sim:demo                                 no key, no network
@@ -77,9 +79,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("-m", "--model", metavar="PROVIDER:MODEL", help=MODEL_HELP)
     requests, concurrency, tokens = (
-        _number(1, _MAX_REQUESTS),
-        _number(1, _MAX_CONCURRENCY),
-        _number(1, _MAX_TOKENS),
+        number(1, _MAX_REQUESTS),
+        number(1, _MAX_CONCURRENCY),
+        number(1, _MAX_TOKENS),
     )
     add("-n", "--requests", type=requests, default=50, metavar="N", help="number of requests (default: 50)")
     load = parser.add_mutually_exclusive_group()
@@ -94,7 +96,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     load.add_argument(
         "--rate", type=_rate, metavar="N/s", help="random arrivals, N per second; N/m is per minute"
     )
-    warmup = _number(0, _MAX_REQUESTS)
+    warmup = number(0, _MAX_REQUESTS)
     add("--warmup", type=warmup, default=2, metavar="N", help="requests before the measurement (default: 2)")
     prompt = parser.add_mutually_exclusive_group()
     prompt.add_argument("--prompt", metavar="TEXT", default=_PROMPT, help="prompt of all requests")
@@ -110,7 +112,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, metavar="N", help="seed of arrivals and synthetic prompts (default: 0)"
     )
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
-    add("--json", metavar="FILE", help="write the report as JSON; - is standard output")
+    add(
+        "--json",
+        metavar="FILE",
+        nargs="?",
+        const="-",
+        help="write the report as JSON; without FILE, to standard output",
+    )
+    add("-q", "--quiet", action="store_true", help="no progress and no table")
     add("--svg", metavar="FILE", help="write a plot of the times to first token and to the end")
     add(
         "--compare",
@@ -148,7 +157,8 @@ def _output(report: Report, other: Report | None, arguments: argparse.Namespace)
     """Prints the report and writes the requested files; returns the exit status."""
     out = sys.stderr if arguments.json == "-" else sys.stdout
     lines = [*report_lines(report), *(comparison_lines(other, report) if other else ())]
-    print("\n".join(lines), file=out, flush=True)
+    if not arguments.quiet:
+        print("\n".join(lines), file=out, flush=True)
     if arguments.json:
         write_text(arguments.json, report.to_json().decode())
     if arguments.svg:
@@ -180,7 +190,7 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
     options: dict[str, Any] = {"max_output_tokens": load.max_tokens} if load.max_tokens else {}
     prompt_of = _prompts(arguments)
     samples: list[Sample] = []
-    with Progress(load.requests) as progress, _ended_by_signals():
+    with Progress(load.requests, shown=not arguments.quiet) as progress, _ended_by_signals():
         began = time.perf_counter()
         watch = Watch()
         try:
@@ -263,16 +273,6 @@ def _prompts(arguments: argparse.Namespace) -> PromptOf:
 
 def _same_file(one: str, other: str) -> bool:
     return one != "-" and os.path.realpath(one) == os.path.realpath(other)
-
-
-def _number(low: int, high: int) -> Callable[[str], int]:
-    def number(text: str) -> int:
-        value = int(text)
-        if not low <= value <= high:
-            raise argparse.ArgumentTypeError(f"expected a number from {low} to {high}, not {text[:20]}")
-        return value
-
-    return number
 
 
 def _rate(text: str) -> float:

@@ -222,12 +222,12 @@ class Progress:
     A bar with rich (extra `cli`), else one line that is overwritten. Shows nothing without a terminal.
     """
 
-    def __init__(self, total: int, out: TextIO | None = None) -> None:
+    def __init__(self, total: int, out: TextIO | None = None, *, shown: bool = True) -> None:
         self._total = total
         self._done = self._failed = 0
         self._drawn = 0.0
         self._out = out if out is not None else sys.stderr
-        self._shown = self._out is not None and self._out.isatty()
+        self._shown = shown and self._out is not None and self._out.isatty()
         self._bar: Any = None
 
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
+from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, whole
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import api_key_for
@@ -44,13 +45,13 @@ asks again for those. Rate limits fail no row: fewer requests are sent at once, 
 At the end the lines are put in the order of the rows.
 
 exit status: 0 all rows answered, 2 usage error, 3 some rows failed, 75 paused (--max-cost, a used-up
-quota, a full disk), 130 interrupted (Ctrl-C)
+quota, a full disk), 130 interrupted (Ctrl-C), 141 the reader of the pipe closed it
 
 examples:
   llmstream map cities.txt -m sim:demo --prompt "Where is {{text}}?"    no key, no network
-  llmstream map a.csv -m openai:gpt-5-mini -o b.csv --prompt "Rate: {{review}}" --schema "score int"
-  llmstream map prompts.jsonl -m anthropic:claude-haiku-4-5 -o answers.jsonl --dry-run
-  llmstream map prompts.jsonl -m anthropic:claude-haiku-4-5 -o answers.jsonl --max-cost 20
+  llmstream map a.csv -o b.csv --prompt "Rate: {{review}}" --schema "score int"
+  llmstream map a.jsonl -m anthropic:claude-haiku-4-5 -o b.jsonl --dry-run
+  llmstream map a.jsonl -m anthropic:claude-haiku-4-5 -o b.jsonl --max-cost 20
 """
 
 
@@ -69,18 +70,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--prompt", metavar="TEMPLATE", help="prompt of each row, with {{column}}")
     add("--prompt-file", metavar="FILE", help="file with that template")
     add("--format", choices=FORMATS, help="format of INPUT (default: by its name)")
-    add("--limit", type=_count, metavar="N", help="only the first N rows, to try it")
+    add("--limit", type=count, metavar="N", help="only the first N rows, to try it")
     _add_request_options(parser)
     _add_run_options(parser)
 
 
 def _add_request_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--system", metavar="TEXT", help="system prompt")
+    add("-s", "--system", metavar="TEXT", help="system prompt")
     add("--schema", metavar="SCHEMA", help="structured answers: a JSON schema's file, or 'name, age int'")
-    add("--max-tokens", metavar="N", type=_count, help="maximum length of an answer, in tokens")
-    add("--temperature", metavar="T", type=float, help="sampling temperature")
-    add("--reasoning", metavar="EFFORT", help="none, minimal, low, medium, high, or a budget in tokens")
+    add("--max-tokens", metavar="N", type=count, help="maximum length of an answer, in tokens")
+    add("--temperature", metavar="T", type=decimal, help="sampling temperature")
+    add("--reasoning", metavar="EFFORT", type=effort, help=REASONING_HELP)
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
     add(
         "--fallback",
@@ -89,7 +90,7 @@ def _add_request_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="model to ask where the first fails; repeatable",
     )
-    add("--retries", metavar="N", type=_whole, default=2, help="retries of a failed request (default: 2)")
+    add("--retries", metavar="N", type=whole, default=2, help="retries of a failed request (default: 2)")
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -98,19 +99,19 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         "-c",
         "--concurrency",
         metavar="N",
-        type=_count,
+        type=count,
         default=_CONCURRENCY,
         help=f"most requests at once (default: {_CONCURRENCY}); it begins with 8 and follows the limits",
     )
-    add("--rpm", metavar="N", type=_count, help="most requests per minute")
-    add("--tpm", metavar="N", type=_count, help="most tokens per minute")
-    add("--max-cost", metavar="DOLLARS", type=float, help="start no more requests at this cost")
+    add("--rpm", metavar="N", type=count, help="most requests per minute")
+    add("--tpm", metavar="N", type=count, help="most tokens per minute")
+    add("--max-cost", metavar="DOLLARS", type=decimal, help="start no more requests at this cost")
     add("--dry-run", action="store_true", help="print rows, tokens and cost, and send nothing")
     add("-y", "--yes", action="store_true", help="do not ask for confirmation")
     add("--retry-failed", action="store_true", help="ask again for the rows of the output that failed")
     add("--as-done", dest="ordered", action="store_false", help="leave the lines in the order of the answers")
     add("--no-dedupe", dest="dedupe", action="store_false", help="send the same prompt again for each row")
-    add("--quiet", action="store_true", help="no progress and no summary")
+    add("-q", "--quiet", action="store_true", help="no progress and no summary")
     add("--json", action="store_true", help="summary as JSON on standard output (with -o)")
     add("--no-color", dest="color", action="store_false", help="disable colours (also: NO_COLOR=1)")
 
@@ -196,13 +197,12 @@ def _template(arguments: argparse.Namespace) -> str | None:
 
 
 def _options(arguments: argparse.Namespace, schema: dict[str, Any] | None) -> dict[str, Any]:
-    effort = arguments.reasoning
     given = {
         "instructions": None if arguments.system is None else typed(arguments.system),
         "output": schema,
         "max_output_tokens": arguments.max_tokens,
         "temperature": arguments.temperature,
-        "reasoning": int(effort) if effort and effort.isdecimal() and len(effort) < 10 else effort,
+        "reasoning": arguments.reasoning,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -237,20 +237,4 @@ def _check_survey(survey: Survey, name: str) -> None:
     if not survey.rows:
         raise InvalidRequest(f"{name} has no rows.")
     if survey.bad == survey.rows:
-        raise InvalidRequest(f"{name}: no row can be asked. {survey.problem}")
-
-
-def _count(text: str) -> int:
-    return _number(text, least=1)
-
-
-def _whole(text: str) -> int:
-    return _number(text, least=0)
-
-
-def _number(text: str, *, least: int) -> int:
-    """A number such as 100, 10,000 or 10_000."""
-    plain = text.replace(",", "").replace("_", "")
-    if not plain.isdecimal() or len(plain) > 15 or int(plain) < least:
-        raise argparse.ArgumentTypeError(f"expected a number from {least} on, not {text[:20]!r}")
-    return int(plain)
+        raise InvalidRequest(f"{name}: no row can be asked: {survey.problem}")

@@ -124,9 +124,11 @@ def _source(part: Image | Document, file_id: Any, provider: str, quirks: Quirks)
 
 def _inline(part: Image | Document, media_type: str, data: bytes, provider: str) -> dict[str, Any]:
     media_type = media_type.split(";")[0].strip().lower() or _sniffed(data)
+    # A common name for image/jpeg, which the API does not know.
     if media_type == "image/jpg":
         media_type = "image/jpeg"
     image = media_type.startswith("image/")
+    # The API takes text as plain text only, whatever its kind.
     if isinstance(part, Document) and media_type.startswith(_TEXTS):
         return {"type": "text", "media_type": "text/plain", "data": data.decode("utf-8", "replace")}
     if image != isinstance(part, Image) or not (image or media_type == "application/pdf"):
@@ -202,8 +204,10 @@ class Conversation:
             self._move_up(self._waiting)
         for turn in self.messages:
             if len(turn["content"]) > 1:
+                # Results come first in a user turn, calls last in an assistant turn; the sort is stable.
                 turn["content"].sort(key=_rank)
         if self.messages and self.messages[-1]["role"] == "assistant":
+            # A begun answer that ends in white space is rejected.
             self._trim(self.messages[-1]["content"])
         self.messages = [turn for turn in self.messages if turn["content"]]
         if not self.messages:
@@ -281,6 +285,7 @@ class Conversation:
     def _reasoning(self, role: str, part: Reasoning) -> dict[str, Any] | None:
         extra = _metadata_of(part)
         if role == "assistant":
+            # Sent back exactly: the signature covers the block.
             if "redacted_data" in extra:
                 return {"type": "redacted_thinking", "data": extra["redacted_data"]}
             if extra.get("signature"):
@@ -312,6 +317,7 @@ class Conversation:
         text = result_text(part)
         content: Any = text
         if part.parts:
+            # Empty and blank texts are rejected.
             content = [{"type": "text", "text": text}] if text.strip() else []
             for piece in part.parts:
                 content.append(self._block("user", piece))

@@ -119,6 +119,7 @@ class PartWriter:
 
     def _prose(self, part: Text | Reasoning) -> dict[str, Any] | None:
         side = _side_fields(part)
+        # A signature may ride on an empty part, and has to be sent back.
         if not part.text and "thoughtSignature" not in side:
             return None
         thought = {"thought": True} if isinstance(part, Reasoning) else {}
@@ -212,6 +213,7 @@ def read_response(response: dict[str, Any]) -> tuple[str, bool, Metadata | None]
     if set(response) == {"output"}:
         inner = response["output"]
     content = inner if isinstance(inner, str) else msgspec.json.encode(inner).decode()
+    # What the content alone gives back need not be stored twice.
     exact = _plain(content, failed) == response
     return content, failed, None if exact else {KEY: {"response": response}}
 
@@ -225,6 +227,7 @@ def _plain(content: str, failed: bool) -> dict[str, Any]:
             value = msgspec.json.decode(content)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             value = content
+    # With one of these keys the API would read the object as a wrapper.
     if isinstance(value, dict) and not value.keys() & {"output", "error"}:
         return value
     return {"output": value}
@@ -273,12 +276,14 @@ class Conversation:
         for message in messages:
             for result in message.tool_results:
                 if not result.provider_executed:
+                    # Counted beforehand: a call whose result never comes gets a made-up one in its place.
                     self._to_come[result.tool_call_id] = self._to_come.get(result.tool_call_id, 0) + 1
         for message in messages:
             role = _ROLES[role_of(message)]
             for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
                 self._part(role, part)
         self._settle()
+        # The API rejects a conversation that the model begins.
         if self.contents and self.contents[0]["role"] == "model":
             self._warn("the conversation begins with the assistant: a turn of the user was put before it")
             self.contents.insert(0, {"role": "user", "parts": [{"text": _OPENING}]})
@@ -313,6 +318,7 @@ class Conversation:
             self._settle()
         content = self._turn("model")
         if isinstance(part, ToolCall) and not part.provider_executed:
+            # Only the first of parallel calls is signed.
             follows = bool(content) and "functionCall" in content[-1]
             if self._rules.signs_calls and not follows:
                 written.setdefault("thoughtSignature", _SKIP_SIGNATURE)

@@ -89,6 +89,7 @@ class Steps:
         if wire is None or not isinstance(wire.get("type"), str):
             self._reader.defect("a step.start came without a step or its type")
             return
+        # An index that comes again without a stop ends the step before it.
         if index in self.open:
             self.stop(index)
         self.any_came = True
@@ -252,6 +253,7 @@ class Steps:
     def _open_call(self, step: OpenStep) -> None:
         if step.id or not step.name:
             return
+        # Some calls have no id, and a name may come in a later delta.
         step.id = self._fresh_id(str(step.wire.get("id") or self._new_call_id()))
         self._reader.out.append(ToolInputStart(step.name, step.id, provider_metadata=step.signature))
 
@@ -280,6 +282,7 @@ class Steps:
             self._reader.defect("a function call came without a name. It was left out.")
             return
         given = step.wire.get("arguments")
+        # Arguments may come whole in the start, as an object.
         if not step.inputs and given not in (None, {}, ""):
             text = given if isinstance(given, str) else _encode(given).decode()
             step.inputs.append(text)

@@ -77,6 +77,7 @@ class Calls:
     def start(self, item: OpenItem) -> None:
         """Opens the input of a call, once its name is known."""
         name = tool_name_of(item.wire)
+        # What may be a wrapper of parallel calls is shown only when it is known to be none.
         if item.call_id is not None or not name or may_wrap(item.wire):
             return
         self._start(item)
@@ -97,6 +98,7 @@ class Calls:
             self._start(item)
         if not item.ended:
             self._update(item, wire)
+            # Whether the limit has cut it is known with the end of the response.
             if wire.get("status") == "incomplete" and not is_hosted(item.wire):
                 if item.kind in _STREAMED or not item.parts:
                     self._complete_input(item, input_layout(item.wire).text)
@@ -146,6 +148,7 @@ class Calls:
     def _start(self, item: OpenItem) -> None:
         wire = item.wire
         self._messages.close_all()
+        # Some servers change ids between the start and the end of an item.
         item.first_id = call_id_of(wire)
         item.call_id = self._items.fresh_id(item.first_id or f"call-{self._items.count}")
         self._reader.out.append(self.start_event(item, item.call_id))
@@ -183,6 +186,7 @@ class Calls:
             # Shorter than the fragments, even if all were halves of surrogate pairs; joining them costs time.
             return
         given = without_lone_surrogates("".join(item.parts))
+        # Only what is missing: fragments that were shown cannot be taken back.
         if len(text) > len(given) and text.startswith(given):
             self._emit(item, text[len(given) :])
 

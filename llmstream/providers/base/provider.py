@@ -139,7 +139,7 @@ class Provider:
         if not url:
             names = " or ".join(self.base_url_env)
             raise InvalidRequest(
-                f"No address for {self.name}. Pass base_url=" + (f" or set {names}." if names else ".")
+                "no address. Pass base_url=" + (f" or set {names}." if names else "."), provider=self.name
             )
         return checked_address(self.normalize(url), provider=self.name, usual=self.base_url)
 
@@ -235,7 +235,7 @@ class Provider:
         token = "" if key else _first(self.token_env, env)
         if not key and not token:
             if self.key_required:
-                raise MissingKey(f"No key for {self.name}. {self._remedy('Set')}")
+                raise MissingKey(f"no API key. {self._remedy('Set')}", provider=self.name)
             return None, self.auth
         found = key or token
         if not (found.isascii() and found.isprintable()):

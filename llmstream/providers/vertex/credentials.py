@@ -45,8 +45,9 @@ def _fresh() -> str:
             if not _credentials[0].valid:
                 _credentials[0].refresh(requests.Request())
         except Exception as error:
+            reason = str(error).rstrip(".")
             raise AuthenticationError(
-                f"no credentials of Google Cloud: {error}. Run `gcloud auth application-default login`, "
+                f"no credentials of Google Cloud: {reason}. Run `gcloud auth application-default login`, "
                 "set GOOGLE_APPLICATION_CREDENTIALS, or pass api_key=.",
                 provider="vertex",
             ) from None

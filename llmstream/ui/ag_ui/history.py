@@ -29,7 +29,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui import wire
 from llmstream.ui.ag_ui.content import ContentReader
-from llmstream.ui.ag_ui.messages import MESSAGE_ID
+from llmstream.ui.ag_ui.messages import response_of
 from llmstream.ui.ag_ui.output import OWN, unpacked
 
 __all__ = ["History"]
@@ -89,8 +89,7 @@ class History:
     # A response of the model, and the results of its calls.
 
     def _of_model(self, message: wire.Message, where: str) -> None:
-        ours = MESSAGE_ID.fullmatch(message.id or "")
-        response = ours.groups() if ours is not None else None
+        response = response_of(message.id or "")
         continues = response is not None and response == self._response
         if not continues and (self._results or response or self._response):
             self._end_response()

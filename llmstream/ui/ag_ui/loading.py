@@ -36,7 +36,7 @@ from llmstream.events import (
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.ui.ag_ui.agent_events import AgentEvents
-from llmstream.ui.ag_ui.messages import MESSAGE_ID
+from llmstream.ui.ag_ui.messages import response_of
 from llmstream.ui.ag_ui.output import Output, Settings
 
 __all__ = ["dump"]
@@ -83,8 +83,7 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
 
 def _responded(output: Output, message: Message, name: str | None, number: int) -> AgentEvents:
     """Writes a response of the model; its results belong to what is returned."""
-    ours = None if name is None else MESSAGE_ID.fullmatch(name)
-    prefix, step = (f"{name or 'history'}-", number) if ours is None else (ours[1], int(ours[2]))
+    prefix, step = response_of(name or "") or (f"{name or 'history'}-", number)
     agent = AgentEvents(output, prefix=prefix)
     agent.feed(StepStart(step))
     for place, part in enumerate(message.parts):

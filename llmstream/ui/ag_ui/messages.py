@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -19,10 +18,26 @@ from llmstream.events import (
 from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui.output import OWN, Output, packed
 
-__all__ = ["MESSAGE_ID", "Messages"]
+__all__ = ["Messages", "response_of"]
 
-MESSAGE_ID: Final = re.compile(r"(.+-)(\d+)-\d+", re.DOTALL)
-"""The id of a message: its prefix, and its step; the messages of one response have both in common."""
+# No step of a run has more digits.
+_MOST_DIGITS: Final = 9
+
+
+def response_of(message_id: str) -> tuple[str, int] | None:
+    """Returns prefix and step of one of our ids, "PREFIX-STEP-NUMBER"; None for any other id.
+
+    The messages of one response have both in common.
+    """
+    name, _, number = message_id.rpartition("-")
+    prefix, _, step = name.rpartition("-")
+    if not prefix or not (_is_number(step) and _is_number(number)):
+        return None
+    return f"{prefix}-", int(step)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 class Messages:

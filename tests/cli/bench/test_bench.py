@@ -128,7 +128,7 @@ def test_model_without_provider_is_guessed(bench):
         (["-m", "sim:demo", "-n", "0"], "a number from 1"),
         (["-m", "sim:demo", "-n", "1" + "0" * 30], "a number from 1"),
         (["-m", "sim:demo", "-c", "1" + "0" * 30], "a number from 1"),
-        (["-m", "sim:demo", "-n", "9" * 5000], "invalid"),
+        (["-m", "sim:demo", "-n", "9" * 5000], "expected a number from 1 to 1000000"),
         (["-m", "sim:demo", "--prompt-tokens", "1000000000"], "a number from 1"),
         (["-m", "sim:demo", "--json", "same", "--svg", "./same"], "both name"),
         (["-m", "sim:demo", "--rate", "fast"], "a rate has the form"),

@@ -73,7 +73,7 @@ def test_callers_key_wins_over_environment() -> None:
 def test_a_missing_key_names_the_variables() -> None:
     with pytest.raises(MissingKey) as caught:
         acme(token_env=("ACME_TOKEN",)).key(None, {})
-    assert str(caught.value).startswith("No key for acme. Set ACME_API_KEY or ACME_KEY or ACME_TOKEN")
+    assert str(caught.value).startswith("acme: no API key. Set ACME_API_KEY or ACME_KEY or ACME_TOKEN")
     assert "api_key=" in str(caught.value)
 
 

@@ -1,0 +1,63 @@
+"""Types of arguments that several commands take: numbers, rates, an effort; their errors say what fits."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Final, get_args
+
+from llmstream.request import Effort
+
+__all__ = ["EFFORTS", "REASONING_HELP", "count", "decimal", "effort", "number", "positive", "whole"]
+
+_MOST_DIGITS: Final = 15
+_MOST_SHOWN: Final = 20
+
+EFFORTS: Final = get_args(Effort)
+REASONING_HELP: Final = f"{', '.join(EFFORTS)}, or a budget in tokens"
+
+
+def number(low: int, high: int | None = None) -> Callable[[str], int]:
+    """The type of an integer within bounds, such as 100, 10,000 or 10_000."""
+
+    def read(text: str) -> int:
+        plain = text.replace(",", "").replace("_", "")
+        value = int(plain) if plain.isdecimal() and len(plain) <= _MOST_DIGITS else -1
+        if value < low or (high is not None and value > high):
+            bounds = f"from {low} on" if high is None else f"from {low} to {high}"
+            raise argparse.ArgumentTypeError(f"expected a number {bounds}, not {text[:_MOST_SHOWN]!r}")
+        return value
+
+    return read
+
+
+count: Final = number(1)
+whole: Final = number(0)
+
+
+def decimal(text: str) -> float:
+    """A number that is not negative, such as 0.2."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number such as 0.2, not {text[:_MOST_SHOWN]!r}")
+    return value
+
+
+def positive(text: str) -> float:
+    """A number above 0."""
+    value = decimal(text)
+    if not value:
+        raise argparse.ArgumentTypeError("expected a number above 0")
+    return value
+
+
+def effort(text: str) -> str | int:
+    """The value of --reasoning: an effort, or a budget in tokens."""
+    if text.isdecimal() and len(text) <= _MOST_DIGITS:
+        return int(text)
+    if text not in EFFORTS:
+        raise argparse.ArgumentTypeError(f"expected {REASONING_HELP}, not {text[:_MOST_SHOWN]!r}")
+    return text

@@ -1,0 +1,46 @@
+"""Admission of requests to a server on this machine: the token, and the Host and Origin headers."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from llmstream.simulator.admission import host_is_local, is_foreign_page
+
+__all__ = ["refusal"]
+
+_SCHEME: Final = "bearer"
+
+
+def refusal(headers: Mapping[str, str], *, token: str | None, local: bool) -> tuple[int, str] | None:
+    """Why a request is refused, as a status and a message; None admits it.
+
+    A page of another site cannot read the token, which is in no cookie, so that it cannot send a request by
+    this browser; a name that it points at this machine fails on its Host header.
+
+    token: what an API request has to bring; None for the files of the page, which hold no secret
+    local: whether the server listens on this machine alone
+    """
+    host = headers.get("host")
+    if local and (not host_is_local(host) or is_foreign_page(headers)):
+        return 403, "This server only serves pages of this machine."
+    if not local and not _same_origin(headers):
+        return 403, "This server only serves its own page."
+    if token is not None and not _has_token(headers, token):
+        return 401, "The token is missing or not valid. Open the address that `llmstream web` printed."
+    return None
+
+
+def _same_origin(headers: Mapping[str, str]) -> bool:
+    origin = headers.get("origin")
+    if origin is None:
+        return headers.get("sec-fetch-site", "").lower() != "cross-site"
+    return urlsplit(origin).netloc.lower() == (headers.get("host") or "").lower()
+
+
+def _has_token(headers: Mapping[str, str], token: str) -> bool:
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    sent = given.strip().encode("utf-8", "surrogateescape")
+    return scheme.lower() == _SCHEME and hmac.compare_digest(sent, token.encode())

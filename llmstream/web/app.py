@@ -1,0 +1,187 @@
+"""The chat as an application of aiohttp: the files of the page, and the API that it calls.
+
+    GET    api/settings                        model, tools, suggestions
+    GET    api/conversations                   summaries
+    POST   api/conversations                   {"prompt": ...}       begins one
+    GET    api/conversations/ID                the view
+    DELETE api/conversations/ID
+    POST   api/conversations/ID/messages       {"prompt": ...}
+    POST   api/conversations/ID/decisions      {"decisions": {...}}
+    POST   api/conversations/ID/retry
+    POST   api/conversations/ID/stop
+    GET    api/runs/RUN/events                 Server-Sent Events; `Last-Event-ID` continues
+
+Responses are JSON, a view where none is named; a refusal is `{"error": {"message": ...}}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.serve import status_of
+from llmstream.serve.aiohttp import respond
+from llmstream.web.admission import refusal
+from llmstream.web.conversations import Conversations
+from llmstream.web.records import Decision
+from llmstream.web.static import PAGE, PAGE_HEADERS
+
+__all__ = ["Settings", "make_app"]
+
+_T = TypeVar("_T")
+_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+# A prompt is typed or pasted; files are not uploaded.
+_MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+
+
+class Settings(msgspec.Struct, frozen=True, rename="camel"):
+    """What the page shows of its server.
+
+    tools:       name to description
+    suggestions: prompts to click
+    """
+
+    model: str
+    tools: dict[str, str] = {}
+    suggestions: list[str] = []
+
+
+class _Prompt(msgspec.Struct):
+    prompt: str
+
+
+class _Decisions(msgspec.Struct):
+    decisions: dict[str, Decision]
+
+
+def make_app(
+    conversations: Conversations, settings: Settings, *, token: str, local: bool = True
+) -> web.Application:
+    """Returns the application.
+
+    token: each API request has to bring it, as `authorization: Bearer TOKEN`
+    local: whether the server listens on this machine alone, which is then the only Host it answers to
+    """
+    api = _API(conversations, settings)
+
+    @web.middleware
+    async def admit(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        wanted = token if request.path.startswith("/api/") else None
+        refused = refusal(request.headers, token=wanted, local=local)
+        if refused is not None:
+            return _error(*refused)
+        try:
+            return await handler(request)
+        except InvalidRequest as error:
+            return _error(error.status or 400, error.message)
+        except LLMStreamError as error:
+            return _error(
+                status_of(error.info), error.message if conversations.details else error.public_message
+            )
+
+    app = web.Application(middlewares=[admit], client_max_size=_MAX_BODY_BYTES)
+    app.add_routes(
+        [
+            web.get("/", _file),
+            web.get("/{path:(?!api/).+}", _file),
+            web.get("/api/settings", api.settings),
+            web.get("/api/conversations", api.conversations),
+            web.post("/api/conversations", api.begin),
+            web.get("/api/conversations/{id}", api.view),
+            web.delete("/api/conversations/{id}", api.delete),
+            web.post("/api/conversations/{id}/messages", api.send),
+            web.post("/api/conversations/{id}/decisions", api.decide),
+            web.post("/api/conversations/{id}/retry", api.retry),
+            web.post("/api/conversations/{id}/stop", api.stop),
+            web.get("/api/runs/{run}/events", api.events),
+        ]
+    )
+    return app
+
+
+class _API:
+    """The handlers below `api/`."""
+
+    def __init__(self, conversations: Conversations, settings: Settings) -> None:
+        self._conversations, self._settings = conversations, settings
+
+    async def settings(self, request: web.Request) -> web.Response:
+        return _json(self._settings)
+
+    async def conversations(self, request: web.Request) -> web.Response:
+        return _json(self._conversations.summaries())
+
+    async def begin(self, request: web.Request) -> web.Response:
+        return _json(await self._conversations.begin((await _body(request, _Prompt)).prompt))
+
+    async def view(self, request: web.Request) -> web.Response:
+        return _json(await self._conversations.view(_id(request)))
+
+    async def delete(self, request: web.Request) -> web.Response:
+        await self._conversations.delete(_id(request))
+        return _json({})
+
+    async def send(self, request: web.Request) -> web.Response:
+        return _json(await self._conversations.send(_id(request), (await _body(request, _Prompt)).prompt))
+
+    async def decide(self, request: web.Request) -> web.Response:
+        decisions = (await _body(request, _Decisions)).decisions
+        return _json(await self._conversations.decide(_id(request), decisions))
+
+    async def retry(self, request: web.Request) -> web.Response:
+        return _json(await self._conversations.retry(_id(request)))
+
+    async def stop(self, request: web.Request) -> web.Response:
+        await self._conversations.stop(_id(request))
+        return _json({})
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        run = request.match_info["run"]
+        if not await self._conversations.exists(run):
+            return _error(404, "There is no such run.")
+        return await respond(request, self._conversations.body(run, _after(request)))
+
+
+def _after(request: web.Request) -> int:
+    """The number of the last event that the client has, -1 for none."""
+    given = request.headers.get("last-event-id", "")
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 16 else -1
+
+
+def _id(request: web.Request) -> str:
+    return request.match_info["id"]
+
+
+async def _body(request: web.Request, form: type[_T]) -> _T:
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="Send application/json.")
+    try:
+        return msgspec.json.decode(await request.read(), type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise web.HTTPBadRequest(text=f"not what is expected here: {error}") from None
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(
+        body=msgspec.json.encode(value),
+        content_type="application/json",
+        headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
+    )
+
+
+def _error(status: int, message: str) -> web.Response:
+    response = _json({"error": {"message": message}})
+    response.set_status(status)
+    return response
+
+
+async def _file(request: web.Request) -> web.StreamResponse:
+    path = (PAGE / (request.match_info.get("path") or "index.html")).resolve()
+    if not path.is_relative_to(PAGE) or not path.is_file():
+        raise web.HTTPNotFound
+    return web.FileResponse(path, headers=PAGE_HEADERS)

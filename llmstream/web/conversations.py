@@ -1,0 +1,324 @@
+"""Conversations with an agent: each turn is a run in an event log, which goes on whoever watches it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.agent import Agent, AgentRun, Approve, Deny, Suspension
+from llmstream.chats.message import Message
+from llmstream.chats.saved import dump_messages, load_messages
+from llmstream.errors import ErrorInfo, InvalidRequest, LLMStreamError, LogError, ProducerLost
+from llmstream.events import ErrorEvent, Event, Finish, encode
+from llmstream.log import Live, Logs
+from llmstream.serve import Body, SSEWriter
+from llmstream.serve.writers import safe_error
+from llmstream.web.history import compacted, folded
+from llmstream.web.records import Conversation, Decision, Summary, Turn, TurnView, View
+from llmstream.web.store import ConversationStore
+
+__all__ = ["Conversations"]
+
+_log: Final = logging.getLogger("llmstream")
+
+_TITLE_CHARS: Final = 60
+
+_RUN: Final = "web-"
+"""How the ids of runs begin."""
+
+
+class Conversations:
+    """Conversations with one agent, for a web server. Use it inside the `async with` of its logs.
+
+    agent:   answers. Its runs are produced in this process, and can be followed and stopped from any
+    logs:    where the events of runs are; in a file, they are there after a restart
+    store:   where conversations are
+    details: True shows errors as they are, for an operator who is the visitor too; by default a page gets
+             the code and the `public_message`
+
+    Methods that take the id of a conversation raise InvalidRequest: `status` is 404 if there is none, 409 if
+    a run is open or a call has been decided already, 400 for what cannot be accepted.
+    """
+
+    def __init__(self, agent: Agent, logs: Logs, store: ConversationStore, *, details: bool = False) -> None:
+        self._agent, self._logs, self._store = agent, logs, store
+        self.details = details
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def summaries(self) -> list[Summary]:
+        """All conversations, the one that changed last first."""
+        return self._store.summaries()
+
+    async def view(self, conversation_id: str) -> View:
+        """A conversation with the events of all runs that have ended."""
+        conversation = await self._settled(conversation_id)
+        return View(
+            id=conversation.id,
+            version=conversation.version,
+            title=conversation.title,
+            updated_at_s=conversation.updated_at_s,
+            open_run=conversation.open_run,
+            waiting=bool(conversation.suspension),
+            turns=[self._turn_view(turn) for turn in conversation.turns],
+        )
+
+    async def begin(self, prompt: str) -> View:
+        """Begins a conversation with a prompt."""
+        _check_prompt(prompt)
+        title = " ".join(prompt.split())
+        short = title if len(title) <= _TITLE_CHARS else title[: _TITLE_CHARS - 1] + "…"
+        now = time.time()
+        conversation = Conversation(id=secrets.token_hex(8), title=short, created_at_s=now, updated_at_s=now)
+        self._store.add(conversation)
+        try:
+            return await self.send(conversation.id, prompt)
+        except LLMStreamError:
+            self._store.delete(conversation.id)
+            raise
+
+    async def send(self, conversation_id: str, prompt: str) -> View:
+        """Sends a further prompt. Calls that wait for a decision are cancelled."""
+        _check_prompt(prompt)
+        conversation = await self._settled(conversation_id)
+        return await self._ask(conversation, prompt, conversation.messages, keep=len(conversation.turns))
+
+    async def retry(self, conversation_id: str) -> View:
+        """Asks the last prompt again; what has been answered to it is deleted."""
+        conversation = await self._settled(conversation_id)
+        at = max((i for i, turn in enumerate(conversation.turns) if turn.prompt), default=None)
+        if at is None:
+            raise InvalidRequest("there is no prompt to ask again", status=400)
+        turn = conversation.turns[at]
+        return await self._ask(conversation, turn.prompt, turn.before, keep=at)
+
+    async def decide(self, conversation_id: str, decisions: Mapping[str, Decision]) -> View:
+        """Continues a run that waits, with decisions by approval id; undecided calls go on waiting."""
+        conversation = await self._settled(conversation_id)
+        if not conversation.suspension:
+            raise InvalidRequest("these calls have been decided already", status=409)
+        made = {name: _decision(one) for name, one in decisions.items()}
+        suspension = Suspension.from_json(conversation.suspension)
+        try:
+            run = self._agent.resume(suspension, made)
+        except InvalidRequest as error:
+            error.status = 400
+            raise
+        turn = Turn(run=_new_run(), decisions=dict(decisions))
+        return await self._start(conversation, turn, run, keep=len(conversation.turns))
+
+    async def stop(self, conversation_id: str) -> None:
+        """Stops the open run, whoever began it; does nothing if none is open."""
+        run = self._store.get(conversation_id).open_run
+        if run is not None:
+            await self._logs.stop(run)
+
+    async def delete(self, conversation_id: str) -> None:
+        """Deletes a conversation; an open run is stopped."""
+        await self.stop(conversation_id)
+        self._store.delete(conversation_id)
+
+    def body(self, run: str, after: int = -1) -> Body:
+        """The events of a run after a number, as Server-Sent Events with their numbers as ids.
+
+        Leaving it stops nothing. Its status is 200 at once: a failure of the run is an event of it.
+        """
+        source = self.follow(run, max(-1, after - 1))
+        return Body(source, _Rest(after, details=self.details), head_wait_s=0.0)
+
+    async def follow(self, run: str, after: int = -1) -> AsyncGenerator[Event]:
+        """Yields the events of a run after a number, those that are there and then those that come.
+
+        raises: RunNotFound, LogError
+        """
+        async with aclosing(self._logs.follow(run, after, errors="events")) as events:
+            async for _, event in events:
+                yield event
+
+    async def exists(self, run: str) -> bool:
+        """Whether a run of a conversation can be followed; other runs in the log are not for pages."""
+        return run.startswith(_RUN) and await self._logs.status(run) is not None
+
+    async def aclose(self) -> None:
+        """Waits until the runs that have ended are recorded; call it after the logs were closed."""
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _ask(self, conversation: Conversation, prompt: str, before: str, *, keep: int) -> View:
+        messages = [*load_messages(before), Message.user(prompt)] if before else [Message.user(prompt)]
+        turn = Turn(run=_new_run(), prompt=prompt, before=before)
+        return await self._start(conversation, turn, self._agent.stream(messages), keep=keep)
+
+    async def _start(self, conversation: Conversation, turn: Turn, run: AgentRun[Any], *, keep: int) -> View:
+        """Begins a run and adds its turn, or neither.
+
+        The log has the run first, so that no page sees a turn that it cannot follow.
+        """
+        if conversation.open_run is not None:
+            raise InvalidRequest("an answer is under way. Wait for its end, or stop it.", status=409)
+        seen = len(conversation.turns)
+        added = asyncio.Event()
+        live = await self._logs.start(turn.run, self._recorded(conversation.id, turn, run, added))
+
+        def add(stored: Conversation) -> None:
+            same = len(stored.turns) == seen and stored.suspension == conversation.suspension
+            if not same or stored.open_run is not None:
+                raise InvalidRequest("the conversation was continued elsewhere. Reload it.", status=409)
+            stored.turns = [*stored.turns[:keep], turn]
+            if turn.prompt:
+                # Only the last prompt is asked again; a history for each would grow with the square.
+                for earlier in stored.turns[:keep]:
+                    earlier.before = ""
+            stored.suspension = ""
+            stored.updated_at_s = time.time()
+
+        try:
+            self._store.update(conversation.id, add)
+        except BaseException:
+            # A run without a turn would wait for ever.
+            live.stop()
+            raise
+        added.set()
+        task = asyncio.create_task(self._settle_after(live, conversation.id))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return await self.view(conversation.id)
+
+    async def _recorded(
+        self, conversation_id: str, turn: Turn, run: AgentRun[Any], added: asyncio.Event
+    ) -> AsyncGenerator[Event]:
+        """The events of a run, which reports its messages when it ends or is stopped."""
+        await added.wait()
+        try:
+            async with run:
+                async for event in run:
+                    yield event
+        finally:
+            self._record(conversation_id, turn.run, run)
+
+    def _record(self, conversation_id: str, run_id: str, run: AgentRun[Any]) -> None:
+        def change(stored: Conversation) -> None:
+            if not stored.turns or stored.turns[-1].run != run_id:
+                return
+            stored.messages = dump_messages(run.messages()).decode()
+            stored.suspension = "" if run.suspended is None else run.suspended.to_json().decode()
+            stored.turns[-1].recorded = True
+            stored.turns[-1].cost = run.cost_estimate
+
+        self._update_if_there(conversation_id, change)
+
+    async def _settle_after(self, live: Live, conversation_id: str) -> None:
+        """Takes the events of a run over from the log, which deletes them some time after the end."""
+        try:
+            await live.wait()
+            await self._settled(conversation_id)
+        except LogError as error:
+            # Such as a log that is closed by now: the next view takes the events over.
+            _log.info("conversation %s: %s", conversation_id, error)
+        except InvalidRequest:
+            pass  # deleted while it ran
+
+    async def _settled(self, conversation_id: str) -> Conversation:
+        """The conversation, its last run open only if its events may still grow."""
+        conversation = self._store.get(conversation_id)
+        run = conversation.open_run
+        if run is None:
+            return conversation
+        status = await self._logs.status(run)
+        if status is not None and status.state == "open":
+            return conversation
+        events = await self._ended(run) if status is not None else _lost()
+
+        def change(stored: Conversation) -> None:
+            last = stored.turns[-1]
+            if last.run != run or last.events is not None:
+                return
+            last.events = [msgspec.Raw(encode(event)) for event in compacted(events)]
+            if not last.recorded:
+                before = load_messages(stored.messages) if stored.messages and not last.prompt else []
+                if last.prompt:
+                    before = [*(load_messages(last.before) if last.before else []), Message.user(last.prompt)]
+                stored.messages = dump_messages([*before, *folded(events)]).decode()
+
+        return self._store.update(conversation_id, change)
+
+    async def _ended(self, run: str) -> list[Event]:
+        try:
+            async with aclosing(self._logs.follow(run, errors="events")) as events:
+                return [event async for _, event in events]
+        except LogError:
+            return _lost()
+
+    def _update_if_there(self, conversation_id: str, change: Callable[[Conversation], None]) -> None:
+        try:
+            self._store.update(conversation_id, change)
+        except InvalidRequest:
+            pass  # deleted while it ran
+
+    def _turn_view(self, turn: Turn) -> TurnView:
+        events = turn.events
+        if events is not None and not self.details:
+            events = [_safe(event) for event in events]
+        return TurnView(
+            run=turn.run, prompt=turn.prompt, decisions=turn.decisions, events=events, cost=turn.cost
+        )
+
+
+class _Rest(SSEWriter):
+    """Writes a run from an event on.
+
+    The event before it, which the client has, is read but not written: a client that has all but the end mark
+    would otherwise get a response without a finish.
+    """
+
+    def __init__(self, after: int, *, details: bool) -> None:
+        super().__init__(first_id=max(0, after), details=details)
+        self._known = after >= 0
+
+    def feed(self, event: Event) -> bytes:
+        frame = super().feed(event)
+        if self._known:
+            self._known = False
+            return b""
+        return frame
+
+
+def _new_run() -> str:
+    """An id that nobody can guess: whoever has it may follow the run."""
+    return _RUN + secrets.token_hex(16)
+
+
+def _check_prompt(prompt: str) -> None:
+    if not prompt.strip():
+        raise InvalidRequest("the prompt is empty", status=400)
+
+
+def _decision(given: Decision) -> Approve | Deny:
+    return Approve(given.arguments, note=given.note) if given.approve else Deny(given.note)
+
+
+def _lost() -> list[Event]:
+    """The events of a run whose log is gone too."""
+    error = ProducerLost("the run was lost, and its events have expired").info
+    return [ErrorEvent(error), Finish("error")]
+
+
+class _Error(msgspec.Struct):
+    type: str
+    error: ErrorInfo | None = None
+
+
+def _safe(event: msgspec.Raw) -> msgspec.Raw:
+    """An event without what only the operator should see."""
+    if b'"type":"error"' not in bytes(event):
+        return event
+    found = msgspec.json.decode(event, type=_Error)
+    if found.type != "error" or found.error is None:
+        return event
+    return msgspec.Raw(encode(ErrorEvent(safe_error(found.error))))

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import msgspec
+import pytest
+
+import llmstream as ls
+from llmstream.log import Logs
+from llmstream.simulator import Cut, Script, Simulator, Stall, Turn
+from llmstream.testing import ScriptedModel
+from llmstream.web import Conversation, Conversations, ConversationStore, Decision, View
+from llmstream.web import Turn as StoredTurn
+
+Make = Callable[..., Conversations]
+
+
+@ls.tool(needs_approval=True)
+def pay(euros: int) -> str:
+    """Pay."""
+    return f"paid {euros}"
+
+
+async def ended(conversations: Conversations, view: View) -> View:
+    """The view after its open run has ended."""
+    assert view.open_run is not None
+    async for _ in conversations.follow(view.open_run):
+        pass
+    return await conversations.view(view.id)
+
+
+def text(view: View) -> str:
+    """The texts of the last turn."""
+    assert view.turns[-1].events is not None
+    events = [ls.events.decode(bytes(one)) for one in view.turns[-1].events]
+    return "".join([one.delta for one in events if isinstance(one, ls.TextDelta)])
+
+
+def errors(view: View) -> list[ls.ErrorInfo]:
+    assert view.turns[-1].events is not None
+    events = [ls.events.decode(bytes(one)) for one in view.turns[-1].events]
+    return [one.error for one in events if isinstance(one, ls.ErrorEvent)]
+
+
+async def test_an_answer_is_stored(make: Make) -> None:
+    conversations = make()
+    view = await ended(conversations, await conversations.begin("Hello\nthere"))
+    assert (view.title, view.open_run, view.waiting) == ("Hello there", None, False)
+    assert text(view).startswith("You said: Hello there")
+    assert [one.id for one in conversations.summaries()] == [view.id]
+
+
+async def test_the_model_gets_the_history(make: Make) -> None:
+    model = ScriptedModel(lambda request: "|".join(message.text for message in request.messages))
+    conversations = make(ls.Agent(model))
+    view = await ended(conversations, await conversations.begin("a"))
+    view = await ended(conversations, await conversations.send(view.id, "b"))
+    assert text(view) == "a|a|b"
+
+
+@pytest.fixture
+async def stalling() -> AsyncIterator[Simulator]:
+    """Stalls in the middle of its first answer."""
+    turns = Turn(text="One two three four.", fault=Stall(after_events=4)), Turn(text="Go on.")
+    async with Simulator(Script(turns)) as simulator:
+        yield simulator
+
+
+def agent_of(simulator: Simulator) -> ls.Agent:
+    return ls.Agent(ls.Model("openai:any", base_url=f"{simulator.url}/v1", api_key="key"))
+
+
+async def test_one_run_at_a_time(make: Make, stalling: Simulator) -> None:
+    conversations = make(agent_of(stalling))
+    view = await conversations.begin("a")
+    with pytest.raises(ls.InvalidRequest, match="under way") as caught:
+        await conversations.send(view.id, "b")
+    assert caught.value.status == 409
+    await conversations.stop(view.id)
+
+
+async def test_stop_keeps_what_has_arrived(make: Make, stalling: Simulator) -> None:
+    conversations = make(agent_of(stalling))
+    begun = await conversations.begin("a")
+    assert begun.open_run is not None
+    async for event in conversations.follow(begun.open_run):
+        if isinstance(event, ls.TextDelta):
+            await conversations.stop(begun.id)
+            break
+    view = await ended(conversations, begun)
+    assert text(view)
+    assert [one.code for one in errors(view)] == ["stopped"]
+    await ended(conversations, await conversations.send(view.id, "And now?"))
+    request = stalling.requests[-1].request
+    assert request is not None
+    assert [message.text for message in request.messages] == ["a", text(view), "And now?"]
+
+
+@pytest.mark.parametrize(
+    ("decision", "result"),
+    [
+        (Decision(True), "paid 1"),
+        (Decision(True, arguments={"euros": 7}), "paid 7"),
+        (Decision(False, "too much"), "denied: too much"),
+    ],
+)
+async def test_a_decision_continues_a_run(make: Make, decision: Decision, result: str) -> None:
+    conversations = make(ls.Agent("sim:demo", tools=[pay]))
+    view = await ended(conversations, await conversations.begin("Pay"))
+    assert view.waiting
+    asked = [ls.events.decode(bytes(one)) for one in view.turns[-1].events or ()]
+    (approval,) = [one.approval_id for one in asked if isinstance(one, ls.ToolApprovalRequest)]
+    view = await ended(conversations, await conversations.decide(view.id, {approval: decision}))
+    assert not view.waiting
+    assert result in text(view)
+    assert view.turns[-1].decisions == {approval: decision}
+    with pytest.raises(ls.InvalidRequest, match="decided already") as caught:
+        await conversations.decide(view.id, {approval: decision})
+    assert caught.value.status == 409
+
+
+async def test_arguments_that_do_not_fit(make: Make) -> None:
+    """The run goes on waiting, so that another decision is possible."""
+    conversations = make(ls.Agent("sim:demo", tools=[pay]))
+    view = await ended(conversations, await conversations.begin("Pay"))
+    asked = [ls.events.decode(bytes(one)) for one in view.turns[-1].events or ()]
+    (approval,) = [one.approval_id for one in asked if isinstance(one, ls.ToolApprovalRequest)]
+    with pytest.raises(ls.InvalidRequest) as caught:
+        await conversations.decide(view.id, {approval: Decision(True, arguments={"euros": "x"})})
+    assert caught.value.status == 400
+    assert (await conversations.view(view.id)).waiting
+
+
+async def test_a_prompt_cancels_what_waits(make: Make) -> None:
+    conversations = make(ls.Agent("sim:demo", tools=[pay]))
+    view = await ended(conversations, await conversations.begin("Pay"))
+    view = await conversations.send(view.id, "Never mind")
+    assert not view.waiting
+    assert [turn.prompt for turn in view.turns] == ["Pay", "Never mind"]
+    await ended(conversations, view)
+
+
+async def test_retry_replaces_the_answer(make: Make) -> None:
+    model = ScriptedModel("First.", Turn(text="Cut here.", fault=Cut(after_events=3)), "Second.")
+    conversations = make(ls.Agent(model))
+    view = await ended(conversations, await conversations.begin("a"))
+    view = await ended(conversations, await conversations.send(view.id, "b"))
+    assert errors(view)
+    view = await ended(conversations, await conversations.retry(view.id))
+    assert [turn.prompt for turn in view.turns] == ["a", "b"]
+    assert (text(view), errors(view)) == ("Second.", [])
+    assert [message.text for message in model.requests[-1].messages] == ["a", "First.", "b"]
+
+
+async def test_errors_are_public_by_default(make: Make) -> None:
+    for details, shown in ((False, "The connection"), (True, "scripted")):
+        model = ScriptedModel(Turn(text="Cut here.", fault=Cut(after_events=3)))
+        conversations = make(ls.Agent(model), details=details)
+        view = await ended(conversations, await conversations.begin("a"))
+        (error,) = errors(view)
+        assert (error.provider is None) is not details
+        assert error.message == error.public_message or details, shown
+
+
+async def test_a_lost_run_is_closed(make: Make, store: ConversationStore) -> None:
+    """Its process died, and the log has deleted its events: the conversation can be continued."""
+    turn = StoredTurn(run="gone", prompt="a")
+    store.add(Conversation(id="c", title="a", turns=[turn]))
+    model = ScriptedModel(lambda request: "|".join(message.text for message in request.messages))
+    conversations = make(ls.Agent(model))
+    view = await conversations.view("c")
+    assert [one.code for one in errors(view)] == ["producer-lost"]
+    view = await ended(conversations, await conversations.send("c", "b"))
+    assert text(view) == "a|b"
+
+
+async def test_a_dead_producer_is_folded(make: Make, store: ConversationStore, logs: Logs) -> None:
+    """What a run said before its process died is in the history of the next prompt."""
+    live = await logs.start("r", ls.stream("sim:demo", "Hello"))
+    await live.wait()
+    store.add(Conversation(id="c", title="a", turns=[StoredTurn(run="r", prompt="Hello")]))
+    model = ScriptedModel(lambda request: "|".join(message.text[:15] for message in request.messages))
+    conversations = make(ls.Agent(model))
+    view = await ended(conversations, await conversations.send("c", "b"))
+    assert text(view) == "Hello|You said: Hello|b"
+
+
+async def test_two_prompts_at_once(make: Make) -> None:
+    """Of two tabs, one is first, and the other is told so."""
+    conversations = make()
+    view = await ended(conversations, await conversations.begin("a"))
+    sent = [conversations.send(view.id, prompt) for prompt in "bc"]
+    found = await asyncio.gather(*sent, return_exceptions=True)
+    (refused,) = [one for one in found if isinstance(one, ls.InvalidRequest)]
+    (begun,) = [one for one in found if isinstance(one, View)]
+    assert refused.status == 409
+    view = await ended(conversations, begun)
+    assert len(view.turns) == 2
+
+
+async def test_delete_stops_the_run(make: Make, stalling: Simulator) -> None:
+    conversations = make(agent_of(stalling))
+    view = await conversations.begin("a")
+    assert view.open_run is not None
+    await conversations.delete(view.id)
+    events = [event async for event in conversations.follow(view.open_run)]
+    assert isinstance(events[-1], ls.Finish)
+    assert conversations.summaries() == []
+    with pytest.raises(ls.InvalidRequest) as caught:
+        await conversations.view(view.id)
+    assert caught.value.status == 404
+
+
+async def test_other_runs_are_not_for_pages(make: Make, logs: Logs) -> None:
+    live = await logs.start("payroll", ls.stream("sim:demo", "Hello"))
+    await live.wait()
+    conversations = make()
+    assert not await conversations.exists("payroll")
+    view = await ended(conversations, await conversations.begin("Hello"))
+    assert await conversations.exists(view.turns[0].run)
+
+
+async def test_a_prompt_that_cannot_be_sent(make: Make, logs: Logs) -> None:
+    """Nothing of it is left."""
+    conversations = make()
+    await logs.aclose()
+    with pytest.raises(ls.LogError):
+        await conversations.begin("Hello")
+    assert conversations.summaries() == []
+
+
+async def test_an_empty_prompt_is_refused(make: Make) -> None:
+    with pytest.raises(ls.InvalidRequest, match="empty"):
+        await make().begin(" \n")
+
+
+async def test_views_are_json(make: Make) -> None:
+    conversations = make()
+    view = await ended(conversations, await conversations.begin("Hello"))
+    found = msgspec.json.decode(msgspec.json.encode(view))
+    assert found["openRun"] is None
+    assert found["turns"][0]["events"][0]["type"] == "stream-start"
