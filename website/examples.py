@@ -1,4 +1,7 @@
-"""Writes a page for each program in `examples/`: what it shows, how to run it, and its code."""
+"""Writes a page for each program in `examples/`: what it shows, how to run it, and its code.
+
+Applications, which are folders with a README.md, are listed with a link to the folder.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ __all__ = ["write"]
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "https://github.com/llmstream-sdk/llmstream/blob/main/examples/"
+FOLDERS = "https://github.com/llmstream-sdk/llmstream/tree/main/examples/"
 _HEADER = "<!-- Made by website/examples.py; do not edit. -->"
 _SPELLED = {"Mcp": "MCP", "Websocket": "WebSocket", "Sub agent": "Sub-agent"}
 """Parts of titles that are not spelled as in a file's name."""
@@ -30,8 +34,16 @@ def write(folder: Path) -> None:
         name = f"{path.stem}.md"
         rows.append(f"| [`{path.name}`]({name}) | {docstring.splitlines()[0]} |")
         texts[name] = page(path.name, docstring, code)
+    rows += [_application(path) for path in sorted((ROOT / "examples").glob("*/README.md"))]
     texts["index.md"] = "\n\n".join([_TITLE, _HEADER, _INTRO, "\n".join(rows)]) + "\n"
     write_pages(folder, texts, order=["index.md", *sorted(texts.keys() - {"index.md"})])
+
+
+def _application(readme: Path) -> str:
+    """The row of an application: its name, and the first paragraph of its README."""
+    name = readme.parent.name
+    about = readme.read_text(encoding="utf-8").split("\n\n")[1]
+    return f"| [`{name}/`]({FOLDERS}{name}) | {' '.join(about.split())} |"
 
 
 def page(name: str, docstring: str, code: str) -> str:

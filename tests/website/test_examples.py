@@ -37,4 +37,7 @@ def test_each_program_has_page_and_row(tmp_path: Path) -> None:
     index = (folder / "index.md").read_text(encoding="utf-8")
     assert index.startswith("# Examples\n")
     assert all(f"| [`{name}.py`]({name}.md) | " in index for name in programs)
+    applications = {path.parent.name for path in (ROOT / "examples").glob("*/README.md")}
+    assert "use_chat" in applications
+    assert all(f"| [`{name}/`](https://github.com/" in index for name in applications)
     assert "  - chat.md\n" in (folder / ".nav.yml").read_text(encoding="utf-8")

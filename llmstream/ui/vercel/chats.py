@@ -184,7 +184,8 @@ class Chats:
     async def stop(self, chat_id: str, *, user: str) -> bool:
         """Stops the response in progress, and returns when it has ended; False if there is none.
 
-        What it has written is in the conversation. The page's own `stop()` only leaves the response.
+        What it has written is in the conversation. The page's own `stop()` only leaves the response. A tool
+        that does not end is waited for only some seconds; until its end a new message is refused with 409.
         """
         _, status = await self._found(_key(user, chat_id))
         return await self._stop(status)
@@ -243,9 +244,14 @@ class Chats:
         """Stops a run, and waits until its log has its end."""
         if status is None or not await self._logs.stop(status.run):
             return False
-        async with asyncio.timeout(_STOP_S), aclosing(self._logs.pages(status.run, status.tail)) as pages:
-            async for _ in pages:
-                pass
+        # The run of a process that has died is not closed before its lease has expired.
+        wait_s = _STOP_S + max(0.0, status.lost_at - status.now)
+        try:
+            async with asyncio.timeout(wait_s), aclosing(self._logs.pages(status.run, status.tail)) as pages:
+                async for _ in pages:
+                    pass
+        except TimeoutError:
+            _log.warning("a stopped response has not ended within %.0f s; its tools may not", wait_s)
         return True
 
     def _run(self, turn: _Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:

@@ -22,6 +22,7 @@ from llmstream.serve import Body
 from llmstream.simulator import Call, Refuse, Turn
 from llmstream.testing import ScriptedModel
 from llmstream.ui import vercel
+from llmstream.ui.vercel import chats as chats_module
 
 ROOT = Path(__file__).parents[3]
 DELETE = Turn(text="Well.", calls=(Call("delete", {"path": "a"}),))
@@ -523,7 +524,7 @@ async def main() -> None:
     turn = Turn(text="Wait.", calls=(Call("hold"),))
     agent = ls.Agent(ScriptedModel(turn), tools=[hold])
     message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}
-    async with ls.open_logs(where, lease_s=0.5) as logs:
+    async with ls.open_logs(where, lease_s=float(sys.argv[2])) as logs:
         chats = vercel.Chats(where, agent, logs=logs)
         body = await chats.answer(json.dumps({"id": "c", "messages": [message]}).encode(), user="ada")
         async for chunk in body:
@@ -534,14 +535,20 @@ asyncio.run(main())
 """
 
 
-async def test_killed_process_leaves_its_text(tmp_path: Path) -> None:
-    """Its pages read an error, and what they have seen is in the conversation."""
-    where = f"sqlite:{tmp_path / 'chats.db'}"
+async def dying(where: str, lease_s: float = 0.5) -> asyncio.subprocess.Process:
+    """A process that has a response in progress."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", DYING, where, cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", DYING, where, str(lease_s), cwd=ROOT, stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     assert await process.stdout.readline() == b"seen\n"
+    return process
+
+
+async def test_killed_process_leaves_its_text(tmp_path: Path) -> None:
+    """Its pages read an error, and what they have seen is in the conversation."""
+    where = f"sqlite:{tmp_path / 'chats.db'}"
+    process = await dying(where)
     async with (
         ls.open_logs(where, lease_s=0.5) as logs,
         vercel.Chats(where, agent_of("On."), logs=logs) as chats,
@@ -559,6 +566,58 @@ async def test_killed_process_leaves_its_text(tmp_path: Path) -> None:
         page.number = 1
         await page.say("Go on")
         assert page.texts == ["Go", "Wait.", "Go on", "On."]
+
+
+async def test_message_after_a_killed_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered once the lease has expired, however short the wait for tools is."""
+    monkeypatch.setattr(chats_module, "_STOP_S", 1.5)  # a reader looks once a second
+    where = f"sqlite:{tmp_path / 'chats.db'}"
+    process = await dying(where, lease_s=3)
+    process.kill()
+    await process.wait()
+    async with (
+        ls.open_logs(where) as logs,
+        vercel.Chats(where, agent_of("On."), logs=logs) as chats,
+    ):
+        page = Page(chats)
+        page.number = 1
+        await page.say("Go on")
+        assert page.texts == ["Go", "Wait.", "Go on", "On."]
+
+
+async def test_tool_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is waited for only so long; then the page is asked to wait, and nothing is lost."""
+    monkeypatch.setattr(chats_module, "_STOP_S", 0.05)
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    async def stubborn() -> str:
+        """Go on whatever happens."""
+        begun.set()
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        return "done"
+
+    agent = ls.Agent(ScriptedModel(Turn(text="Wait.", calls=(Call("stubborn"),)), "On."), tools=[stubborn])
+    async with (
+        ls.open_logs("memory:", lease_s=0.1) as logs,
+        vercel.Chats("memory:", agent, logs=logs) as chats,
+    ):
+        page = Page(chats)
+        page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
+        await page.ask()
+        await begun.wait()
+        try:
+            assert await chats.stop("c", user="ada") is True
+            page.messages.append({"id": "u2", "role": "user", "parts": [{"type": "text", "text": "On"}]})
+            assert (await page.refusal())[0] == 409
+        finally:
+            released.set()
+        monkeypatch.undo()
+        await page.send()
+        assert page.texts == ["Go", "Wait.", "On", "On."]
 
 
 # Sub-agents: their calls are shown as calls of the page.
