@@ -165,6 +165,15 @@ _PUBLIC: Final = {
     "unknown-tool": "A tool failed.",
     "tool-timeout": "A tool took too long.",
     "run-suspended": "The run waits for a decision.",
+    "producer-lost": "This response was interrupted by a restart. It is incomplete.",
+    "stopped": "The response was stopped.",
+    "fenced": "Another process has continued this response.",
+    "run-exists": "This response has been started already.",
+    "run-not-found": "This response is no longer stored.",
+    "replay-too-long": "This response is too long to be read again.",
+    "log-lost": "A part of this response was lost.",
+    "log-unavailable": "The response cannot be read now. Try again later.",
+    "log-error": "The response cannot be read now. Try again later.",
 }
 
 _REPR_CHARS: Final = 200
