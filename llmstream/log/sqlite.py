@@ -60,6 +60,9 @@ create index if not exists open_runs on runs (run) where ended is null;
 create index if not exists ended_runs on runs (ended) where ended is not null;
 """
 
+_CREATE: Final = f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;"
+_SYNCHRONOUS: Final = {"normal": "pragma synchronous = normal", "full": "pragma synchronous = full"}
+
 _SELECT: Final = f"select {', '.join(_COLUMNS)} from runs where run = ?"  # noqa: S608  # names of fields
 _PLACES: Final = ", ".join("?" * len(_COLUMNS))
 _INSERT: Final = f"insert or replace into runs ({', '.join(_COLUMNS)}) values ({_PLACES})"  # noqa: S608  # as above
@@ -114,7 +117,7 @@ class SQLiteStore(Store):
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute("pragma journal_mode = wal")
-        connection.execute(f"pragma synchronous = {self._synchronous}")
+        connection.execute(_SYNCHRONOUS[self._synchronous])
         (version,) = connection.execute("pragma user_version").fetchone()
         if version > _VERSION:
             raise LogUnavailable(
@@ -122,7 +125,7 @@ class SQLiteStore(Store):
                 f"{_VERSION}). Update llmstream, or use another file.",
                 retryable=False,
             )
-        connection.executescript(f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;")
+        connection.executescript(_CREATE)
         self._bells.open()
 
     async def aclose(self) -> None:

@@ -213,7 +213,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "each piece is cleaned by itself": defect(
         every_piece_by_itself,
         "T17",
-        "cli/test_terminal.py::test_a_cut_at_any_place_changes_nothing[clipboard]",
+        "display/test_terminal_text.py::test_a_cut_at_any_place_changes_nothing[clipboard]",
     ),
     "the log says what the server said": defect(
         put(reporting.Reporter, "failed", told_in_full),

@@ -141,7 +141,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
         ("simulator/test_server.py", "test_other_hosts_rejected_by_default"),
         ("simulator/test_server.py", "test_bad_paths_and_hosts_are_rejected"),
     ],
-    "T17": [("cli/test_terminal.py", "test_a_cut_at_any_place_changes_nothing")],
+    "T17": [("display/test_terminal_text.py", "test_a_cut_at_any_place_changes_nothing")],
     "T19": [
         ("faults/test_secrets.py", "test_server_text_is_one_log_line_only"),
         ("faults/test_secrets.py", "test_a_flood_makes_few_lines_in_the_log"),

@@ -435,11 +435,12 @@ async def test_page_nobody_reads_is_stopped() -> None:
     gate = Gate()
     model = ScriptedModel(Turn(text="Wait.", calls=(Call("hold"),)))
     agent = ls.Agent(model, tools=[ls.tool(name="hold")(gate.__call__)])
-    async with vercel.Chats("memory:", agent, stop_when_left_s=0.05) as chats:
+    async with vercel.Chats("memory:", agent, stop_when_left_s=1.0) as chats:
         page = Page(chats)
         page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Go"}]}]
         body = await page.ask()
-        await gate.begun.wait()
+        async with asyncio.timeout(20):
+            await gate.begun.wait()
         await body.aclose()
         async with asyncio.timeout(20):
             while (await chats.load("c", user="ada"))[-1]["role"] == "user":
