@@ -165,7 +165,7 @@ PAGES = (
         """
             ui.vercel.Chats ui.vercel.Writer ui.vercel.read ui.vercel.dump ui.vercel.*
             ui.ag_ui.read ui.ag_ui.RunInput ui.ag_ui.Writer ui.ag_ui.*
-            ui.sse.body ui.sse.*
+            ui.sse.body ui.durable_streams.body
         """,
     ),
     Page(
