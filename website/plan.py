@@ -160,10 +160,12 @@ PAGES = (
         "ui.md",
         "User interfaces",
         "Requests and responses in protocols of user interfaces. The recipe for `useChat` is "
-        "[A chat page](../recipes/use-chat.md), the guide to AG-UI is [AG-UI](../guides/ag-ui.md).",
+        "[A chat page](../recipes/use-chat.md), the guide to AG-UI is [AG-UI](../guides/ag-ui.md), "
+        "that to runs of an event log [Event log](../guides/event-log.md#serving-it).",
         """
             ui.vercel.Chats ui.vercel.Writer ui.vercel.read ui.vercel.dump ui.vercel.*
             ui.ag_ui.read ui.ag_ui.RunInput ui.ag_ui.Writer ui.ag_ui.*
+            ui.sse.body ui.durable_streams.body
         """,
     ),
     Page(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -97,7 +97,8 @@ class Body:
         self.headers = {"content-type": self._writer.content_type, **self._writer.headers}
         # Called when the client has taken nothing for `send_timeout_s`; an adapter cancels its writing here.
         self.on_lost: Callable[[], object] = _nothing
-        self._source = source
+        self._source: AsyncIterable[Any] = source
+        self._copies = False  # whether the source yields bytes
         self._head_wait_s = head_wait_s
         self._ready = bytearray()
         self._decided = asyncio.Event()  # set when the status is known
@@ -113,6 +114,31 @@ class Body:
         self._begun = False
         self._open: dict[str, type[_End]] = {}
         self._finish: Finish | None = None
+
+    @classmethod
+    def of_bytes(
+        cls,
+        source: AsyncIterable[bytes],
+        headers: Mapping[str, str],
+        *,
+        heartbeat: bytes = b"",
+        heartbeat_s: float = 15.0,
+        send_timeout_s: float = 30.0,
+    ) -> Self:
+        """Returns a response whose bytes are written elsewhere, such as from an event log. Its status is 200.
+
+        What `source` raises cuts the connection. Leaving the body leaves `source`.
+
+        headers:   by name, in lower case
+        heartbeat: bytes that clients ignore, written after `heartbeat_s` of silence; b"" for none
+        """
+        writer = SSEWriter()
+        writer.heartbeat = heartbeat
+        body = cls(_no_events(), writer, heartbeat_s=heartbeat_s, send_timeout_s=send_timeout_s)
+        body._source, body._copies = source, True
+        body.headers = dict(headers)
+        body._decided.set()
+        return body
 
     @classmethod
     def plain(cls, status: int, text: str = "") -> Self:
@@ -147,7 +173,7 @@ class Body:
             self._check_complete()
             raise InvalidRequest(_SENT)
         if self._reader is None and not self._over:
-            self._reader = asyncio.create_task(self._read())
+            self._reader = asyncio.create_task(self._copy() if self._copies else self._read())
             self._reader.add_done_callback(self._end)
         try:
             await self._head()
@@ -270,6 +296,20 @@ class Body:
             self._ready += self._writer.close()
         else:
             self._refuse(self.error)
+
+    async def _copy(self) -> None:
+        """Reads a source of bytes to its end."""
+        chunks = aiter(self._source)
+        try:
+            async for chunk in chunks:
+                self._ready += chunk
+                self._wake()
+                if len(self._ready) > _AHEAD_BYTES:
+                    self._room.clear()
+                    await self._room.wait()
+        finally:
+            await _close(chunks)
+            await _close(self._source)
 
     def _take(self, event: Event) -> None:
         self._ready += self._writer.feed(event)

@@ -1,0 +1,249 @@
+"""The reading half of Durable Streams 1.0 over a run of an event log, for its clients in many languages.
+
+A run is a stream of JSON: each event is one message. An offset is the number of the next event, in 16 digits.
+Creating and appending are not offered: the producer of a run does that.
+
+source: the package @durable-streams/client 0.2.7 of npm, and the tests of its servers,
+        @durable-streams/server-conformance-tests 0.3.6, read 2026-11
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final, Literal, TypeAlias
+from urllib.parse import parse_qs
+
+import msgspec
+
+from llmstream.errors import InvalidRequest, LogError
+from llmstream.log import Frame, Logs, Page
+from llmstream.serve import UNBUFFERED, Body
+from llmstream.serve.writers import PING
+from llmstream.ui.log_pages import first_page, following, no_run, refusal, shown
+
+__all__ = ["body"]
+
+_Live: TypeAlias = Literal["", "long-poll", "sse"]
+
+_LIVE: Final[tuple[_Live, ...]] = ("", "long-poll", "sse")
+
+_DIGITS: Final = 16
+
+# A run may be deleted or replaced, and belongs to one user.
+_JSON: Final = {
+    "content-type": "application/json",
+    "cache-control": "no-store",
+    "x-content-type-options": "nosniff",
+}
+_SSE: Final = {"content-type": "text/event-stream", "x-content-type-options": "nosniff", **UNBUFFERED}
+
+# A cursor is the number of the interval of so many seconds since October 9, 2024.
+_CURSOR_S: Final = 20
+_CURSOR_FROM: Final = 1_728_432_000
+
+
+async def body(
+    logs: Logs,
+    run: str,
+    query: str,
+    *,
+    method: str = "GET",
+    max_replay: int | None = None,
+    details: bool = False,
+    poll_s: float = 20.0,
+    heartbeat_s: float = 15.0,
+    send_timeout_s: float = 30.0,
+) -> Body:
+    """Returns the response to a GET or HEAD request of a client of Durable Streams.
+
+        return respond(await durable_streams.body(logs, run, request.url.query, method=request.method))
+
+    Leaving the response stops nothing. The statuses:
+
+    200  events, perhaps none: as a JSON array, or with `live=sse` as Server-Sent Events
+    204  a long-poll in vain, or of a run that has ended, which `stream-closed` tells
+    400  the query is invalid, or the offset is past the end
+    404  there is no such run
+    410  the events are deleted, or more than `max_replay` would be sent; `stream-next-offset` has the end
+    503  the log does not answer
+
+    query:      of the request's URL, not decoded: `offset`, `live` and `cursor`
+    max_replay: the most events to send again
+    details:    True sends errors as they are; by default a client gets code and `public_message`, because
+                messages name hosts
+    poll_s:     how long a long-poll waits for an event, before this returns
+
+    heartbeat_s, send_timeout_s: see `Body`
+    """
+    try:
+        if method == "HEAD":
+            return _head(await _tail(logs, run))
+        asked = _Asked(query)
+        if asked.after is None:
+            first = await _tail(logs, run)
+        else:
+            first = await first_page(logs, run, asked.after, max_replay=max_replay)
+        if asked.live == "long-poll" and not first.frames and not first.ended:
+            first = await _next(logs, first, poll_s)
+    except (InvalidRequest, LogError) as error:
+        return await _refusal(logs, run, error, details=details)
+    if asked.live == "long-poll":
+        return _polled(first, asked, details=details)
+    if asked.live == "":
+        # All in one response: the client for JavaScript asks once, and takes the first page for the whole.
+        end = Page((), first.status)
+        return Body.of_bytes(
+            _array(logs, first, details=details), {**_JSON, **_standing(end)}, send_timeout_s=send_timeout_s
+        )
+    return Body.of_bytes(
+        _written(logs, first, asked, details=details),
+        _SSE,
+        heartbeat=PING,
+        heartbeat_s=heartbeat_s,
+        send_timeout_s=send_timeout_s,
+    )
+
+
+class _Asked:
+    """What a query asks for.
+
+    after:  number of the last event that the client has, -1 for none; None to begin at the end
+    raises: InvalidRequest
+    """
+
+    def __init__(self, query: str) -> None:
+        given = parse_qs(query, keep_blank_values=True)
+        self.live: _Live = _live(given.get("live", [""])[-1])
+        self.after = _after(given.get("offset", [] if self.live else ["-1"]))
+        self._cursor = given.get("cursor", [""])[-1]
+
+    def cursor(self) -> str:
+        """The cursor of a response: above the client's, so that no cache repeats one to it."""
+        now = int(time.time() - _CURSOR_FROM) // _CURSOR_S
+        theirs = int(self._cursor) if _is_number(self._cursor) else 0
+        return str(max(now, theirs + 1))
+
+
+def _live(given: str) -> _Live:
+    for known in _LIVE:
+        if given == known:
+            return known
+    raise InvalidRequest("live is long-poll or sse", param="live")
+
+
+def _after(given: list[str]) -> int | None:
+    if len(given) == 1:
+        (offset,) = given
+        if offset == "now":
+            return None
+        if offset == "-1":
+            return -1
+        if _is_number(offset):
+            return int(offset) - 1
+    raise InvalidRequest("offset is -1, now, or a Stream-Next-Offset, once", param="offset")
+
+
+def _is_number(given: str) -> bool:
+    return given.isascii() and given.isdecimal() and len(given) <= _DIGITS
+
+
+async def _tail(logs: Logs, run: str) -> Page:
+    """The empty page at the end."""
+    status = await logs.status(run)
+    if status is None:
+        raise no_run(run)
+    return Page((), status)
+
+
+async def _next(logs: Logs, at: Page, poll_s: float) -> Page:
+    """The page after the end of what is there; without frames if none comes in time."""
+    pages = logs.pages(at.status.run, at.status.tail, silence_s=poll_s)
+    async with aclosing(pages):
+        return await anext(pages)
+
+
+async def _array(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[bytes]:
+    """A JSON array of the events up to what was the end at the first page."""
+    tail, separator = first.status.tail, b""
+    yield b"["
+    if first.frames:
+        async with aclosing(following(logs, first)) as pages:
+            async for page in pages:
+                yield separator + _joined([f for f in page.frames if f.seq <= tail], details=details)
+                separator = b","
+                if page.frames[-1].seq >= tail:
+                    break
+    yield b"]"
+
+
+def _polled(page: Page, asked: _Asked, *, details: bool) -> Body:
+    """The response to a long-poll."""
+    body = Body.plain(200, f"[{_joined(page.frames, details=details).decode()}]")
+    if not page.frames:
+        body = Body.plain(204)
+    body.headers = {**_JSON, **_standing(page)}
+    if not page.ended:
+        body.headers["stream-cursor"] = asked.cursor()
+    if body.status == 204:
+        del body.headers["content-type"]
+    return body
+
+
+def _head(tail: Page) -> Body:
+    response = Body.plain(200)
+    response.headers = {**_JSON, **_standing(tail)}
+    del response.headers["stream-up-to-date"]  # nothing is known of the client
+    return response
+
+
+def _standing(page: Page) -> dict[str, str]:
+    """The headers that tell where a reader of the page stands."""
+    headers = {"stream-next-offset": _next_offset(page)}
+    if page.up_to_date:
+        headers["stream-up-to-date"] = "true"
+    if page.ended:
+        headers["stream-closed"] = "true"
+    return headers
+
+
+def _next_offset(page: Page) -> str:
+    return _offset(page.frames[-1].seq if page.frames else page.status.tail)
+
+
+def _offset(seq: int) -> str:
+    return f"{seq + 1:0{_DIGITS}}"
+
+
+def _joined(frames: Sequence[Frame], *, details: bool) -> bytes:
+    return b",".join(shown(frame, details=details) for frame in frames)
+
+
+async def _written(logs: Logs, first: Page, asked: _Asked, *, details: bool) -> AsyncGenerator[bytes]:
+    """The pages as Server-Sent Events: the events of each, then where the reader stands."""
+    async with aclosing(following(logs, first)) as pages:
+        async for page in pages:
+            data = b""
+            if page.frames:
+                data = b"event: data\ndata:[%s]\n\n" % _joined(page.frames, details=details)
+            yield data + b"event: control\ndata:%s\n\n" % _control(page, asked)
+
+
+def _control(page: Page, asked: _Asked) -> bytes:
+    control: dict[str, object] = {"streamNextOffset": _next_offset(page)}
+    if page.ended:
+        control["streamClosed"] = True
+    else:
+        control["streamCursor"] = asked.cursor()
+    if page.up_to_date:
+        control["upToDate"] = True
+    return msgspec.json.encode(control)
+
+
+async def _refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, details: bool) -> Body:
+    response = await refusal(logs, run, error, details=details)
+    response.headers["x-content-type-options"] = "nosniff"
+    if response.status == 410 and (found := await logs.status(run)) is not None:
+        response.headers["stream-next-offset"] = _offset(found.tail)
+    return response

@@ -1,0 +1,97 @@
+"""A run of an event log as Server-Sent Events, for `EventSource` and other clients. No I/O of its own.
+
+    id: 41
+    data: {"type":"text-delta",...}
+
+The ids are the numbers of the events, so a client that comes back with `Last-Event-ID` gets the rest. The
+last frame is `event: end`. After it `EventSource` connects once more, and the status 204 makes it stop.
+
+source: WHATWG HTML, 9.2, read 2026-11
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+from llmstream.errors import InvalidRequest, LogError
+from llmstream.log import Logs, Page
+from llmstream.serve import UNBUFFERED, Body
+from llmstream.serve.writers import PING
+from llmstream.ui.log_pages import first_page, following, refusal, shown
+
+__all__ = ["body"]
+
+_HEADERS: Final = {"content-type": "text/event-stream", **UNBUFFERED}
+
+_END: Final = b"event: end\ndata: {}\n\n"
+
+_MOST_DIGITS: Final = 15
+
+
+async def body(
+    logs: Logs,
+    run: str,
+    after: str | int | None = None,
+    *,
+    max_replay: int | None = None,
+    details: bool = False,
+    heartbeat_s: float = 15.0,
+    send_timeout_s: float = 30.0,
+) -> Body:
+    """Returns the events of a run after a number, those that are there and then those that come.
+
+        position = request.headers.get("last-event-id") or request.query_params.get("after")
+        return respond(await sse.body(logs, run, position))
+
+    Leaving the response stops nothing. If the log fails after the first byte, the connection is cut, and the
+    client comes back. The statuses:
+
+    200  events, also those of a run that fails
+    204  the run has ended, and the client has all of it
+    400  `after` is not a number, or is past the last event
+    404  there is no such run
+    410  the events are deleted, or more than `max_replay` would be sent; `tail` in the JSON has the number
+         of the last event
+    503  the log does not answer
+
+    after:      the last event that the client has, as it was sent; None, "" or -1 for all
+    max_replay: the most events to send again
+    details:    True sends errors as they are; by default a client gets code and `public_message`, because
+                messages name hosts
+
+    heartbeat_s, send_timeout_s: see `Body`
+    """
+    try:
+        first = await first_page(logs, run, _position(after), max_replay=max_replay)
+    except (InvalidRequest, LogError) as error:
+        return await refusal(logs, run, error, details=details)
+    if first.ended and not first.frames:
+        return Body.plain(204)
+    return Body.of_bytes(
+        _written(logs, first, details=details),
+        _HEADERS,
+        heartbeat=PING,
+        heartbeat_s=heartbeat_s,
+        send_timeout_s=send_timeout_s,
+    )
+
+
+async def _written(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[bytes]:
+    async with aclosing(following(logs, first)) as pages:
+        async for page in pages:
+            yield b"".join(
+                b"id: %d\ndata: %s\n\n" % (frame.seq, shown(frame, details=details)) for frame in page.frames
+            )
+    yield _END
+
+
+def _position(after: str | int | None) -> int:
+    if isinstance(after, int):
+        return after
+    if after is None or after in ("", "-1"):
+        return -1
+    if not (after.isascii() and after.isdecimal() and len(after) <= _MOST_DIGITS):
+        raise InvalidRequest("the position in a run is the number of an event")
+    return int(after)
