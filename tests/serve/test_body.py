@@ -432,3 +432,25 @@ async def test_plain_204_has_no_content() -> None:
     assert head.startswith(b"HTTP/1.1 204")
     assert b"content-type" not in head.lower()
     assert rest == b""
+
+
+async def test_bytes_are_sent_as_they_are() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"one"
+        await asyncio.sleep(0.05)
+        yield b"two"
+
+    body = serve.Body.of_bytes(pieces(), {"content-type": "text/x"}, heartbeat=b"...", heartbeat_s=0.01)
+    data = await sent(body)
+    assert (body.status, body.headers) == (200, {"content-type": "text/x"})
+    assert data.count(b"...") > 0
+    assert data.replace(b"...", b"") == b"onetwo"
+
+
+async def test_bytes_that_break_off_raise() -> None:
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"one"
+        raise ZeroDivisionError("ours")
+
+    with pytest.raises(ZeroDivisionError):
+        await sent(serve.Body.of_bytes(pieces(), {}))
