@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,11 +35,13 @@ class ConversationStore:
             self._db = _opened(path)
         except (OSError, sqlite3.Error) as error:
             raise InvalidRequest(f"cannot open the conversations in {path}: {error}") from None
+        # Also without `close`: an application often has one store until it ends.
+        self._close = weakref.finalize(self, self._db.close)
         self._decode = msgspec.json.Decoder(Conversation).decode
 
     def close(self) -> None:
-        """Closes the file."""
-        self._db.close()
+        """Closes the file. Idempotent."""
+        self._close()
 
     def summaries(self) -> list[Summary]:
         """All conversations, the one that changed last first."""
