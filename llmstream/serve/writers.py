@@ -9,13 +9,16 @@ import msgspec
 from llmstream.errors import ErrorInfo, IncompleteStream, error_from_info
 from llmstream.events import ErrorEvent, Event, Finish, RetryNotice, StepStart, TextDelta, encode
 
-__all__ = ["PING", "UNBUFFERED", "SSEWriter", "TextWriter", "Writer", "safe_error"]
+__all__ = ["END", "PING", "UNBUFFERED", "SSEWriter", "TextWriter", "Writer", "safe_error", "safe_event"]
 
 UNBUFFERED: Final = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 """Headers for proxies, which otherwise collect what they compress or forward; the second is nginx's."""
 
 # A comment of SSE (WHATWG HTML, 9.2.6). LF only: the parser of AG-UI 1.0 breaks on CRLF.
 PING: Final = b": ping\n\n"
+
+# The frame by which a client knows that a response is complete.
+END: Final = b"event: end\ndata: {}\n\n"
 
 
 class Writer(Protocol):
@@ -86,7 +89,7 @@ class SSEWriter:
 
     def close(self) -> bytes:
         """Returns the frame by which a client knows that the response is complete."""
-        return b"event: end\ndata: {}\n\n"
+        return END
 
     def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
         """Returns the error as JSON, under `error`."""
@@ -155,3 +158,22 @@ def safe_error(error: ErrorInfo) -> ErrorInfo:
     return ErrorInfo(
         error.code, error.public_message, retryable=error.retryable, retry_after_s=error.retry_after_s
     )
+
+
+def safe_event(data: bytes) -> bytes:
+    """Returns an encoded event; of an `error`, only what strangers may see.
+
+    data: as `events.encode` returns it. Other events are not decoded
+    """
+    # A string cannot have these characters: in JSON, its quotes are escaped.
+    if b'"type":"error"' not in data:
+        return data
+    found = msgspec.json.decode(data, type=_EncodedError)
+    if found.type != "error" or found.error is None:
+        return data  # such as a result of a tool that is an object
+    return encode(ErrorEvent(safe_error(found.error)))
+
+
+class _EncodedError(msgspec.Struct):
+    type: str
+    error: ErrorInfo | None = None

@@ -7,11 +7,10 @@ from contextlib import aclosing
 
 import msgspec
 
-from llmstream.errors import ErrorInfo, InvalidRequest, LogError, ReplayTooLong, RunNotFound
-from llmstream.events import ErrorEvent, encode
+from llmstream.errors import InvalidRequest, LogError, ReplayTooLong, RunNotFound
 from llmstream.log import Frame, Logs, Page
 from llmstream.serve import Body
-from llmstream.serve.writers import safe_error
+from llmstream.serve.writers import safe_error, safe_event
 
 __all__ = ["first_page", "following", "no_run", "refusal", "shown"]
 
@@ -72,15 +71,4 @@ def _status(error: InvalidRequest | LogError) -> int:
 
 def shown(frame: Frame, *, details: bool) -> bytes:
     """Returns a frame's event, of an error only what strangers may see unless `details` is set."""
-    # Others are not decoded. Texts cannot have these characters: in JSON their quotes are escaped.
-    if details or b'"type":"error"' not in frame.data:
-        return frame.data
-    found = msgspec.json.decode(frame.data, type=_Error)
-    if found.type != "error" or found.error is None:
-        return frame.data  # such as a tool's input
-    return encode(ErrorEvent(safe_error(found.error)))
-
-
-class _Error(msgspec.Struct):
-    type: str
-    error: ErrorInfo | None = None
+    return frame.data if details else safe_event(frame.data)

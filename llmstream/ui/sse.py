@@ -18,14 +18,12 @@ from typing import Final
 from llmstream.errors import InvalidRequest, LogError
 from llmstream.log import Logs, Page
 from llmstream.serve import UNBUFFERED, Body
-from llmstream.serve.writers import PING
+from llmstream.serve.writers import END, PING
 from llmstream.ui.log_pages import first_page, following, refusal, shown
 
 __all__ = ["body"]
 
 _HEADERS: Final = {"content-type": "text/event-stream", **UNBUFFERED}
-
-_END: Final = b"event: end\ndata: {}\n\n"
 
 _MOST_DIGITS: Final = 15
 
@@ -84,7 +82,7 @@ async def _written(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[
             yield b"".join(
                 b"id: %d\ndata: %s\n\n" % (frame.seq, shown(frame, details=details)) for frame in page.frames
             )
-    yield _END
+    yield END
 
 
 def _position(after: str | int | None) -> int:

@@ -15,11 +15,11 @@ import msgspec
 from llmstream.agent import Agent, AgentRun, Approve, Deny, Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
-from llmstream.errors import ErrorInfo, InvalidRequest, LLMStreamError, LogError, ProducerLost
+from llmstream.errors import InvalidRequest, LLMStreamError, LogError, ProducerLost
 from llmstream.events import ErrorEvent, Event, Finish, encode
 from llmstream.log import Live, Logs
 from llmstream.serve import Body, SSEWriter
-from llmstream.serve.writers import safe_error
+from llmstream.serve.writers import safe_event
 from llmstream.web.history import compacted, folded
 from llmstream.web.records import Conversation, Decision, Summary, Turn, TurnView, View
 from llmstream.web.store import ConversationStore
@@ -264,7 +264,7 @@ class Conversations:
     def _turn_view(self, turn: Turn) -> TurnView:
         events = turn.events
         if events is not None and not self.details:
-            events = [_safe(event) for event in events]
+            events = [msgspec.Raw(safe_event(bytes(event))) for event in events]
         return TurnView(
             run=turn.run, prompt=turn.prompt, decisions=turn.decisions, events=events, cost=turn.cost
         )
@@ -307,18 +307,3 @@ def _lost() -> list[Event]:
     """The events of a run whose log is gone too."""
     error = ProducerLost("the run was lost, and its events have expired").info
     return [ErrorEvent(error), Finish("error")]
-
-
-class _Error(msgspec.Struct):
-    type: str
-    error: ErrorInfo | None = None
-
-
-def _safe(event: msgspec.Raw) -> msgspec.Raw:
-    """An event without what only the operator should see."""
-    if b'"type":"error"' not in bytes(event):
-        return event
-    found = msgspec.json.decode(event, type=_Error)
-    if found.type != "error" or found.error is None:
-        return event
-    return msgspec.Raw(encode(ErrorEvent(safe_error(found.error))))

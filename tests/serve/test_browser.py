@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 
 from llmstream import grammar
 from llmstream.events import Finish, TextDelta, decode
+from tests.browser import CHROMIUM
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason="no Chromium")]
 
 Visit = Callable[..., list[Any]]

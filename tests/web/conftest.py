@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -15,10 +14,9 @@ import pytest
 
 import llmstream as ls
 from llmstream.web import Conversations, ConversationStore
+from tests.browser import CHROMIUM
 
 ROOT = Path(__file__).resolve().parents[2]
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 @pytest.fixture
@@ -80,6 +78,6 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 @pytest.fixture
 def chromium() -> str:
-    if CHROMIUM is None:
+    if not CHROMIUM:
         pytest.skip("Chromium is not installed")
     return CHROMIUM

@@ -18,9 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import CHROMIUM
+
 pytest.importorskip("zensical")
 pytest.importorskip("griffe")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason="no Chromium")]
 
 ROOT = Path(__file__).resolve().parents[2]

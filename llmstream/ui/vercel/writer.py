@@ -50,6 +50,7 @@ from llmstream.events import (
     ToolResult,
     Usage,
 )
+from llmstream.serve.writers import PING, UNBUFFERED
 from llmstream.tools import PendingCall
 from llmstream.ui.vercel.signing import signed_approval
 from llmstream.ui.vercel.sub_agents import SubAgentMessage
@@ -60,8 +61,7 @@ Version: TypeAlias = Literal[5, 6, 7]
 """The major version of the npm package `ai` in the page. No request of the page says it."""
 
 _HEADERS: Final = {
-    "cache-control": "no-cache, no-transform",
-    "x-accel-buffering": "no",
+    **UNBUFFERED,
     "x-vercel-ai-ui-message-stream": "v1",
 }
 
@@ -94,7 +94,7 @@ class Writer:
     """
 
     content_type = "text/event-stream"
-    heartbeat = b": ping\n\n"
+    heartbeat = PING
 
     def __init__(
         self,

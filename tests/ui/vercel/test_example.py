@@ -20,13 +20,14 @@ from typing import Any
 
 import pytest
 
+from tests.browser import CHROMIUM, Watched
+
 pytestmark = pytest.mark.slow
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 expect = playwright.expect
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = ROOT / "examples" / "use_chat"
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 PEERS = ROOT / "tests" / "peers"
 VERSIONS: dict[str, str] = json.loads((EXAMPLE / "package.json").read_bytes())["dependencies"]
@@ -52,12 +53,6 @@ TWO = {
 }
 SLOW = {"pace": {"delta_s": 0.02}, "turns": [{"reasoning": "A long answer is due.", "text": TEXT}]}
 
-# What Chromium itself reports when a connection breaks; the page handles it.
-BROKEN = re.compile(
-    "Failed to load resource: net::ERR_"
-    "(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE|CONNECTION_RESET)"
-)
-
 
 def is_complete(modules: Path) -> bool:
     return all((modules / name).is_dir() for name in VERSIONS)
@@ -66,7 +61,7 @@ def is_complete(modules: Path) -> bool:
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the example with its page built, so that workers of a test run do not share the output."""
-    if CHROMIUM is None:
+    if not CHROMIUM:
         pytest.skip("Chromium is not installed")
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
@@ -130,38 +125,12 @@ async def server(built: Path, tmp_path: Path) -> AsyncIterator[Server]:
     assert "Traceback" not in errors
 
 
-class Tabs:
-    """A browser context whose pages may neither complain nor ask another host."""
-
-    def __init__(self, context: Any, url: str) -> None:
-        self.context, self.url = context, url
-        self.complaints: list[str] = []
-        self.offline = False
-
-    async def open(self, url: str = "") -> Any:
-        page = await self.context.new_page()
-        page.on("console", self._console)
-        page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        page.on("request", self._request)
-        page.set_default_timeout(15_000)
-        await page.goto(url or self.url)
-        return page
-
-    def _console(self, message: Any) -> None:
-        if message.type in ("error", "warning") and not (self.offline and BROKEN.match(message.text)):
-            self.complaints.append(f"{message.type}: {message.text}")
-
-    def _request(self, request: Any) -> None:
-        if not request.url.startswith((self.url, "data:")):
-            self.complaints.append(f"foreign request: {request.url}")
-
-
 @pytest.fixture
-async def tabs(server: Server) -> AsyncIterator[Tabs]:
+async def tabs(server: Server) -> AsyncIterator[Watched]:
     async with playwright.async_playwright() as driver:
         # In a container, which is a sandbox already, Chromium may not make its own.
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        tabs = Tabs(await browser.new_context(), server.url)
+        tabs = Watched(await browser.new_context(), server.url)
         yield tabs
         await browser.close()
         assert tabs.complaints == []
@@ -197,7 +166,7 @@ def test_versions_are_those_of_peers() -> None:
     assert peers.items() >= VERSIONS.items()
 
 
-async def test_an_answer_streams(tabs: Tabs) -> None:
+async def test_an_answer_streams(tabs: Watched) -> None:
     page = await tabs.open()
     await ask(page, "Hello")
     await expect(page.locator(".user")).to_have_text("Hello")
@@ -212,7 +181,7 @@ async def test_an_answer_streams(tabs: Tabs) -> None:
     await expect(thought).to_be_visible()
 
 
-async def test_reload_in_the_middle(tabs: Tabs) -> None:
+async def test_reload_in_the_middle(tabs: Watched) -> None:
     """Nothing is missing and nothing comes twice, during the response and after it."""
     page = await tabs.open()
     await ask(page, "Hello")
@@ -228,7 +197,7 @@ async def test_reload_in_the_middle(tabs: Tabs) -> None:
 
 
 @pytest.mark.parametrize("approves", [True, False])
-async def test_approval_after_a_reload(tabs: Tabs, server: Server, approves: bool) -> None:
+async def test_approval_after_a_reload(tabs: Watched, server: Server, approves: bool) -> None:
     """Also after a restart: the call waits in the database."""
     await server.end()
     await server.start("sim:demo")
@@ -253,7 +222,7 @@ async def test_approval_after_a_reload(tabs: Tabs, server: Server, approves: boo
     await expect(card).to_contain_text("Done" if approves else "Denied")
 
 
-async def test_two_calls_decided_together(tabs: Tabs, server: Server) -> None:
+async def test_two_calls_decided_together(tabs: Watched, server: Server) -> None:
     """The first decision waits for the second, also when another tab was in front between them."""
     await server.end()
     await server.start(TWO)
@@ -272,7 +241,7 @@ async def test_two_calls_decided_together(tabs: Tabs, server: Server) -> None:
         await expect(cards.nth(card).locator("h2")).to_contain_text(state)
 
 
-async def test_decided_in_another_tab(tabs: Tabs, server: Server) -> None:
+async def test_decided_in_another_tab(tabs: Watched, server: Server) -> None:
     """A page that is out of date says so, and has the newest with one click."""
     await server.end()
     await server.start("sim:demo")
@@ -293,7 +262,7 @@ async def test_decided_in_another_tab(tabs: Tabs, server: Server) -> None:
     await expect(first.locator(".text")).to_have_text(await second.locator(".text").all_inner_texts())
 
 
-async def test_a_second_tab_stops_it(tabs: Tabs) -> None:
+async def test_a_second_tab_stops_it(tabs: Watched) -> None:
     first = await tabs.open()
     await ask(first, "Hello")
     await expect(answer(first)).to_contain_text("word9")
@@ -314,7 +283,7 @@ async def test_a_second_tab_stops_it(tabs: Tabs) -> None:
     await expect(first.locator(".text")).to_have_text([written, TEXT])
 
 
-async def test_a_killed_server(tabs: Tabs, server: Server) -> None:
+async def test_a_killed_server(tabs: Watched, server: Server) -> None:
     """The page shows an error and what had arrived, never a response that goes on for ever."""
     page = await tabs.open()
     await ask(page, "Hello")
@@ -339,7 +308,7 @@ async def test_a_killed_server(tabs: Tabs, server: Server) -> None:
     await over(page)
 
 
-async def test_a_message_without_a_server(tabs: Tabs, server: Server) -> None:
+async def test_a_message_without_a_server(tabs: Watched, server: Server) -> None:
     """It is sent once the server is back, and once only."""
     page = await tabs.open()
     tabs.offline = True
@@ -355,7 +324,7 @@ async def test_a_message_without_a_server(tabs: Tabs, server: Server) -> None:
     await expect(page.locator(".text")).to_have_text([TEXT])
 
 
-async def test_killed_during_a_call(tabs: Tabs, server: Server) -> None:
+async def test_killed_during_a_call(tabs: Watched, server: Server) -> None:
     """A call without a result is not shown as one that runs."""
     await server.end()
     await server.start("sim:demo")

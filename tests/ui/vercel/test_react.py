@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,8 +17,8 @@ from llmstream.chats.message import Role
 from llmstream.serve.aiohttp import respond
 from llmstream.simulator import Call, Pace, Simulator, Turn
 from llmstream.ui import vercel
+from tests.browser import CHROMIUM
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), "")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not CHROMIUM, reason="no Chromium")]
 
 LONG = "It was a dark and stormy night, and the rain fell in torrents. " * 10
