@@ -30,8 +30,8 @@ _log: Final = logging.getLogger("llmstream")
 
 _TITLE_CHARS: Final = 60
 
+# How the ids of runs begin.
 _RUN: Final = "web-"
-"""How the ids of runs begin."""
 
 
 class Conversations:
