@@ -11,7 +11,7 @@ import msgspec
 from llmstream import events
 from llmstream.chats.content import File, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.errors import LLMStreamError
-from llmstream.events.types import merge_metadata
+from llmstream.events import merge_metadata
 
 if TYPE_CHECKING:
     from llmstream.partial_json import PartialJSON

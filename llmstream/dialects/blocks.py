@@ -31,8 +31,8 @@ from llmstream.events import (
     ToolInputEnd,
     ToolInputStart,
     ToolResult,
+    merge_metadata,
 )
-from llmstream.events.types import merge_metadata
 from llmstream.grammar import TRUNCATING
 from llmstream.unique_ids import UniqueIds
 

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from llmstream.dialects.base import Decoder, can_continue
 from llmstream.dialects.history_parts import with_origin
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
-from llmstream.events import Event, Warning
-from llmstream.events.types import merge_metadata
+from llmstream.events import Event, Warning, merge_metadata
 from llmstream.grammar import Guard
 
 __all__ = ["GuardedDecoder"]

@@ -19,8 +19,15 @@ import msgspec
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import DecodeError, LimitExceeded
-from llmstream.events import Event, Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
-from llmstream.events.types import merge_metadata
+from llmstream.events import (
+    Event,
+    Metadata,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    merge_metadata,
+)
 from llmstream.unique_ids import UniqueIds
 
 __all__ = [

@@ -30,8 +30,8 @@ from llmstream.events import (
     ToolResult,
     Usage,
     Warning,
+    warning_text,
 )
-from llmstream.events.types import warning_text
 
 __all__ = [
     "Display",
