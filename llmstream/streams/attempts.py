@@ -30,6 +30,7 @@ __all__ = [
     "budget_of",
     "forget",
     "wait_before_retry_s",
+    "worth_another",
 ]
 
 Key: TypeAlias = tuple[str, str | None, str]
@@ -316,6 +317,13 @@ def wait_before_retry_s(
         return error.retry_after_s if error.retry_after_s <= retry.max_wait_s else None
     cap = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (attempt - 1), retry.max_wait_s)
     return random_unit() * cap
+
+
+def worth_another(error: LLMStreamError) -> bool:
+    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
+    if isinstance(error, DeadlineExceeded):
+        return error.reason != "total"
+    return not isinstance(error, InvalidRequest)
 
 
 # The retry quota of botocore's standard mode: a retry costs 5, one after a timeout 10, a success returns 1.
