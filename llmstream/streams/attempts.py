@@ -125,6 +125,9 @@ class AttemptClock:
         except TimeoutError:
             if self._left:
                 raise ConnectionLost("the stream was left while it was read", retryable=False) from None
+            # Two clocks may have ended the wait: the timer of this step, or the watchdog of the attempt by
+            # `_expire`. A TimeoutError that neither caused is the step's own, for example of a function of
+            # the caller's.
             passed = self._passed if due is None else deadline_error(due[1], due[2])
             if passed is None or not timer.expired():
                 raise  # the step's own
@@ -170,6 +173,7 @@ class Attempts:
         if error.provider is None:
             error.provider = self._provider
         error.message = self.without_secrets(error.message)
+        # `str(error)` and a pickle read `args`, and would show the key that was masked in the message.
         error.args = (error.message,)
         error.reason = error.reason and self.without_secrets(error.reason)
         error.request_id = error.request_id and self.without_secrets(error.request_id)
