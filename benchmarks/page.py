@@ -17,6 +17,7 @@ from benchmarks.plots import figures_of
 
 _MARKED: Final = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
+# How the readers' figures are headed, by the name of the group.
 _UNITS: Final = {
     "us_per_event": "{}, us",
     "events_per_s": "{}, events/s",
@@ -29,13 +30,12 @@ _UNITS: Final = {
     "ms_per_step": "{}, ms",
     "size": "{}",
 }
-"""How the readers' figures are headed, by the name of the group."""
 
+# Sections whose other columns say it.
 _NO_RATIO: Final = frozenset({"curves", "concurrency", "blocking", "long_runs", "serving"})
-"""Sections whose other columns say it."""
 
+# How the packages of the README's table begin.
 _SUMMARY: Final = ("litellm ", "pydantic-ai", "openai ")
-"""How the packages of the README's table begin."""
 
 
 def page(text: str, figures: list[dict[str, Any]]) -> str:

@@ -49,8 +49,8 @@ def latency(args: argparse.Namespace, base: str) -> Iterator[Figure]:
         yield {"delay": name, "ms": flat(found), "ratio": ratios(flat(found, "p99"))}
 
 
+# Events of each of a thousand streams: so many that connecting weighs little.
 _LENGTHS = {"blocks": 4_000, "events": 1_000}
-"""Events of each of a thousand streams: so many that connecting weighs little."""
 
 
 def concurrency(args: argparse.Namespace, base: str) -> Iterator[Figure]:

@@ -15,8 +15,8 @@ from drift.shapes import Choice, Field, Items, Leaf, Mapped, Record, Shape
 
 __all__ = ["Filled", "Place", "Rules", "instances", "minimal", "replaced"]
 
+# Instances of one shape. The largest, with all its unions, needs some 60.
 _MOST_ROUNDS = 400
-"""Instances of one shape. The largest, with all its unions, needs some 60."""
 
 _EPOCH = datetime.datetime(2031, 1, 1, tzinfo=datetime.UTC)
 

@@ -10,6 +10,7 @@ from drift.rules import TYPICAL, broken
 
 __all__ = ["Violation", "models", "violations"]
 
+# Providers to the wire whose SDK names their models, and how they name them.
 _SAME_MODELS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "openai": ("openai-chat", str),
     "azure": ("openai-chat", str),
@@ -23,7 +24,6 @@ _SAME_MODELS: Mapping[str, tuple[str, Callable[[str], str]]] = {
     "vertex": ("gemini", str),
     "google-interactions": ("gemini", str),
 }
-"""Providers to the wire whose SDK names their models, and how they name them."""
 
 
 class Violation(NamedTuple):

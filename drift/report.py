@@ -14,8 +14,8 @@ from drift.wires import Wire
 
 __all__ = ["look"]
 
+# Lines shown of one kind of change on one wire, unless all are wanted.
 _MOST_LINES = 40
-"""Lines shown of one kind of change on one wire, unless all are wanted."""
 
 
 def look(packages: tuple[str, ...], *, record: bool, everything: bool) -> int:

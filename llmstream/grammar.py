@@ -243,6 +243,8 @@ class Guard:
 
     def feed(self, events: list[Event]) -> list[Event]:
         """Returns the events, repaired where they break a rule."""
+        # First a look without a change: nearly every batch holds deltas of open blocks alone, and passes as
+        # the list that it is. The first event of another kind sends the batch through `_pass`.
         opened = self._open
         if self.finished:
             return []
@@ -297,12 +299,15 @@ class Guard:
             # The decoder sent the call before the end of its input; a reader expects the end first.
             if self._open.get(call_id) == "tool-input":
                 self._shut(call_id, out)
+            # The block was opened under another id, because the vendor had given this one twice.
             if call_id != event.tool_call_id:
                 event = msgspec.structs.replace(event, tool_call_id=call_id)
         elif isinstance(event, ErrorEvent):
             self.errors.append(event.error)
         elif isinstance(event, RetryNotice):
             self._close_all(out, incomplete=True)
+            # They belong to the response that is void, and iteration would raise the first of them at the
+            # end.
             self.errors.clear()
             self._broken.clear()
         elif isinstance(event, Finish):

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 __all__ = ["amount", "counted", "fields", "quoted"]
 
+# Text of one value: with a name and a role it fits into a line of 110 characters.
 _CHARS: Final = 80
-"""Text of one value: with a name and a role it fits into a line of 110 characters."""
 
 _LEAST: Final = 0.000001
 

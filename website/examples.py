@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "https://github.com/llmstream-sdk/llmstream/blob/main/examples/"
 FOLDERS = "https://github.com/llmstream-sdk/llmstream/tree/main/examples/"
 _HEADER = "<!-- Made by website/examples.py; do not edit. -->"
+# Parts of titles that are not spelled as in a file's name.
 _SPELLED = {"Mcp": "MCP", "Websocket": "WebSocket", "Sub agent": "Sub-agent"}
-"""Parts of titles that are not spelled as in a file's name."""
 
 _TITLE = "# Examples"
 _INTRO = """Short programs, one idea each. They run with the simulator, without a key:

@@ -10,8 +10,8 @@ from urllib.parse import unquote, urldefrag
 
 __all__ = ["problems"]
 
+# Elements that make the browser load an address.
 _LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "link": "href"}
-"""Elements that make the browser load an address."""
 
 _NOT_LOADED = {"canonical", "next", "prev", "alternate", "author"}
 _FOREIGN = re.compile(r"(?:https?:)?//")

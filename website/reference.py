@@ -25,8 +25,8 @@ WIDTH = 88
 QUOTES = "'\""
 STARS = {"variadic positional": "*", "variadic keyword": "**"}
 OPTIONS = "the [options](options.md#Options)"
+# Stands below the title: what is above it, the search would list as a page of its own.
 _HEADER = "<!-- Made by website/reference.py from docstrings; do not edit. -->"
-"""Stands below the title: what is above it, the search would list as a page of its own."""
 
 
 class Named(NamedTuple):

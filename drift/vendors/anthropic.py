@@ -29,8 +29,8 @@ _START = {
 _STOP = {"type": "message_stop"}
 _END = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}}
 _CLOSED = {"type": "content_block_stop", "index": 0}
+# Deltas that are not called by their block.
 _BLOCK_OF = {"input_json_delta": "tool_use", "citations_delta": "text", "signature_delta": "thinking"}
-"""Deltas that are not called by their block."""
 
 
 def wires(meaningless: Mapping[str, Mapping[str, str]]) -> Iterator[Wire]:

@@ -15,6 +15,7 @@ from drift.wires import Case, Reasons, Wire, encoded, json_text, tagged, values_
 PACKAGE = "google-genai"
 
 _FILES = ("fileData", "inlineData")
+# Fields of a part that say something of its content. All others are the content, one at a time.
 _BESIDE: Mapping[str, tuple[str, ...]] = {
     "audioMetadata": _FILES,
     "documentMetadata": _FILES,
@@ -27,7 +28,6 @@ _BESIDE: Mapping[str, tuple[str, ...]] = {
     "thoughtSignature": (),
     "videoMetadata": _FILES,
 }
-"""Fields of a part that say something of its content. All others are the content, one at a time."""
 
 
 def wires(meaningless: Mapping[str, Mapping[str, str]]) -> Iterator[Wire]:
@@ -95,8 +95,8 @@ _CREATED = {
 }
 _COMPLETED = {"event_type": "interaction.completed", "interaction": {"id": "int_1", "status": "completed"}}
 _STOPPED = {"event_type": "step.stop", "index": 0}
+# Deltas that are not called by their step. Those of no step are content of the model's output.
 _STEP_OF = {"arguments_delta": "function_call"}
-"""Deltas that are not called by their step. Those of no step are content of the model's output."""
 
 
 def _interactions(meaningless: Mapping[str, str], models: tuple[str, ...]) -> Wire:

@@ -105,15 +105,15 @@ _COMPLETED = {
     "sequence_number": 9,
     "response": {"id": "resp_1", "status": "completed", "output": []},
 }
+# Fields of an item that are empty when it is opened.
 _COMES_LATER = ("arguments", "code", "encrypted_content", "input", "output", "result", "status")
-"""Fields of an item that are empty when it is opened."""
+# Events whose names begin with no item's type, to that type.
 _PROSE = {
     "response.reasoning": "reasoning",
     "response.output_text": "message",
     "response.content_part": "message",
     "response.refusal": "message",
 }
-"""Events whose names begin with no item's type, to that type."""
 
 
 def _responses(meaningless: Mapping[str, str]) -> Wire:

@@ -127,6 +127,8 @@ class Accumulator:
         try:
             for event in untyped:
                 kind = type(event)
+                # By identity: decoders give all deltas of a block one id object, and a comparison of text
+                # would cost more than the write. An equal id of another object takes the look-up below.
                 if kind is last and event.id is block_id and event.provider_metadata is None:
                     write(event.delta)
                     continue
@@ -138,6 +140,8 @@ class Accumulator:
                         last, block_id, write = kind, event.id, found
                         continue
                 fold = _FOLDS.get(kind)
+                # The message was made at `finish`. What came later would be in `text`, and not in the
+                # message.
                 if fold is not None and (self.finish_reason is None or kind is ev.StreamStart):
                     fold(self, event)
         finally:
@@ -207,6 +211,7 @@ class Accumulator:
     def _on_result(self, event: ev.ToolResult) -> None:
         part = result_part(event)
         if not event.provider_executed:
+            # Progress of a tool that runs here is for readers; only the last result goes to the model.
             if not event.preliminary:
                 self._results[part.tool_call_id] = part
         elif part.tool_call_id in self._vendor_results:

@@ -11,7 +11,7 @@ import msgspec
 from llmstream import events
 from llmstream.chats.content import File, Metadata, Part, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.errors import LLMStreamError
-from llmstream.events.types import merge_metadata
+from llmstream.events import merge_metadata
 
 if TYPE_CHECKING:
     from llmstream.partial_json import PartialJSON
@@ -49,6 +49,8 @@ class Block:
             return None
         part = self._type(text, self.metadata)
         if self.closed:
+            # Only of a closed block: parts are frozen and shared, so that an open one needs a new part at
+            # each look.
             self._part = part
         return part
 
@@ -129,6 +131,7 @@ class Input:
         self.merge(event.provider_metadata)
         if event.invalid:
             self.merge({OWN_KEY: {"invalid": True}})
+        # A call without deltas: its input is parsed here, or somebody who watches it would never see a value.
         if self._parser is not None and not self.text:
             self._parse(event.input)
         self._call = ToolCall(
@@ -155,6 +158,7 @@ def file_part(event: events.File | events.ReasoningFile) -> File:
     metadata = event.provider_metadata
     if isinstance(event, events.ReasoningFile):
         metadata = merge_metadata(metadata, {OWN_KEY: {"reasoning": True}})
+    # An event holds a URL or bytes in one field; a part has a field for each.
     if isinstance(event.data, bytes):
         return File(event.media_type, data=event.data, metadata=metadata)
     return File(event.media_type, url=event.data, metadata=metadata)

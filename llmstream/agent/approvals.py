@@ -69,10 +69,12 @@ class CallGate:
         decision = self._decided.pop(call.id, None)
         if decision is not None:  # it was repaired and rewritten before it was shown
             return await self._decided_before(call, decision, tools)
+        # Before the hook and the person, who decide about the call that will run.
         call = await self._repaired(call, tools.error_of(call) if self._repair is not None else None)
         reply = await call_hook(self._hooks.before_tool, self._state, call)
         match reply:
             case Rewrite(arguments):
+                # A vendor's signature covers the arguments that the model wrote.
                 call = msgspec.structs.replace(call, arguments=_as_text(arguments), metadata=None)
             case Approve():
                 return self._by_person(call, reply, tools)
@@ -101,6 +103,7 @@ class CallGate:
         call = tools.approved(call, decision)
         reply = await call_hook(self._hooks.before_tool, self._state, call)
         match reply:
+            # A person has approved these arguments; nobody has approved the ones of the hook.
             case Rewrite(arguments) if not _same_json(_as_text(arguments), call.arguments):
                 text = "The call was not run: a hook changed the approved arguments."
                 return Settled(call, _refused(call, text))
@@ -144,6 +147,8 @@ class CallGate:
             raise InvalidRequest(
                 f"repair must return a ToolCall of llmstream.chats or None, got {repaired!r}"
             )
+        # The result must name the id that the model gave; without metadata, whose signature is of the old
+        # arguments.
         return ToolCall(call.id, repaired.name, repaired.arguments)
 
 

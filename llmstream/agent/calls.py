@@ -183,6 +183,7 @@ class StepCalls:
         """Runs a call; None if its sub-agent is suspended."""
         found = self._runner.tools.find(call.name)
         if found is not None:
+            # Before it runs: after a crash the journal shows which calls may have had an effect.
             await self._journal.call(self._step, call, repeatable=found.idempotent)
         continued = self._continued.pop(call.id, None)
         while True:
@@ -219,6 +220,7 @@ class StepCalls:
         if isinstance(event, Progress):
             await self._progress(event.call, event.value)
         else:
+            # On disk before anybody sees it: a reader who saw the result must find it again after a crash.
             await self._journal.result(self._step, event.call, event.status.result)
             await self._put(result_event(event.status))
 

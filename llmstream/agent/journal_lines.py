@@ -82,9 +82,11 @@ def read_lines(path: str) -> Iterator[Line]:
 
     raises: DecodeError if a line is damaged; OSError if the file cannot be read
     """
+    # A file may begin in an older version and go on in this one, but not the other way round.
     after, least = 0, 0
     with open(path, "rb") as file:
         for number, data in enumerate(file, 1):
+            # Only the last line can lack its end: a crash cut it, and what it says was never relied on.
             if not data.endswith(b"\n"):
                 return
             try:
@@ -166,6 +168,7 @@ class RunRecord:
             case Line(type="call", call=ToolCall() as call):
                 key = line.step, call.id
                 self._begun[key], self._calls[key] = line, call
+                # The call runs again, so an earlier result is void until the new one is there.
                 self._results.pop(key, None)
             case Line(type="result", result=ToolResult() as result):
                 key = line.step, result.tool_call_id

@@ -28,8 +28,8 @@ from llmstream.short_forms import counted
 __all__ = ["parts_markdown"]
 
 _CODE_CHARS: Final = 200
+# A larger image is only named: a notebook stores its outputs, and growing ones are sent many times.
 _MOST_IMAGE_BYTES: Final = 512 * 1024
-"""A larger image is only named: a notebook stores its outputs, and growing ones are sent many times."""
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 _URL_CHARS: Final = "%/:?#[]@!$&'*+,;=~-._"
 

@@ -40,6 +40,7 @@ COMMANDS: Final = {
 
 _OPTIONS: Final = ("-h", "--help", "--version")
 
+# One line each: for `chat`, argparse would print ten lines of usage above each error.
 _USAGE: Final = {
     "demo": "[-h] [--dialect DIALECT] [OPTIONS]",
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
@@ -54,7 +55,6 @@ _USAGE: Final = {
     "check": "[-h] [-m PROVIDER:MODEL] [--base-url URL] [OPTIONS]",
     "completion": "[-h] bash|zsh|fish",
 }
-"""One line each: for `chat`, argparse would print ten lines of usage above each error."""
 
 _EPILOG: Final = """\
 exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C), 141 the

@@ -28,8 +28,8 @@ from llmstream.tools import Approve, Deny, PendingCall, Tool, ToolSet
 
 __all__ = ["Approvals"]
 
+# Longer arguments are shown as indented JSON.
 _SHORT_CHARS: Final = 100
-"""Longer arguments are shown as indented JSON."""
 _HELP: Final = "y runs it, n does not (n REASON tells the model why), a runs every call of {}, e edits it"
 _NOBODY: Final = "There is no terminal to ask the user on"
 

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import msgspec
 
-from llmstream.agent import Agent, AgentRun
+from llmstream.agent.agent import Agent
+from llmstream.agent.run import AgentRun
 from llmstream.agent.state import Price
 from llmstream.chats.message import Message
 from llmstream.cli.approving import Approvals

@@ -12,9 +12,10 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["attached"]
 
+# Upper limit of all vendors for one request: Gemini 20 MB, OpenAI and Anthropic 32 to 50 MB.
 _MAX_BYTES: Final = 50_000_000
-"""Upper limit of all vendors for one request: Gemini 20 MB, OpenAI and Anthropic 32 to 50 MB."""
 
+# First bytes of a file to its media type; they outrank the file name.
 _SIGNATURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -24,7 +25,6 @@ _SIGNATURES: Final = (
     (b"ID3", "audio/mpeg"),
     (b"fLaC", "audio/flac"),
 )
-"""First bytes of a file to its media type; they outrank the file name."""
 _RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 

@@ -26,11 +26,11 @@ _COLOURS: Final[dict[Status, str]] = {
 }
 _PROBE: Final = max(len(probe.name) for probe in PROBES) + 2
 _STATUS: Final = max(map(len, STATUSES)) + 2
+# Below, the text stands under the probe and not beside it.
 _NARROW: Final = 72
-"""Below, the text stands under the probe and not beside it."""
 _DETAIL_CHARS: Final = 600
+# More probes that were skipped for the same reason share a row.
 _MOST_SKIPPED: Final = 3
-"""More probes that were skipped for the same reason share a row."""
 
 
 def table_lines(report: CheckReport, *, quiet: bool = False, colour: bool = False) -> Iterator[str]:

@@ -12,6 +12,7 @@ from llmstream.tools import tool
 
 __all__ = ["DEMO_TOOLS", "clock", "weather"]
 
+# City to degrees Celsius, sky and wind in m/s on an invented day.
 _CLIMATE: Final = {
     "oslo": (-2, "light snow", 7),
     "lisbon": (16, "clear sky", 3),
@@ -20,7 +21,6 @@ _CLIMATE: Final = {
     "paris": (9, "overcast", 4),
     "lima": (19, "mist", 2),
 }
-"""City to degrees Celsius, sky and wind in m/s on an invented day."""
 
 
 @tool

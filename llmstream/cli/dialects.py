@@ -23,11 +23,11 @@ INVENTORS: Final[Mapping[str, str]] = {
 }
 """Name of a dialect to the provider that invented it. A new dialect is one line here."""
 
+# Clouds that serve another vendor's API: (dialect, provider) to the dialect's arguments.
 _HOSTED: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("anthropic", "bedrock-invoke"): {"framing": "aws-event-stream"},
     ("anthropic", "vertex"): {},
 }
-"""Clouds that serve another vendor's API: (dialect, provider) to the dialect's arguments."""
 
 
 SIMULATED: Final[Mapping[str, str]] = {

@@ -18,8 +18,8 @@ from llmstream.errors import InvalidRequest
 
 __all__ = ["ctrl_c_for_editor", "edited"]
 
+# Tried without $VISUAL and $EDITOR, in this order.
 _USUAL: Final = ("editor", "nano", "vi", "notepad.exe")
-"""Tried without $VISUAL and $EDITOR, in this order."""
 
 
 def edited(text: str, *, suffix: str = ".md") -> str:

@@ -33,7 +33,7 @@ BROKEN_PIPE: Final = 141
 """The reader of the pipe closed it: 128 plus the number of SIGPIPE, by the same convention."""
 
 # The library's errors advise a program ("pass api_key="). A command names the flag or the
-# environment variable that does the same.
+# environment variable that does the same: patterns, and what stands in their place.
 _REMEDIES: Final = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
@@ -49,12 +49,11 @@ _REMEDIES: Final = tuple(
         (r" Raise Deadlines\(\w{1,40}=\.\.\.\)[^.]{0,200}\.", ""),
     )
 )
-"""Advice of the library, and the advice of a command in its place."""
 
 _ADVICE: Final = " or pass api_key=."
 
+# A message names its provider within these, or not at all.
 _FIRST_WORDS: Final = 6
-"""A message names its provider within these, or not at all."""
 
 
 def exit_status(error: LLMStreamError) -> int:

@@ -35,8 +35,8 @@ __all__ = [
 
 Place: TypeAlias = Literal["keyring", "file"]
 
+# Name of our entries in the keyring.
 _SERVICE: Final = "llmstream"
-"""Name of our entries in the keyring."""
 
 
 def keys_path() -> Path:

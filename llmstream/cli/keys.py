@@ -46,8 +46,8 @@ examples:
 """
 
 _MAX_KEY_CHARS: Final = 16_384
+# A longer argument may be a key, and is not repeated in an error.
 _PROVIDER: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
-"""A longer argument may be a key, and is not repeated in an error."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

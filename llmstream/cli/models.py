@@ -53,8 +53,8 @@ examples:
 """
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+# A list needs no model, but `Model` needs a name.
 _ANY: Final = "any"
-"""A list needs no model, but `Model` needs a name."""
 
 
 class _Row(msgspec.Struct, frozen=True, rename="camel"):

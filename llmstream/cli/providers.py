@@ -26,8 +26,8 @@ __all__ = ["configure", "is_set", "key_state", "marks", "print_page", "run"]
 _HEADS = ("NAME", "TITLE", "DIALECT", "KEY", "ADDRESS", "NOTES")
 
 _GAP: Final = "  "
+# Order of the list on a terminal.
 _STATES: Final = ("set", "not needed", "not set")
-"""Order of the list on a terminal."""
 
 _EPILOG = """\
 With PROVIDER, shows one provider: its environment variables, address, abilities and peculiarities. Any

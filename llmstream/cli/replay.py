@@ -107,8 +107,8 @@ def _cannot_read(file: str, error: OSError) -> InvalidRequest:
 
 
 _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, ErrorEvent, Finish})
+# First bytes of bodies in our text framings, including truncated ones.
 _BEGINNINGS: Final = (b"data:", b"event:", b"id:", b"retry:", b":", b"{", b"\xef\xbb\xbf")
-"""First bytes of bodies in our text framings, including truncated ones."""
 _HEAD_BYTES: Final = 16 * 1024 * 1024
 _EXCERPT_BYTES: Final = 80
 
@@ -216,6 +216,7 @@ def _is_one_json_value(body: bytes) -> bool:
     return True
 
 
+# (dialect or "", description, pattern), the most certain first.
 _SIGNS: Final[tuple[tuple[str, str, re.Pattern[bytes]], ...]] = tuple(
     (dialect, description, re.compile(sign, re.DOTALL))
     for dialect, description, sign in (
@@ -235,7 +236,6 @@ _SIGNS: Final[tuple[tuple[str, str, re.Pattern[bytes]], ...]] = tuple(
         ("", "one JSON value: a response without streaming, or an error", rb"\s*[\[{]"),
     )
 )
-"""(dialect or "", description, pattern), the most certain first."""
 
 _AWS_HEADERS: Final = (b":message-type", b":event-type", b":exception-type")
 

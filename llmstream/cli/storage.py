@@ -112,9 +112,9 @@ def load_chat(path: str | Path) -> tuple[list[Message], str]:
 
 
 _OFF: Final = ("off", "0", "no", "false")
+# Past these limits the older half is dropped: the file is read completely at the start of a conversation.
 _MAX_ENTRIES: Final = 2000
 _MAX_BYTES: Final = 4_000_000
-"""Past these limits the older half is dropped: the file is read completely at the start of a conversation."""
 
 
 def state_file(name: str) -> Path | None:

@@ -14,11 +14,11 @@ from llmstream.events import Event, ReasoningDelta, TextDelta, ToolInputDelta
 
 __all__ = ["event_line", "folded", "once_each"]
 
+# Width of the longest name, ToolApprovalRequest, and a space.
 _WIDTH: Final = 20
-"""Width of the longest name, ToolApprovalRequest, and a space."""
 
+# Fields shown without their names.
 _BARE: Final = ("delta", "tool_name", "finish_reason")
-"""Fields shown without their names."""
 
 
 def event_line(event: Event, *, limit: int = 0) -> str:

@@ -36,12 +36,12 @@ _LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 _DEMO: Final = "sim:demo"
 _KEY: Final = "sim-key"
 
+# How long after a crash a page goes on waiting for an answer; the process renews it itself.
 _LEASE_S: Final = 4.0
-"""How long after a crash a page goes on waiting for an answer; the process renews it itself."""
 
+# How long Ctrl-C waits for responses. A page that follows a run would hold it up until the run ends; one that
+# is cut off connects again, and gets the end of the run from the next process.
 _SHUTDOWN_S: Final = 0.1
-"""How long Ctrl-C waits for responses. A page that follows a run would hold it up until the run ends; one
-that is cut off connects again, and gets the end of the run from the next process."""
 
 _EPILOG: Final = """\
 Opens a page in the browser: text as it arrives, reasoning, tool calls with their progress,

@@ -31,8 +31,8 @@ from llmstream.events import (
     ToolInputEnd,
     ToolInputStart,
     ToolResult,
+    merge_metadata,
 )
-from llmstream.events.types import merge_metadata
 from llmstream.grammar import TRUNCATING
 from llmstream.unique_ids import UniqueIds
 
@@ -218,6 +218,7 @@ class Blocks(Generic[B]):
     def input(self, block: B, fragment: str) -> None:
         """Adds a fragment of a call's input; past the cap on one input the stream ends."""
         reader = self._reader
+        # Most fragments are ASCII, for which no copy is made. Half a character counts too.
         block.size += len(fragment) if fragment.isascii() else len(fragment.encode("utf-8", "surrogatepass"))
         if block.size > reader.limits.max_tool_input_bytes:
             self._refuse_input(block)
@@ -395,6 +396,7 @@ class Blocks(Generic[B]):
         """Closes what is open. Returns whether a call was cut off, which is then dropped."""
         cut = False
         for index, block in list(self.opened.items()):
+            # Even if its JSON happens to parse: a call runs only if the vendor reported its end.
             if block.kind == "tool" and reason in TRUNCATING:
                 cut = True
                 self._remove(index)

@@ -143,12 +143,14 @@ class PayloadDecoder(Generic[T]):
         except LLMStreamError as error:
             self.fail(error)
             return self._take()
+        # In C: this is asked for each chunk of each stream.
         if any(map(bytes.strip, payloads)):
             if self._silent_bytes + len(chunk) > SMALL_BYTES and self._are_too_large(payloads):
                 return self._take()
             self._silent_bytes = 0
         else:
             self._count_silence(len(chunk))
+        # After the size of each payload was checked, because decoding one is where the memory would be taken.
         self._read(payloads)
         # It may be megabytes, and is not read again.
         self.payload = b""

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from llmstream.dialects.base import Decoder, can_continue
 from llmstream.dialects.history_parts import with_origin
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
-from llmstream.events import Event, Warning
-from llmstream.events.types import merge_metadata
+from llmstream.events import Event, Warning, merge_metadata
 from llmstream.grammar import Guard
 
 __all__ = ["GuardedDecoder"]
@@ -59,6 +58,7 @@ class GuardedDecoder:
         # A batch of deltas alone is the same list.
         if self._marked and events is not decoded:
             events = with_origin(events, self._provider)
+        # At once, not at the end of the body: a vendor may keep the connection open after the last event.
         if self.decoder.done:
             events = events + self._end(None)
         return events
@@ -68,6 +68,8 @@ class GuardedDecoder:
         if self.done:
             return []
         events: list[Event] = []
+        # A broken connection after a complete response took nothing away; only trailers such as the usage are
+        # missing.
         if error is None or self.decoder.complete:
             events = self._guard.feed(self.decoder.close())
             error = None

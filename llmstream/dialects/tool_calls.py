@@ -19,8 +19,15 @@ import msgspec
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import DecodeError, LimitExceeded
-from llmstream.events import Event, Metadata, ToolCall, ToolInputDelta, ToolInputEnd, ToolInputStart
-from llmstream.events.types import merge_metadata
+from llmstream.events import (
+    Event,
+    Metadata,
+    ToolCall,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+    merge_metadata,
+)
 from llmstream.unique_ids import UniqueIds
 
 __all__ = [
@@ -76,12 +83,15 @@ class _Nesting:
 
     def is_open_after(self, pieces: list[str]) -> bool:
         """Whether a bracket or a quote is open after the last of these pieces."""
+        # Pieces that were scanned are not read again, however often the question is asked.
         for piece in pieces[self._seen :]:
             self._look_at(piece)
         self._seen = len(pieces)
         return self._quoted or self._depth > 0
 
     def _look_at(self, piece: str) -> None:
+        # The piece before ended in a backslash, so that the first character of this one is no bracket and no
+        # quote.
         start = 1 if self._escaped and piece else 0
         self._escaped = self._escaped and not piece
         for found in _STRUCTURE.finditer(piece, start):
@@ -142,6 +152,7 @@ class OpenCall:
 
     def has_input(self, text: str) -> bool:
         """Whether the input so far equals this text."""
+        # The length first: to join the pieces for each fragment would take quadratic time.
         return len(text) == self.chars and text == self.input
 
     def is_complete(self) -> bool:
@@ -167,6 +178,7 @@ def json_text(arguments: object) -> str:
         return ""
     try:
         return msgspec.json.encode(arguments).decode()
+    # Half a character, or an integer past 64 bits, which msgspec does not write.
     except (UnicodeEncodeError, OverflowError):
         return json.dumps(arguments)
 

@@ -23,11 +23,9 @@ _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,}
 _ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _MAYBE_ITEM: Final = re.compile(r"[-*+]$|\d{1,9}[.)]?$")
 
+# Longest text that is redrawn, some 50 rows; for short lines of code a drawing takes 0.1 s.
+# The beginning of a longer block is finished early; its rest becomes plain text, or remains code.
 _MAX_CHARS: Final = 4000
-"""Longest text that is redrawn, some 50 rows; for short lines of code a drawing takes 0.1 s.
-
-The beginning of a longer block is finished early; its rest becomes plain text, or remains code.
-"""
 
 _FENCE_OPENER: Final = re.compile(r" {0,3}(?:```|~~~)")
 

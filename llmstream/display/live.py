@@ -47,15 +47,15 @@ from llmstream.events import (
 __all__ = ["LiveDisplay"]
 
 _MIN_PAUSE_S: Final = 0.04
+# Pause after a drawing, as a multiple of the time that it took.
 _PAUSE_PER_COST: Final = 9
-"""Pause after a drawing, as a multiple of the time that it took."""
+# Between drawings while only a wait goes on.
 _TICK_S: Final = 1.0
-"""Between drawings while only a wait goes on."""
+# A longer wait for the model or a tool shows its seconds.
 _LONG_WAIT_S: Final = 2.5
-"""A longer wait for the model or a tool shows its seconds."""
 _INPUT_CHARS: Final = 200
+# Longest fragment that is shown completely: rendering it takes a second.
 _DELTA_CHARS: Final = 100_000
-"""Longest fragment that is shown completely: rendering it takes a second."""
 
 _ERASE_ROW: Final = (ControlType.ERASE_IN_LINE, 2)
 _FREE_ROWS: Final = 1

@@ -37,8 +37,8 @@ Output: TypeAlias = Callable[[str, str], None]
 """Shows Markdown, and plain text for front ends without it, in place of what it showed before."""
 
 _MIN_PAUSE_S: Final = 0.1
+# Pause after a drawing, as a multiple of the time that it took.
 _PAUSE_PER_COST: Final = 9
-"""Pause after a drawing, as a multiple of the time that it took."""
 _INPUT_CHARS: Final = 200
 _FENCE: Final = "~" * 12
 

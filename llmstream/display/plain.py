@@ -30,8 +30,8 @@ from llmstream.events import (
     ToolResult,
     Usage,
     Warning,
+    warning_text,
 )
-from llmstream.events.types import warning_text
 
 __all__ = [
     "Display",
@@ -130,8 +130,8 @@ def wait_line(wait: Wait, waited_s: float = 0.0) -> str:
     return one_line(f"{wait.why}, waiting {seconds} s (attempt {wait.attempt} of {wait.of})")
 
 
+# A timer that fires this late or early still shows the full second.
 _SLACK_S: Final = 0.05
-"""A timer that fires this late or early still shows the full second."""
 
 
 def warning_line(warning: Warning) -> str:
@@ -145,8 +145,8 @@ def source_line(number: int, source: Source) -> str:
     return one_line(f"[{number}] {': '.join(known) or source.id}")
 
 
+# A rate over less time measures the network's buffers, not the model.
 _SHORTEST_RATED_S: Final = 0.2
-"""A rate over less time measures the network's buffers, not the model."""
 _FIRST_TOKENS: Final = frozenset({"text-delta", "reasoning-delta", "tool-input-start", "tool-call", "file"})
 
 

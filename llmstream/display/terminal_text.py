@@ -23,10 +23,10 @@ _CSI_REST: Final = re.compile(r"[\x20-\x3f]*")
 _STRING_END: Final = re.compile("[\n\x07\x18\x1a\x1b\x9c]")
 _LONE_SURROGATE: Final = range(0xD800, 0xE000)
 
+# After ESC: OSC, DCS, SOS, PM, APC (ECMA-48, 8.3).
 _STRING_OPENERS: Final = frozenset("]PX^_")
-"""After ESC: OSC, DCS, SOS, PM, APC (ECMA-48, 8.3)."""
+# The same openers as single characters.
 _C1_STRING_OPENERS: Final = frozenset("\x90\x98\x9d\x9e\x9f")
-"""The same as single characters."""
 
 
 class TerminalFilter:

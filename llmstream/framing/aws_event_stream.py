@@ -95,6 +95,8 @@ class EventStreamDecoder:
                     self._needed = _PRELUDE.size
                     break
                 total, headers, checksum = _PRELUDE.unpack_from(data, start)
+                # Before anything waits for `total` bytes: a damaged length would let the decoder wait for the
+                # rest of the stream, or for gigabytes.
                 self._check_prelude(data[start : start + 8], total, headers, checksum)
                 if len(data) - start < total:
                     self._needed = total
@@ -160,6 +162,7 @@ class EventStreamDecoder:
             known = _read_headers(block)
             if len(block) <= _REPEATED_BLOCK_BYTES and len(self._read_before) < _REPEATED_BLOCKS:
                 self._read_before[block] = known
+        # Callers may change what they get; the next message with this block must not see it.
         return known.copy()
 
 
@@ -237,6 +240,7 @@ def _encode_header(name: str, value: HeaderValue) -> bytes:
 
 
 def _encode_value(value: HeaderValue) -> bytes:
+    # Before int, which bool is a subclass of.
     if isinstance(value, bool):
         return b"\x00" if value else b"\x01"
     if isinstance(value, int):

@@ -7,6 +7,7 @@ from llmstream.errors import LimitExceeded, LLMStreamError
 __all__ = ["NDJSONDecoder"]
 
 _BOM = b"\xef\xbb\xbf"
+# JSON's white space without LF. `strip()` without arguments would take form feeds too, which are no JSON.
 _BLANKS = b" \t\r"
 
 
@@ -53,6 +54,7 @@ class NDJSONDecoder:
             return []
         lines = (b"".join((held, chunk)) if held else chunk).split(b"\n")
         self._line = bytearray(lines.pop())
+        # A shorter chunk holds no line that is too long; its first, with what was held, is measured above.
         if len(chunk) > self.max_bytes:
             lines = self._within_cap(lines)
         texts = [text for text in [line.strip(_BLANKS) for line in lines] if text]

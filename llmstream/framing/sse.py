@@ -42,6 +42,8 @@ def payloads_of_run(text: bytes, eol: bytes) -> list[bytes] | None:
     spaced = text.startswith(b" ", start)
     start += spaced
     separator = blank + text[:start]
+    # The syntax drops one space behind the colon. The split drops none here, so a block with one would keep
+    # it.
     if not spaced and separator + b" " in text:
         return None
     payloads = text[start : -len(blank)].split(separator)
@@ -49,12 +51,14 @@ def payloads_of_run(text: bytes, eol: bytes) -> list[bytes] | None:
     joined = b"".join(payloads)
     if b"\n" not in joined and b"\r" not in joined:
         return payloads
+    # Anthropic and the Responses API name each event by its type, so the names of a run differ.
     return _named_payloads(text, eol) if text.startswith(b"event:") else None
 
 
 def _named_payloads(text: bytes, eol: bytes) -> list[bytes] | None:
     """Returns the payloads of a run of two-line blocks with different event names; None for any other run."""
     line_ends = text.count(b"\n")
+    # A CR alone ends a line too, and a block that has one is not of this shape.
     if eol == b"\r\n" and text.count(b"\r") != line_ends:
         return None
     lines = text.splitlines()
@@ -129,6 +133,7 @@ class SSEDecoder:
 
     def __init__(self, max_bytes: int = 16 * 1024 * 1024) -> None:
         self.max_bytes = max_bytes
+        # A chunk of this size is not measured line by line, so it may not be larger than the cap on one line.
         self._small = min(max_bytes, _SMALL_CHUNK_BYTES)
         self.last_event_id = ""
         self.retry: int | None = None
@@ -181,6 +186,8 @@ class SSEDecoder:
         text = self._admit(chunk)
         if not text:
             return []
+        # A guess for the run: where a body mixes line ends, one is left in a payload, and lines are read one
+        # by one.
         eol = b"\r\n" if b"\r" in text else b"\n"
         payloads: list[bytes] = []
         if self._in_block:
@@ -329,6 +336,7 @@ class SSEDecoder:
 
     def _end_block(self, blocks: list[_Block]) -> None:
         if self._block_id is not None:
+            # Also of a block without data, which dispatches nothing (9.2.6).
             self.last_event_id = self._block_id
         if self._data is not None:
             blocks.append((self._event, bytes(self._data), self.last_event_id, self._block_retry))

@@ -21,17 +21,17 @@ __all__ = ["Committer", "Outbox", "end_tasks"]
 
 _log: Final = logging.getLogger("llmstream")
 
+# So much may wait for a commit before the source is held up: some 4,000 events of text.
 _FULL_BYTES: Final = 256 * 1024
-"""So much may wait for a commit before the source is held up: some 4,000 events of text."""
 
+# A silent run's lease is renewed so often within its length: two may fail.
 _RENEWALS: Final = 3
-"""A silent run's lease is renewed so often within its length: two may fail."""
 
+# A run whose store cannot name it is asked about at most so often.
 _LOOK_S: Final = 0.5
-"""A run whose store cannot name it is asked about at most so often."""
 
+# The pause after a commit that failed.
 _AGAIN_S: Final = 0.1
-"""The pause after a commit that failed."""
 
 
 class Outbox:

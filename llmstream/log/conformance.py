@@ -26,8 +26,8 @@ MakeStore: TypeAlias = Callable[[], Store]
 StoreCheck: TypeAlias = Callable[[MakeStore], Awaitable[None]]
 
 _LONG_S: Final = 600.0
+# Longer than the clock of any store takes to advance; a lease of 0 s has passed then.
 _SOON_S: Final = 0.003
-"""Longer than the clock of any store takes to advance; a lease of 0 s has passed then."""
 
 
 @asynccontextmanager

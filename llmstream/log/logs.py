@@ -28,20 +28,20 @@ __all__ = ["Logs", "open_logs"]
 
 _log: Final = logging.getLogger("llmstream")
 
+# How often a process deletes what has expired, and closes runs that nobody reads.
 _SWEEP_S: Final = 60.0
-"""How often a process deletes what has expired, and closes runs that nobody reads."""
 
+# So many lost runs are closed at once; each is watched for a tenth of its lease first.
 _TOGETHER: Final = 50
-"""So many lost runs are closed at once; each is watched for a tenth of its lease first."""
 
+# How long closing waits for the last commit, and for the cleanup of runs that it stops.
 _CLOSING_S: Final = 5.0
-"""How long closing waits for the last commit, and for the cleanup of runs that it stops."""
 
+# So much later than its end a lease has passed by every clock.
 _PAST_S: Final = 0.01
-"""So much later than its end a lease has passed by every clock."""
 
+# The longest id of a run; it is part of keys and addresses.
 _MOST_CHARS: Final = 512
-"""The longest id of a run; it is part of keys and addresses."""
 
 
 def open_logs(
@@ -342,8 +342,8 @@ class Logs:
         return _Opened(self._store, self._lease_s, self._commit_every_s, self.sweep)
 
 
+# A position past every run.
 _NO_FRAMES: Final = 2**52
-"""A position past every run."""
 
 
 class _Opened:

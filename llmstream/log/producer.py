@@ -25,8 +25,8 @@ __all__ = ["Closable", "Live"]
 
 _log: Final = logging.getLogger("llmstream")
 
+# How long readers wait for a stopped run's own cleanup before its end is written.
 _CLEANUP_S: Final = 1.0
-"""How long readers wait for a stopped run's own cleanup before its end is written."""
 
 
 @runtime_checkable

@@ -20,17 +20,17 @@ from llmstream.log.store import RunStatus, Store
 
 __all__ = ["Readers"]
 
+# About 4,000 events of text, which decode in 3 ms.
 _PAGE_BYTES: Final = 256 * 1024
-"""About 4,000 events of text, which decode in 3 ms."""
 
+# The most readers of one request: with the size of a page, it limits memory when all catch up.
 _TOGETHER: Final = 64
-"""The most readers of one request: with the size of a page, it limits memory when all catch up."""
 
+# Readers look by themselves so often, in case a wake-up was lost.
 _LOOK_S: Final = 1.0
-"""Readers look by themselves so often, in case a wake-up was lost."""
 
+# The pause after a read that failed.
 _AGAIN_S: Final = 0.1
-"""The pause after a read that failed."""
 
 
 class Readers:

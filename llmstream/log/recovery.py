@@ -25,11 +25,9 @@ _log: Final = logging.getLogger("llmstream")
 
 _PAGE_BYTES: Final = 256 * 1024
 
+# Part of the lease for which a lost run is watched before it is closed.
+# When a machine wakes from sleep, all leases have passed, and readers may run before producers do.
 _SECOND_LOOK: Final = 0.1
-"""Of the lease: how long a lost run is watched before it is closed.
-
-When a machine wakes from sleep, all leases have passed, and readers may run before producers do.
-"""
 
 
 async def close_lost(store: Store, status: RunStatus) -> bool:

@@ -21,14 +21,14 @@ from llmstream.log.store import Acquired, Append, Batch, Claim, RunSlice, RunSta
 
 __all__ = ["RedisStore"]
 
+# How long one answer of the server is waited for; half of the default lease.
 _TIMEOUT_S: Final = 5.0
-"""How long one answer of the server is waited for; half of the default lease."""
 
+# One listens, one commits, one reads; the others start and stop runs.
 _CONNECTIONS: Final = 8
-"""One listens, one commits, one reads; the others start and stop runs."""
 
+# Open runs that one sweep looks at, chosen at random: every process sweeps.
 _SWEPT: Final = 200
-"""Open runs that one sweep looks at, chosen at random: every process sweeps."""
 
 # The rules of store.py in Lua. Times are seconds with six digits; "" stands for None.
 _COMMON: Final = """

@@ -38,8 +38,8 @@ __all__ = ["SQLiteStore"]
 
 T = TypeVar("T")
 
+# Version of the tables below, in `pragma user_version`.
 _VERSION: Final = 1
-"""Of the tables below, in `pragma user_version`."""
 
 _COLUMNS: Final = tuple(name for name in RunStatus.__struct_fields__ if name != "now")
 
@@ -72,11 +72,11 @@ _UPDATE: Final = (
 )
 _FRAMES: Final = "insert into batches (run, last, count, time, data) values (?, ?, ?, ?, ?)"
 
+# How long a commit waits for that of another process; with 8 processes that write, p99 is 9 ms.
 _BUSY_S: Final = 5.0
-"""How long a commit waits for that of another process; with 8 processes that write, p99 is 9 ms."""
 
+# How often the file is looked at where datagrams are not available.
 _POLL_S: Final = 0.02
-"""How often the file is looked at where datagrams are not available."""
 
 
 class SQLiteStore(Store):

@@ -33,8 +33,8 @@ __all__ = [
 RunState: TypeAlias = Literal["open", "closed", "failed", "stopped"]
 """open: events may follow; closed: complete; failed: ended by an error; stopped: ended on request."""
 
+# How often a store without notifications is looked at; a poll of SQLite costs 6 us.
 _POLL_S: Final = 0.02
-"""How often a store without notifications is looked at; a poll of SQLite costs 6 us."""
 
 
 class RunStatus(msgspec.Struct, frozen=True):

@@ -26,19 +26,19 @@ import msgspec
 
 __all__ = ["Bells"]
 
+# The longest list of names in one datagram; more are reported as "any".
 _MAX_NAMES: Final = 200
 _MAX_BYTES: Final = 8_192
-"""The longest list of names in one datagram; more are reported as "any"."""
 
 _QUEUE: Final = Path("/proc/sys/net/unix/max_dgram_qlen")
+# Datagrams that wait for a process; Linux's default, which many systems raise to 512 (unix(7)).
 _SHORT_QUEUE: Final = 10
-"""Datagrams that wait for a process; Linux's default, which many systems raise to 512 (unix(7))."""
 
+# How often a full queue makes a process look at everything; with many readers that is much to look at.
 _ANY_S: Final = 0.25
-"""How often a full queue makes a process look at everything; with many readers that is much to look at."""
 
+# No process has this socket open.
 _DEAD: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT, errno.ENOTSOCK})
-"""No process has this socket open."""
 
 _names = msgspec.json.Decoder(list[str])
 

@@ -22,8 +22,7 @@ from llmstream.errors import (
     TLSError,
     Unsupported,
 )
-from llmstream.middleware.fallback import worth_another
-from llmstream.streams.attempts import Retry, wait_before_retry_s
+from llmstream.streams.attempts import Retry, wait_before_retry_s, worth_another
 from llmstream.streams.event_stream import EventStream
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, as_messages

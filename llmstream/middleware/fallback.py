@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 
-from llmstream.errors import DeadlineExceeded, ErrorInfo, InvalidRequest, LLMStreamError
+from llmstream.errors import ErrorInfo, InvalidRequest, LLMStreamError
 from llmstream.events import (
     ErrorEvent,
     Event,
@@ -24,6 +24,7 @@ from llmstream.events import (
     Warning,
 )
 from llmstream.request import Request
+from llmstream.streams.attempts import worth_another
 from llmstream.streams.model import Model
 
 if TYPE_CHECKING:
@@ -40,13 +41,6 @@ _NO_CONTENT: Final = frozenset(
 )
 
 _ENDS: Final = frozenset({ErrorEvent, Finish})
-
-
-def worth_another(error: LLMStreamError) -> bool:
-    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
-    if isinstance(error, DeadlineExceeded):
-        return error.reason != "total"
-    return not isinstance(error, InvalidRequest)
 
 
 def fallback(*models: str | Model, restart: bool = False, when: When = worth_another) -> Middleware:

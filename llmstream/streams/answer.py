@@ -201,6 +201,8 @@ class Answer:
     async def _piece(self) -> list[Event]:
         """The events of one piece of the body, of its end, or of a failure."""
         sentence, response = self.sentence, self.response
+        # Events that came with the rest of a stored answer wait in the decoder; no socket has to be read for
+        # them.
         if self._follow is not None and self._follow.held:
             return await self._feed(b"")
         try:
@@ -225,9 +227,11 @@ class Answer:
             return self._end()
         if len(chunk) > _SLICE_BYTES:
             starts = range(0, len(chunk), _SLICE_BYTES)
+            # Reversed, because a list gives away its last item at no cost.
             self._slices = [chunk[start : start + _SLICE_BYTES] for start in reversed(starts)]
             chunk = self._slices.pop()
         events = sentence.feed(chunk) if self._bodies is None else await self._feed(chunk)
+        # The beginning of a body counts until the first event: only a body without any is shown in an error.
         if self._excerpt is not None:
             self._excerpt = None if events else (self._excerpt + chunk)[:_EXCERPT_BYTES]
         return events
@@ -245,6 +249,7 @@ class Answer:
         if place is not None:
             return await self._next_response(place, None if sentence.complete else error)
         position = follow.position if follow is not None else None
+        # Without a position there is no rest to ask for: a new request would begin the answer again.
         if self._reopen is None or follow is None or position is None or sentence.complete:
             return sentence.close(error)
         if not is_break(error):
@@ -293,6 +298,7 @@ class Answer:
         """A piece after a complete answer; b"" once the time for it is over."""
         now = self._loop.time()
         if self._trailer_due is None:
+            # From the first look, not from the last piece: pings would put the end off for ever.
             self._trailer_due = now + _TRAILER_S
         if now < self._trailer_due and self._trailer_bytes <= _TRAILER_BYTES:
             try:

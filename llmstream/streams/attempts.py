@@ -30,6 +30,7 @@ __all__ = [
     "budget_of",
     "forget",
     "wait_before_retry_s",
+    "worth_another",
 ]
 
 Key: TypeAlias = tuple[str, str | None, str]
@@ -124,6 +125,9 @@ class AttemptClock:
         except TimeoutError:
             if self._left:
                 raise ConnectionLost("the stream was left while it was read", retryable=False) from None
+            # Two clocks may have ended the wait: the timer of this step, or the watchdog of the attempt by
+            # `_expire`. A TimeoutError that neither caused is the step's own, for example of a function of
+            # the caller's.
             passed = self._passed if due is None else deadline_error(due[1], due[2])
             if passed is None or not timer.expired():
                 raise  # the step's own
@@ -169,6 +173,7 @@ class Attempts:
         if error.provider is None:
             error.provider = self._provider
         error.message = self.without_secrets(error.message)
+        # `str(error)` and a pickle read `args`, and would show the key that was masked in the message.
         error.args = (error.message,)
         error.reason = error.reason and self.without_secrets(error.reason)
         error.request_id = error.request_id and self.without_secrets(error.request_id)
@@ -316,6 +321,13 @@ def wait_before_retry_s(
         return error.retry_after_s if error.retry_after_s <= retry.max_wait_s else None
     cap = min(_LONGEST_WAIT_S, _FIRST_WAIT_S * 2.0 ** (attempt - 1), retry.max_wait_s)
     return random_unit() * cap
+
+
+def worth_another(error: LLMStreamError) -> bool:
+    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
+    if isinstance(error, DeadlineExceeded):
+        return error.reason != "total"
+    return not isinstance(error, InvalidRequest)
 
 
 # The retry quota of botocore's standard mode: a retry costs 5, one after a timeout 10, a success returns 1.

@@ -88,6 +88,8 @@ class Conversation:
         first, self._first = self._first, None
         if first is None:
             first = make_request(model, self.messages, self.options, answered=answered)
+            # With what earlier requests had repaired: a long run does not read its history again at each
+            # step.
             messages = Growing.of(first.messages, self._repairs)
             first = msgspec.structs.replace(first, messages=messages)
         return first
@@ -128,6 +130,7 @@ class Conversation:
         if not given:
             return Turn(current=current)
         tools = given.current()
+        # Tools may change during a run: a turn keeps the ones that its request offered.
         fold = Accumulator(tools=tools)
         eager = fold.runner(context=self.tool_context) if tools.eager else None
         return Turn(fold, eager, current=current)
@@ -197,6 +200,7 @@ class Turn:
         if self._folded == self.seen:
             return False
         batch = self.batch
+        # A reader may look at a view in the middle of a batch, or leave there: only what it has read counts.
         self.fold.feed_many(batch[self._folded : self.seen] if len(batch) > 1 else batch)
         self._folded = self.seen
         before, self._message = self._message, self.fold.message
@@ -230,6 +234,7 @@ def to_continue(
     if not messages or messages[-1].role != Role.ASSISTANT:
         return list(messages)
     *before, last = messages
+    # A call without a result, or another vendor's signature, would make the request invalid.
     begun = Message(last.sender, last.role, (Text(last.text),))
     return [*before, begun] if takes_prefix else [*before, begun, Message.user(note)]
 
@@ -264,6 +269,7 @@ class ContinuationMarks:
     def _marked(self, event: Event) -> Event:
         match event:
             case StreamStart(warnings):
+                # An answer without text is a new one: no text of it continues another.
                 self._done = not self._length
                 return StreamStart([OtherWarning(self._text), *warnings])
             case TextStart():

@@ -204,6 +204,7 @@ class _Mender:
             if _is_call(part)
         ]
         ends = _ends(calls, len(self._batch))
+        # All ids of the batch are taken before one is replaced, or a new id could be that of a later call.
         for _, call in calls:
             self._ids.add(call.id)
         named = self._named
@@ -247,6 +248,7 @@ class _Mender:
         if origin is None or self._batch[origin].role != Role.TOOL:
             return Message.tool(results)
         first = self._batch[origin]
+        # The same object where nothing was repaired: the next repair compares by identity.
         if results == first.parts:
             return first
         return Message(first.sender, first.role, results, first.metadata)
@@ -361,6 +363,7 @@ class Inliner:
                 for key in keys:
                     group.create_task(fetch(key))
         except ExceptionGroup as failed:
+            # The others failed with it or were cancelled by the group; callers expect one typed error.
             raise failed.exceptions[0] from None
 
     def _message(self, message: Message) -> Message:

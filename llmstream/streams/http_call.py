@@ -112,6 +112,7 @@ class HTTPCall:
             self._over, self._answer = True, None
             self._attempts.clock.stop()
             if answer is not None:  # the connection may serve again
+                # Only here, not at `finish`: the reader has the last events, and does not wait for the drain.
                 await answer.response.finish()
             return []
         if self._follow is not None:

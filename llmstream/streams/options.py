@@ -154,12 +154,12 @@ _DEFAULTS: Final = Settings()
 _NAMES: Final = frozenset(Options.__annotations__)
 _LISTED: Final = 8
 
+# What a single option takes, for its error; the others are numbers.
 _KINDS: Final = {
     **dict.fromkeys(("max_output_tokens", "top_k", "seed"), "an integer"),
     "stop": "a str or a list of them",
     "parallel_tool_calls": "True or False",
 }
-"""What a single option takes, for its error; the others are numbers."""
 
 _EFFORTS: Final = get_args(Effort)
 

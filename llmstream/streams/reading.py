@@ -164,6 +164,8 @@ async def growing_objects(
             for index, value in enumerate(final):
                 if elements.is_new(value, index):
                     yield value
+        # The last growing value may equal the final one, which is then not yielded twice; 1 and True are
+        # equal too.
         elif type(shown) is not type(final) or shown != final:
             yield final
         return
@@ -196,6 +198,7 @@ class _Elements:
         return True
 
     def _is_new_value(self, value: Any) -> bool:
+        # What cannot be hashed cannot be an element of a set; the final value reports it.
         if not isinstance(value, Hashable) or value in self._by_value:
             return False
         self._by_value.add(value)
@@ -208,6 +211,7 @@ def final_object(message: Message, reason: str | None, output: Output) -> Any:
     reason: why the model ended
     raises: InvalidOutput
     """
+    # An answer that came by a tool is marked; other text beside it is not part of it.
     marked = [p for p in message.parts if isinstance(p, Text) and _is_answer(p)]
     text = marked[0].text if marked else "".join(p.text for p in message.parts if isinstance(p, Text))
     try:

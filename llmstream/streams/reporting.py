@@ -23,8 +23,8 @@ from llmstream.events import (
     TextDelta,
     ToolInputDelta,
     Warning,
+    warning_text,
 )
-from llmstream.events.types import warning_text
 from llmstream.request import Request
 from llmstream.streams.observations import (
     AttemptFailed,

@@ -240,6 +240,7 @@ class CallRunner:
     async def _one(self, call: ToolCall) -> None:
         calls, statuses, waiting = self.calls, self.statuses, self.waiting  # a discard replaces them
         async with AsyncExitStack() as limits:
+            # Before the gate, or calls of a tool would overtake each other while a person decides about one.
             if call.name in self._own_limits:
                 await limits.enter_async_context(self._own_limits[call.name])
             verdict = await self.gate(call)
@@ -250,11 +251,13 @@ class CallRunner:
             if isinstance(verdict, Settled):
                 status: ToolCallStatus | None = verdict.status
             else:
+                # Behind the gate: a call that waits for a person takes no place of one that could run.
                 await limits.enter_async_context(self._limit)
                 run = functools.partial(self._execute, call, verdict.note)
                 status = await (run() if self._around is None else self._around(call, run))
         if status is not None:
             statuses[call.id] = status
+            # After a discard the status belongs to a response that is void.
             if self.emit is not None and statuses is self.statuses:
                 await self.emit(Ended(call, status))
 

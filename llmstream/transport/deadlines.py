@@ -141,6 +141,7 @@ class Watchdog:
         if limit is None:
             return self._hard
         since = self.waiting_since
+        # While the consumer works there is no silence: the deadline is put off until it waits again.
         return sooner(((self._loop.time() if since is None else since) + limit, which, limit), self._hard)
 
     def _arm(self) -> None:

@@ -168,6 +168,7 @@ class Response:
                 size = 0
                 while size < _DRAIN_BYTES and not self._response.content.at_eof():
                     size += len(await self._readany())
+        # A connection with an unread rest would give it to the next request as its response.
         except (Exception, asyncio.CancelledError) as error:
             self._response.close()
             if isinstance(error, asyncio.CancelledError):

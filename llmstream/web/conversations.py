@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.agent import Agent, AgentRun, Approve, Deny, Suspension
+from llmstream.agent.agent import Agent
+from llmstream.agent.run import AgentRun
+from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import InvalidRequest, LLMStreamError, LogError, ProducerLost
@@ -20,6 +22,7 @@ from llmstream.events import ErrorEvent, Event, Finish, encode
 from llmstream.log import Live, Logs
 from llmstream.serve import Body, SSEWriter
 from llmstream.serve.writers import safe_event
+from llmstream.tools.approval import Approve, Deny
 from llmstream.web.history import compacted, folded
 from llmstream.web.records import Conversation, Decision, Summary, Turn, TurnView, View
 from llmstream.web.store import ConversationStore
@@ -30,8 +33,8 @@ _log: Final = logging.getLogger("llmstream")
 
 _TITLE_CHARS: Final = 60
 
+# How the ids of runs begin.
 _RUN: Final = "web-"
-"""How the ids of runs begin."""
 
 
 class Conversations:

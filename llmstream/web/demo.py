@@ -25,6 +25,7 @@ SUGGESTIONS: Final = (
 )
 """Prompts for an empty conversation: tools that run at once, an approval, a long answer, a failure."""
 
+# City to degrees Celsius, sky and clothes on an invented day.
 _CLIMATE: Final = {
     "Oslo": (-2, "light snow", "a warm coat, a scarf and waterproof shoes"),
     "Lima": (19, "mist", "a light jacket"),
@@ -32,10 +33,9 @@ _CLIMATE: Final = {
     "Tokyo": (13, "drizzle", "a raincoat"),
     "Nairobi": (22, "scattered clouds", "light clothes and a hat"),
 }
-"""City to degrees Celsius, sky and clothes on an invented day."""
 
+# How long a step of a tool takes, so that its progress can be watched.
 _STATION_S: Final = 0.35
-"""How long a step of a tool takes, so that its progress can be watched."""
 
 
 @tool

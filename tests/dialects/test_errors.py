@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -215,20 +214,15 @@ def test_any_bytes_are_a_typed_error(body: bytes, status: int) -> None:
     assert errors.error_from_info(error.info).info == error.info
 
 
-def test_recorded_errors_have_their_status(shared_dir: Path) -> None:
+def test_recorded_errors_have_their_status(shared_dir: Path, compare_case: Any) -> None:
     """And whether they are retryable."""
-    spec = importlib.util.spec_from_file_location("corpus_compare", shared_dir / "corpus_compare.py")
-    assert spec is not None
-    assert spec.loader is not None
-    compare = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(compare)
     wrong = {}
     for folder in sorted((shared_dir / "corpus" / "errors").iterdir()):
         meta = json.loads((folder / "meta.json").read_text())
         body = (folder / "response.bin").read_bytes()
         error = vendor_error(meta["status"], meta["headers"], body, provider=meta["dialect"])
         event = {"type": "error", "error": msgspec.to_builtins(error.info)}
-        if differences := compare.compare_case([event], folder):
+        if differences := compare_case([event], folder):
             wrong[folder.name] = differences
     assert wrong == {}
 

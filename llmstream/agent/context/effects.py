@@ -77,11 +77,15 @@ class RunEffects:
         self, messages: Iterable[Message], *, spend: Spend | None = None, state: RunState | None = None
     ) -> list[Message]:
         """See the function `applied`."""
+        # Copies, because an effect is the caller's code and may change what it gets; the history must not
+        # change.
         shown = self._repairs.repair(self._copies.of(messages))[0]
         with counted(spend):
             for effect, function, repairs in self._effects:
                 given = _given(function, list(shown), state)
                 found = await given if inspect.isawaitable(given) else given
+                # After each effect: one that cuts messages may leave a call without its result, which vendors
+                # refuse.
                 left = repairs.repair(_messages(effect, found))[0]
                 shown = _from_a_user(left) if _begins_with_a_user(shown) else left
         return shown
@@ -136,6 +140,7 @@ def spend(model: str, usage: Usage) -> None:
 @contextmanager
 def counted(receiver: Spend | None) -> Iterator[None]:
     """Within the block, `spend` calls this receiver. The block must not contain a `yield`."""
+    # An effect may call a model without knowing the run; the variable brings its tokens to the run.
     token = _spend.set(receiver)
     try:
         yield

@@ -44,10 +44,10 @@ from llmstream.errors import InvalidRequest, LLMStreamError
 
 __all__ = ["configure", "run"]
 
+# Above any useful measurement; larger numbers would exhaust memory before the first request.
 _MAX_REQUESTS: Final = 1_000_000
 _MAX_CONCURRENCY: Final = 10_000
 _MAX_TOKENS: Final = 1_000_000
-"""Above any useful measurement; larger numbers would exhaust memory before the first request."""
 
 _PROMPT: Final = "Tell me in three sentences why the sky is blue."
 

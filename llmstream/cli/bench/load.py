@@ -111,11 +111,11 @@ async def _awaited(work: Awaitable[None]) -> None:
 PromptOf: TypeAlias = Callable[[int], str]
 """Gives the prompt of a request by its number; warm-up requests have numbers below 0."""
 
+# Common words, which are one token each in the vendors' tokenizers.
 _WORDS: Final = (  # noqa: SIM905
     "time river stone light garden winter paper window morning letter silver road bread music cloud "
     "summer forest bridge corner market ocean ladder candle village harbor engine mirror feather"
 ).split()
-"""Common words, which are one token each in the vendors' tokenizers."""
 
 
 def made_prompt(number: int, tokens: int, seed: int) -> str:
@@ -212,8 +212,8 @@ class Watch:
             self._lags.append(max(0.0, time.perf_counter() - due))
 
 
+# Minimum time between drawings, because drawing distorts the measurement.
 _PAUSE_S: Final = 0.1
-"""Minimum time between drawings, because drawing distorts the measurement."""
 
 
 class Progress:

@@ -232,8 +232,8 @@ def _change(name: str, old: float, new: float) -> Change:
     return Change(name, old, new, new / old if old > 0 else None)
 
 
+# Ratio of the largest to the smallest value above which bins of equal width would hide most of them.
 _LOGARITHMIC_FROM = 20
-"""Ratio of the largest to the smallest value above which bins of equal width would hide most of them."""
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,8 +17,8 @@ _BAR_CHARS = 40
 _LATE_LOOP_S = 0.02
 _BUSY = 0.8
 _MESSAGE_CHARS = 400
+# In less time, the event loop is sampled at most twenty times, and startup takes most of the CPU time.
 _SHORTEST_MEASURED_S = 0.2
-"""In less time, the event loop is sampled at most twenty times, and startup takes most of the CPU time."""
 
 
 def report_lines(report: Report) -> Iterator[str]:
@@ -144,14 +144,14 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 40, 48, 116
 _FIRST, _END = "#0b6e99", "#c4572e"
 _FOOT = _HEIGHT - _BOTTOM
 
+# Length of a model name that fits into the title.
 _MODEL_CHARS: Final = 48
-"""Length of a model name that fits into the title."""
+# No clock measures times outside this range; they are drawn at the edge.
 _SHORTEST_S, _LONGEST_S = 1e-7, 1e7
-"""No clock measures times outside this range; they are drawn at the edge."""
+# Steps of a decade at which the time axis may start, end and have a label.
 _STEPS: Final = (1, 2, 5)
-"""Steps of a decade at which the time axis may start, end and have a label."""
+# On a longer axis only powers of ten are labelled.
 _FEW_DECADES: Final = 2.5
-"""On a longer axis only powers of ten are labelled."""
 _MARKS: Final = ((50, "p50"), (99, "p99"))
 
 

@@ -31,11 +31,11 @@ from llmstream.errors import (
     PermissionDenied,
     RateLimited,
 )
-from llmstream.mapping import MapProgress
 from llmstream.mapping.asking import Price
 from llmstream.mapping.keep import KeepFailed
 from llmstream.mapping.lines import CSVLines, JSONLines, Lines, fields_of, records
 from llmstream.mapping.options import list_prices, make, prompt_function
+from llmstream.mapping.result import MapProgress
 from llmstream.mapping.run import MapRun, PromptOf
 from llmstream.streams.attempts import Retry
 from llmstream.streams.model import Model

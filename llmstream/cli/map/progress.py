@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TextIO
 
 from llmstream.cli.terminal import print_message
 from llmstream.display.terminal_text import one_line
-from llmstream.mapping import MapProgress
+from llmstream.mapping.result import MapProgress
 
 __all__ = ["Display", "amount", "counted", "duration", "failures", "figures", "fitted"]
 

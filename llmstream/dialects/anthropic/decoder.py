@@ -120,6 +120,8 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             else:
                 self._block_delta(wire.index, block, delta)
             return
+        # Since the first half of a character, values of this stream may hold lone surrogates, which no JSON
+        # encoder takes. Text deltas are joined in `out`; everything else is repaired before it is stored.
         if self._joiner is not None:
             wire = encodable(wire)
         if kind == "content_block_start":
@@ -177,6 +179,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         if delta.stop_reason is not None:
             self._raw_reason = delta.stop_reason
             self.complete = True
+            # The model ended by itself, so a call without input has none because its tool takes none.
             if self._reason() not in TRUNCATING:
                 self._blocks.release()
 
@@ -236,6 +239,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
                 name=wire["name"] if isinstance(wire.get("name"), str) else "",
                 wire_id=str(wire.get("id")),
                 provider_executed=kind != "tool_use",
+                # Tools of an MCP server are not in the request, so the caller knows neither name nor schema.
                 dynamic=kind == "mcp_tool_use",
                 metadata=_call_metadata(wire),
                 wire=wire,
@@ -282,6 +286,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             isinstance(content, dict) and str(content.get("type")).endswith("_error")
         )
         rest = {k: v for k, v in wire.items() if k not in ("tool_use_id", "content", "is_error")}
+        # A result that was sent before has given its sources already.
         first = self._blocks.result(
             wire.get("tool_use_id"),
             content,
@@ -317,6 +322,8 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
                 self._cite(block, delta.citation)
             case _, "custom":
                 self._extend(block)
+            # Only deltas with content are reported. Unknown ones are new features, for which the union has no
+            # event.
             case (("input_json_delta" | "thinking_delta" | "text_delta"), _):
                 self.defect(f"a {delta.type} was sent for block {index} of type {block.type}")
 

@@ -48,6 +48,8 @@ class _OpenCalls:
     def latest(self, wire_id: str | None) -> OpenCall | None:
         """Returns the open call that began last, of all or with an id."""
         calls = self._latest if wire_id is None else self._by_wire_id.get(wire_id, [])
+        # A call that ended stays in the list until it is the last one: removing it from the middle would
+        # search.
         while calls and calls[-1].over:
             calls.pop()
         return calls[-1] if calls else None
@@ -107,6 +109,7 @@ class FunctionCalls:
             return
         if metadata is not None:
             known = open_call.metadata or {}
+            # What came first wins: a later fragment may add metadata, but not replace any.
             open_call.metadata = {key: {**own, **known.get(key, {})} for key, own in metadata.items()}
         self._continue(open_call, call)
 
@@ -146,6 +149,8 @@ class FunctionCalls:
             try:
                 text = opened.text.add(piece)
             except DecodeError as error:
+                # Later pieces would be put behind a hole. The call is reported as invalid, and not run with
+                # what is left.
                 opened.text.broken = True
                 self._reader.defect(f"the arguments of {opened.name!r} cannot be joined: {error.message}")
             else:

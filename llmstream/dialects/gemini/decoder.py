@@ -111,6 +111,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             else:
                 if self._include_raw:
                     self._raw(payload)
+                # Only collected here: each chunk repeats the counts, of which the last ones count.
                 if plain.usage_metadata is not None:
                     reported.append(plain.usage_metadata)
                 candidates = plain.candidates
@@ -144,6 +145,8 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
                 continue
             parts = candidate.content.parts
             if self.complete and self._blocked is None:
+                # Text behind a finish reason: the answer goes on, and a body that breaks off here is
+                # incomplete.
                 self.complete = not any(part.text or part.thought is not None for part in parts)
             for part in parts:
                 if part.thought:
@@ -184,6 +187,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             return
         reason = self._reason()
         self._blocks.close_prose()
+        # Calls whose end the limit cut off stay open; `finish` drops them.
         if reason not in TRUNCATING:
             self._calls.complete_all()
         if self.done:
@@ -222,6 +226,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             self._earlier_fields.append(self._finish_fields)
             self.hold(held_size(self._finish_fields))
             self._finish_fields = {}
+        # The old body may have ended inside an event, whose beginning must not be put before the new one.
         self._framing = GeminiFraming(max_bytes=self.limits.max_event_bytes)
         self._raw_reason = self.gap = None
         self.complete = False
@@ -290,6 +295,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         if candidate.finish_reason:
             self._raw_reason = str(candidate.finish_reason)
             self.complete = True
+        # After the parts: content of the same chunk lies before the place that its token names.
         if candidate.finish_reason or candidate.continuation_token is not None:
             self._note_place(candidate)
         if (

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from llmstream.dialects.gemini.wire import PartialArg
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.errors import DecodeError
 
-__all__ = ["ArgumentsText", "parse_path"]
+__all__ = ["ArgumentsText", "PartialArg", "parse_path"]
 
 # wire    {"jsonPath": "$.stops[0].name", "stringValue": "Os", "willContinue": true}
 #         {"jsonPath": "$.stops[0].name", "stringValue": "lo"}
@@ -31,6 +31,17 @@ _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _MAX_GAP: Final = 1000
 # Far above real arguments, and below the recursion limit of those who encode the value.
 _MAX_DEPTH: Final = 500
+
+
+class PartialArg(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
+    """A value, or a piece of a string, at a JSON path inside the arguments of a call."""
+
+    json_path: str | None = None
+    string_value: str | None = None
+    number_value: int | float | str | None = None
+    bool_value: bool | None = None
+    null_value: Any | UnsetType = UNSET
+    will_continue: bool | None = None
 
 
 def parse_path(path: str) -> list[str | int]:

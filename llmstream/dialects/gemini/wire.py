@@ -12,8 +12,8 @@ from typing import Any, Final
 from urllib.parse import quote, unquote
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
+from llmstream.dialects.gemini.partial_args import PartialArg
 from llmstream.dialects.google import Sources, document_uri
 from llmstream.dialects.wire_values import UsageCounts, added, objects_in, token_count
 from llmstream.errors import InvalidRequest, LimitExceeded, LLMStreamError
@@ -32,7 +32,6 @@ __all__ = [
     "FunctionCall",
     "GeminiFraming",
     "Part",
-    "PartialArg",
     "PlainChunk",
     "decode_chunk",
     "decode_plain_chunk",
@@ -48,17 +47,6 @@ __all__ = [
 
 # The name of the tool behind `executableCode` and `codeExecutionResult`, which the wire does not name.
 CODE_EXECUTION: Final = "code_execution"
-
-
-class PartialArg(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """A value, or a piece of a string, at a JSON path inside the arguments of a call."""
-
-    json_path: str | None = None
-    string_value: str | None = None
-    number_value: int | float | str | None = None
-    bool_value: bool | None = None
-    null_value: Any | UnsetType = UNSET
-    will_continue: bool | None = None
 
 
 class FunctionCall(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):

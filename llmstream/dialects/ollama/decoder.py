@@ -67,6 +67,8 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
         out, blocks, decode = self.out, self._blocks, decode_fragment.decode
         for payload in payloads:
             text_id = blocks.text_id
+            # Outside of an open text the line may begin a block, and a small decoder would lose its other
+            # fields.
             if text_id is not None and not self._include_raw:
                 try:
                     line = decode(payload)
@@ -114,6 +116,7 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
 
     def end(self) -> None:
         """Decodes a last line without a line feed; an incomplete line is not reported here."""
+        # A line that was cut is no defect of the wire: the guard reports that the response is incomplete.
         self._read([line for line in self._lines.close() if _is_complete(line)])
 
     def _introduce(self, wire: Line[Any]) -> None:

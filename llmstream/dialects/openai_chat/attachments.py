@@ -25,8 +25,8 @@ from llmstream.events import (
     ToolInputEnd,
     ToolInputStart,
     ToolResult,
+    merge_metadata,
 )
-from llmstream.events.types import merge_metadata
 
 __all__ = [
     "AnswerExtras",

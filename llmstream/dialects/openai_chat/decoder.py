@@ -245,6 +245,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             self._name(chunk)
             if not self._named or not _has_text(chunk):
                 return
+        # From here on the decoder of smaller structs: id, model and time are in every chunk, and decoding
+        # them each time would be waste.
         self._beginning = False
         self._decode = wire.chunks.decode
 
@@ -340,6 +342,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         if delta.tool_calls:
             self._on_tool_calls(delta.tool_calls)
         if delta.function_call is not None:
+            # The form before `tool_calls`, which OpenAI replaced in 2023-11 and some compatible servers still
+            # send. It has one call and no id.
             legacy = wire.ToolCallFragment(function=delta.function_call)
             self._on_tool_calls([legacy])
         if delta.extra_content and not delta.tool_calls:

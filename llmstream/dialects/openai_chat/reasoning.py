@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from llmstream.dialects.openai_chat.wire import Delta
 from llmstream.dialects.payload_size import held_size
-from llmstream.events import Metadata
-from llmstream.events.types import merge_metadata
+from llmstream.events import Metadata, merge_metadata
 
 if TYPE_CHECKING:
     from llmstream.dialects.decoder import PayloadDecoder

@@ -118,6 +118,7 @@ class Messages:
             if ("content", place) not in item.given and len(item.given) < len(content):
                 text = part.get("refusal" if refusal else "text")
                 self.text(item, text, ("content", place), refusal=refusal)
+            # Annotations came one by one before; the complete item repeats them.
             if not cited:
                 for annotation in objects_in(part.get("annotations")):
                     self.cite(item, annotation)
@@ -139,6 +140,7 @@ class Messages:
             metadata["annotations"] = item.annotations
         if item.logprobs:
             metadata["logprobs"] = item.logprobs
+        # One block holds the text of all parts; the parts are needed to send the message back as it was.
         if len(content) > 1:
             metadata["content"] = content
         self._reader.out.append(TextEnd(item.block, provider_metadata={KEY: metadata} if metadata else None))

@@ -190,6 +190,7 @@ class EventWriter(Generic[B]):
         shapes = self._shapes
         match event:
             case TextDelta() | ReasoningDelta() | ToolInputDelta():
+                # A block that the wire cannot express was never opened, and its deltas are left out with it.
                 block = self._open[_FAMILY[type(event)]].get(event.id)
                 return b"" if block is None else shapes.delta(block, event)
             case TextStart() | ReasoningStart() | ToolInputStart():
@@ -206,6 +207,7 @@ class EventWriter(Generic[B]):
                 blocks = self._open[_FAMILY[type(event)]]
                 return shapes.part(event, next(reversed(blocks.values()), None))
             case ResponseMetadata():
+                # Clients read id and model from the first event; a later one would not reach them.
                 return b"" if self._begun else shapes.named(event)
             case ErrorEvent(error):
                 self._error = error

@@ -41,8 +41,8 @@ from llmstream.events import (
     ToolInputStart,
     ToolResult,
     Usage,
+    merge_metadata,
 )
-from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui.application import KEY
 from llmstream.ui.ag_ui.interrupts import Waiting
 from llmstream.ui.ag_ui.messages import Messages

@@ -26,7 +26,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
-from llmstream.events.types import merge_metadata
+from llmstream.events import merge_metadata
 from llmstream.ui.ag_ui import wire
 from llmstream.ui.ag_ui.content import ContentReader
 from llmstream.ui.ag_ui.messages import response_of

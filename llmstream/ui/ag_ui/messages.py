@@ -14,8 +14,8 @@ from llmstream.events import (
     TextDelta,
     TextEnd,
     TextStart,
+    merge_metadata,
 )
-from llmstream.events.types import merge_metadata
 from llmstream.ui.ag_ui.output import OWN, Output, packed
 
 __all__ = ["Messages", "response_of"]

@@ -28,8 +28,8 @@ from llmstream.events import (
     ToolCall,
     ToolResult,
     Usage,
+    merge_metadata,
 )
-from llmstream.events.types import merge_metadata
 from llmstream.tools import Approve, Deny
 from llmstream.ui.vercel.writer import CORRECTED
 

@@ -11,9 +11,8 @@ import pytest
 
 from llmstream.dialects.anthropic import Anthropic
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event
-from llmstream.grammar import check
+from tests.dialects.reading import read_chunks
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -32,13 +31,7 @@ def decode() -> Decode:
         include_raw: bool = False,
     ) -> list[Event]:
         decoder = dialect.decoder(provider="anthropic", limits=limits, include_raw=include_raw)
-        sentence = GuardedDecoder(decoder, provider="anthropic")
-        events = sentence.start()
-        for chunk in chunks:
-            events = events + sentence.feed(chunk)
-        events = events + sentence.close()
-        assert check(events) == []
-        return events
+        return read_chunks(decoder, chunks, provider="anthropic").events
 
     return run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 
@@ -25,14 +24,6 @@ DIFFERENT = {
     ),
 }
 """Recordings where ours differs and should: docs/corpus/anthropic.md says more."""
-
-
-@pytest.fixture(scope="module")
-def compare_case(shared_dir):
-    spec = importlib.util.spec_from_file_location("corpus_compare", shared_dir / "corpus_compare.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.compare_case
 
 
 @pytest.fixture(scope="module")

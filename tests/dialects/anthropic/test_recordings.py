@@ -1,49 +1,16 @@
-"""The recordings, decoded whole and in pieces."""
+"""The recordings, truncated between frames, in AWS frames, and written again."""
 
 from __future__ import annotations
 
-import pytest
-
-from llmstream import events as ev
 from llmstream.dialects.anthropic import BEDROCK_INVOKE
 from llmstream.dialects.anthropic.wire import invoke_frame
 from llmstream.events import ErrorEvent, Finish
 from llmstream.server_side.wires import server_side
-
-
-def expected(recording):
-    return [ev.decode(line) for line in recording.with_suffix(".jsonl").read_bytes().splitlines()]
-
-
-def frames_of(body):
-    return [frame + b"\n\n" for frame in body.split(b"\n\n") if frame]
+from tests.dialects.recordings import expected, frames_of
 
 
 def is_stop_reason(frame):
     return b'"stop_reason":"' in frame
-
-
-def test_recording_matches_expected_events(recording, decode):
-    assert decode(recording.read_bytes()) == expected(recording)
-
-
-def test_byte_by_byte_it_means_the_same(recording, decode):
-    body = recording.read_bytes()
-    assert decode(*[body[i : i + 1] for i in range(len(body))]) == expected(recording)
-
-
-@pytest.mark.slow
-def test_every_two_way_cut_means_the_same(recording, decode):
-    body = recording.read_bytes()
-    wanted = expected(recording)
-    for cut in range(len(body)):
-        assert decode(body[:cut], body[cut:]) == wanted, cut
-
-
-def test_other_line_ends_mean_the_same(recording, decode):
-    body = recording.read_bytes()
-    for line_end in (b"\r", b"\r\n"):
-        assert decode(body.replace(b"\n", line_end)) == expected(recording)
 
 
 def test_frame_truncation_gives_one_error(recording, decode):
@@ -55,14 +22,6 @@ def test_frame_truncation_gives_one_error(recording, decode):
         errors = [event.error.code for event in events if isinstance(event, ErrorEvent)]
         assert errors == ([] if complete else ["incomplete-stream"]), count
         assert [isinstance(event, Finish) for event in events].count(True) == 1
-
-
-@pytest.mark.slow
-def test_byte_truncation_keeps_the_grammar(recording, decode):
-    body = recording.read_bytes()
-    for cut in range(len(body)):
-        events = decode(body[:cut])
-        assert isinstance(events[-1], Finish)
 
 
 def test_inside_aws_frames_it_means_the_same(recording, decode):

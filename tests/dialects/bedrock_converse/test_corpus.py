@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 from urllib.parse import urlsplit
@@ -27,14 +26,6 @@ MERGED = {
 
 
 @pytest.fixture(scope="module")
-def compare(shared_dir):
-    spec = importlib.util.spec_from_file_location("corpus_compare", shared_dir / "corpus_compare.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
 def folders(shared_dir):
     return sorted(path.parent for path in (shared_dir / "corpus" / "bedrock-converse").glob("*/meta.json"))
 
@@ -48,13 +39,13 @@ def read(body, *, at=None):
     return out + reader.close()
 
 
-def test_recordings_match_the_oracle(folders, compare):
+def test_recordings_match_the_oracle(folders, compare_case):
     different = {}
     for folder in folders:
         events = read((folder / "response.bin").read_bytes())
         assert check(events) == [], folder.name
         assert [ev.decode(ev.encode(event)) for event in events] == events
-        found = compare.compare_case([json.loads(ev.encode(event)) for event in events], folder)
+        found = compare_case([json.loads(ev.encode(event)) for event in events], folder)
         if found:
             different[folder.name] = found
     assert set(different) <= set(DIFFERENT), different
@@ -124,7 +115,7 @@ def _meaning(value):
     return [_meaning(item) for item in value] if isinstance(value, list) else value
 
 
-def test_recorded_refusals_are_typed(shared_dir, compare):
+def test_recorded_refusals_are_typed(shared_dir, compare_case):
     for path in sorted((shared_dir / "corpus" / "errors").glob("*/meta.json")):
         meta = json.loads(path.read_text())
         if meta["of_family"] != "bedrock-converse":
@@ -133,6 +124,6 @@ def test_recorded_refusals_are_typed(shared_dir, compare):
         headers = {"content-type": meta["content_type"], **meta["headers"]}
         error = BedrockConverse().decode_error(meta["status"], headers, body, provider="bedrock")
         events = [ev.StreamStart(), ev.ErrorEvent(error.info), ev.Finish("error")]
-        assert compare.compare_case([json.loads(ev.encode(e)) for e in events], path.parent) == [], path
+        assert compare_case([json.loads(ev.encode(e)) for e in events], path.parent) == [], path
         assert error.message == json.loads(body)["message"]
         assert error.request_id == meta["headers"].get("x-amzn-requestid")

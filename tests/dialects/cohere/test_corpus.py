@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 
@@ -25,17 +24,6 @@ DIFFERENT = {
     "vercel-cohere-empty-tool-call": PLAN,
 }
 """Recordings where ours differs and should: docs/corpus/cohere.md says more."""
-
-
-@pytest.fixture(scope="module")
-def compare_case(shared_dir):
-    path = shared_dir / "corpus_compare.py"
-    if not path.is_file():
-        pytest.skip("the corpus comparison is not here")
-    spec = importlib.util.spec_from_file_location("corpus_compare", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.compare_case
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from llmstream.events import (
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
-from tests.dialects.continuations import read_bodies
+from tests.dialects.reading import read_bodies
 
 NAMES = {"modelVersion": "gemini-4-argon", "responseId": "r1"}
 TOKEN = "AbC+/=="

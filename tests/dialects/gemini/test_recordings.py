@@ -1,25 +1,15 @@
-"""The recordings, decoded whole and in pieces, and written again."""
+"""The recordings, as a JSON array, truncated between frames, and written again."""
 
 from __future__ import annotations
 
 import itertools
 import json
 
-import pytest
-
-from llmstream import events as ev
 from llmstream.dialects.gemini import Gemini
 from llmstream.events import Finish, ToolInputDelta
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
-
-
-def expected(recording):
-    return [ev.decode(line) for line in recording.with_suffix(".jsonl").read_bytes().splitlines()]
-
-
-def frames_of(body):
-    return [frame + b"\r\n\r\n" for frame in body.split(b"\r\n\r\n") if frame]
+from tests.dialects.recordings import expected, frames_of
 
 
 def is_complete(frames):
@@ -35,31 +25,8 @@ def is_complete(frames):
     return complete
 
 
-def test_recording_matches_expected_events(recording, wire):
-    assert wire.read(recording.read_bytes()).events == expected(recording)
-
-
-def test_byte_by_byte_it_means_the_same(recording, wire):
-    body = recording.read_bytes()
-    assert wire.read(body, cuts=range(1, len(body))).events == expected(recording)
-
-
-@pytest.mark.slow
-def test_every_two_way_cut_means_the_same(recording, wire):
-    body = recording.read_bytes()
-    wanted = expected(recording)
-    for cut in range(1, len(body)):
-        assert wire.read(body, cuts=[cut]).events == wanted, cut
-
-
-def test_other_line_ends_mean_the_same(recording, wire):
-    body = recording.read_bytes()
-    for line_end in (b"\n", b"\r"):
-        assert wire.read(body.replace(b"\r\n", line_end)).events == expected(recording)
-
-
 def test_as_a_json_array_it_means_the_same(recording, wire):
-    frames = frames_of(recording.read_bytes())
+    frames = frames_of(recording.read_bytes(), b"\r\n\r\n")
     pretty = [json.dumps(json.loads(frame[6:]), indent=2).encode() for frame in frames]
     body = b"[" + b"\n,\r\n".join(pretty) + b"\n]\n"
     assert wire.read(body).events == expected(recording)
@@ -68,18 +35,11 @@ def test_as_a_json_array_it_means_the_same(recording, wire):
 
 def test_frame_truncation_gives_one_error(recording, wire):
     """One error and one finish, at every frame."""
-    frames = frames_of(recording.read_bytes())
+    frames = frames_of(recording.read_bytes(), b"\r\n\r\n")
     for count in range(len(frames)):
         answer = wire.read(b"".join(frames[:count]))
         assert answer.errors == ([] if is_complete(frames[:count]) else ["incomplete-stream"]), count
         assert isinstance(answer.finish, Finish)
-
-
-@pytest.mark.slow
-def test_byte_truncation_keeps_the_grammar(recording, wire):
-    body = recording.read_bytes()
-    for cut in range(len(body)):
-        assert isinstance(wire.read(body[:cut]).events[-1], Finish)
 
 
 def whole(events):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,52 +9,11 @@ from typing import Any
 
 import pytest
 
-from llmstream import grammar
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.gemini_interactions import GeminiInteractions
-from llmstream.dialects.guarded_decoder import GuardedDecoder
-from llmstream.events import (
-    ErrorEvent,
-    Event,
-    Finish,
-    ReasoningDelta,
-    TextDelta,
-    ToolCall,
-)
+from tests.dialects.reading import Answer, made_ids, read_answer
 
 RECORDINGS = Path(__file__).parent / "recordings"
-
-
-class Answer:
-    """The events of one body, and what they say."""
-
-    def __init__(self, events: list[Event], error: Exception | None) -> None:
-        self.events = events
-        self.error = error
-
-    def of(self, *kinds: type[Any]) -> list[Any]:
-        return [event for event in self.events if type(event) in kinds]
-
-    @property
-    def text(self) -> str:
-        return "".join(event.delta for event in self.of(TextDelta))
-
-    @property
-    def reasoning(self) -> str:
-        return "".join(event.delta for event in self.of(ReasoningDelta))
-
-    @property
-    def calls(self) -> list[tuple[str, str]]:
-        return [(call.tool_name, call.input) for call in self.of(ToolCall)]
-
-    @property
-    def finish(self) -> Finish:
-        (finish,) = self.of(Finish)
-        return finish
-
-    @property
-    def errors(self) -> list[str]:
-        return [event.error.code for event in self.of(ErrorEvent)]
 
 
 class Wire:
@@ -98,17 +56,10 @@ class Wire:
         limits: StreamLimits = StreamLimits(),
         include_raw: bool = False,
     ) -> Answer:
-        """The whole sentence, which has to be one."""
-        numbers = itertools.count(1)
-        dialect = GeminiInteractions(lambda: f"made-{next(numbers)}")
+        """The answer that a body is."""
+        dialect = GeminiInteractions(made_ids())
         decoder = dialect.decoder(provider="google", limits=limits, include_raw=include_raw)
-        sentence = GuardedDecoder(decoder, provider="google")
-        events = sentence.start()
-        for start, end in itertools.pairwise([0, *cuts, len(body)]):
-            events = events + sentence.feed(body[start:end])
-        events = events + sentence.close()
-        assert grammar.check(events) == []
-        return Answer(events, sentence.error)
+        return read_answer(decoder, body, cuts, provider="google")
 
     def answer(self, *events: Any, **options: Any) -> Answer:
         return self.read(self.body(*events), **options)

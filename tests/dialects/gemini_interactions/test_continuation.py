@@ -31,7 +31,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
-from tests.dialects.continuations import read_bodies
+from tests.dialects.reading import read_bodies
 
 TOKEN = "AbC+/=="
 DIALECT = GeminiInteractions()

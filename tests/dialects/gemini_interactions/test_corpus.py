@@ -5,7 +5,6 @@ The recordings live outside the repository; docs/corpus/gemini-interactions.md s
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 
@@ -18,17 +17,6 @@ from llmstream.server_side.wires import server_side
 
 DIFFERENT: dict[str, str] = {}
 """Recordings whose events differ on purpose."""
-
-
-@pytest.fixture(scope="module")
-def compare_case(shared_dir):
-    path = shared_dir / "corpus_compare.py"
-    if not path.is_file():
-        pytest.skip("the corpus comparison is not here")
-    spec = importlib.util.spec_from_file_location("corpus_compare", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.compare_case
 
 
 @pytest.fixture(scope="module")

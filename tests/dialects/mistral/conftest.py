@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +10,9 @@ from typing import Any
 import pytest
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.mistral import Mistral
 from llmstream.events import Event
-from llmstream.grammar import check
+from tests.dialects.reading import made_ids, read_chunks
 
 RECORDINGS = Path(__file__).parent / "recordings"
 
@@ -27,16 +25,9 @@ def decode() -> Decode:
     """Chunks of a body to a whole sentence, which is checked against the grammar."""
 
     def run(*chunks: bytes, limits: StreamLimits = StreamLimits(), include_raw: bool = False) -> list[Event]:
-        numbers = itertools.count(1)
-        dialect = Mistral(new_call_id=lambda: f"made-{next(numbers)}")
+        dialect = Mistral(new_call_id=made_ids())
         decoder = dialect.decoder(provider="mistral", limits=limits, include_raw=include_raw)
-        sentence = GuardedDecoder(decoder, provider="mistral")
-        events = sentence.start()
-        for chunk in chunks:
-            events = events + sentence.feed(chunk)
-        events = events + sentence.close()
-        assert check(events) == []
-        return events
+        return read_chunks(decoder, chunks, provider="mistral").events
 
     return run
 

@@ -1,46 +1,13 @@
-"""The recordings, decoded whole and in pieces."""
+"""The recordings, truncated between frames, and written again."""
 
 from __future__ import annotations
 
-import pytest
-
-from llmstream import events as ev
 from llmstream.dialects.mistral import Mistral
 from llmstream.events import ErrorEvent, Finish
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
 from llmstream.testing import assert_dialect_conforms
-
-
-def expected(recording):
-    return [ev.decode(line) for line in recording.with_suffix(".jsonl").read_bytes().splitlines()]
-
-
-def frames_of(body):
-    return [frame + b"\n\n" for frame in body.split(b"\n\n") if frame]
-
-
-def test_recording_matches_expected_events(recording, decode):
-    assert decode(recording.read_bytes()) == expected(recording)
-
-
-def test_byte_by_byte_it_means_the_same(recording, decode):
-    body = recording.read_bytes()
-    assert decode(*[body[i : i + 1] for i in range(len(body))]) == expected(recording)
-
-
-@pytest.mark.slow
-def test_every_two_way_cut_means_the_same(recording, decode):
-    body = recording.read_bytes()
-    wanted = expected(recording)
-    for cut in range(len(body)):
-        assert decode(body[:cut], body[cut:]) == wanted, cut
-
-
-def test_other_line_ends_mean_the_same(recording, decode):
-    body = recording.read_bytes()
-    for line_end in (b"\r", b"\r\n"):
-        assert decode(body.replace(b"\n", line_end)) == expected(recording)
+from tests.dialects.recordings import expected, frames_of
 
 
 def test_frame_truncation_gives_one_error(recording, decode):
@@ -60,13 +27,6 @@ IS_LAST = b'"finish_reason":"'
 def test_missing_done_mark_changes_nothing(recording, decode):
     body = b"".join(frames_of(recording.read_bytes())[:-1])
     assert decode(body) == expected(recording)
-
-
-@pytest.mark.slow
-def test_byte_truncation_keeps_the_grammar(recording, decode):
-    body = recording.read_bytes()
-    for cut in range(len(body)):
-        assert isinstance(decode(body[:cut])[-1], Finish)
 
 
 def test_written_again_it_reads_the_same(recording, decode):

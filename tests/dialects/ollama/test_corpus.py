@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,13 @@ from llmstream.exchange import HttpRequest
 from llmstream.server_side.wires import server_side
 
 
-def test_recordings_match_the_oracle(shared_dir: Path) -> None:
-    spec = importlib.util.spec_from_file_location("corpus_compare", shared_dir / "corpus_compare.py")
-    assert spec is not None
-    assert spec.loader is not None
-    compare = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(compare)
+def test_recordings_match_the_oracle(shared_dir: Path, compare_case: Any) -> None:
     differences: dict[str, list[str]] = {}
     folders = sorted(p.parent for p in (shared_dir / "corpus" / "ollama").glob("*/response.bin"))
     for folder in folders:
         sentence = GuardedDecoder(Ollama().decoder(provider="ollama"), provider="ollama")
         seen = sentence.start() + sentence.feed((folder / "response.bin").read_bytes()) + sentence.close()
-        found = compare.compare_case([json.loads(events.encode(e)) for e in seen], folder)
+        found = compare_case([json.loads(events.encode(e)) for e in seen], folder)
         meta = json.loads((folder / "meta.json").read_text())
         if meta.get("wire_error"):  # the oracle passes over error lines; ours must end in finish(error)
             assert isinstance(seen[-2], events.ErrorEvent)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,60 +9,11 @@ from typing import Any
 
 import pytest
 
-from llmstream import grammar
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_chat import OpenAIChat, Quirks
-from llmstream.events import (
-    ErrorEvent,
-    Event,
-    Finish,
-    ReasoningDelta,
-    TextDelta,
-    ToolCall,
-)
+from tests.dialects.reading import Answer, made_ids, read_answer
 
 DONE = b"data: [DONE]\n\n"
-
-
-class Answer:
-    """The events of one body, and what they say."""
-
-    def __init__(self, events: list[Event], error: Exception | None) -> None:
-        self.events = events
-        self.error = error
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [event for event in self.events if type(event) is kind]
-
-    @property
-    def text(self) -> str:
-        return "".join(event.delta for event in self.of(TextDelta))
-
-    @property
-    def reasoning(self) -> str:
-        return "".join(event.delta for event in self.of(ReasoningDelta))
-
-    @property
-    def calls(self) -> list[tuple[str, str]]:
-        return [(call.tool_name, call.input) for call in self.of(ToolCall)]
-
-    @property
-    def ids(self) -> list[str]:
-        return [call.tool_call_id for call in self.of(ToolCall)]
-
-    @property
-    def finish(self) -> Finish:
-        (finish,) = self.of(Finish)
-        return finish
-
-    @property
-    def errors(self) -> list[str]:
-        return [event.error.code for event in self.of(ErrorEvent)]
-
-    @property
-    def kinds(self) -> list[str]:
-        return [event.__struct_config__.tag for event in self.events]
 
 
 class Wire:
@@ -99,18 +49,10 @@ class Wire:
         limits: StreamLimits = StreamLimits(),
         include_raw: bool = False,
     ) -> Answer:
-        """The whole sentence, which has to be one. Calls without an id are called made-1 and so on."""
-        numbers = itertools.count(1)
-        dialect = OpenAIChat(quirks, new_call_id=lambda: f"made-{next(numbers)}")
+        """The answer that a body is. Calls without an id are called made-1 and so on."""
+        dialect = OpenAIChat(quirks, new_call_id=made_ids())
         decoder = dialect.decoder(provider=provider, limits=limits, include_raw=include_raw)
-        sentence = GuardedDecoder(decoder, provider=provider)
-        events = sentence.start()
-        edges = [0, *cuts, len(body)]
-        for start, end in itertools.pairwise(edges):
-            events += sentence.feed(body[start:end])
-        events += sentence.close()
-        assert grammar.check(events) == []
-        return Answer(events, sentence.error)
+        return read_answer(decoder, body, cuts, provider=provider)
 
     def answer(self, *chunks: Any, done: bool = True, quirks: Quirks = Quirks(), **options: Any) -> Answer:
         return self.read(self.body(*chunks, done=done), quirks, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,67 +9,15 @@ from typing import Any
 
 import pytest
 
-from llmstream import grammar
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import (
-    ErrorEvent,
     Event,
-    Finish,
-    ReasoningDelta,
-    TextDelta,
-    ToolCall,
     ToolInputDelta,
 )
+from tests.dialects.reading import Answer, read_answer
 
 RECORDINGS = Path(__file__).parent / "recordings"
-
-
-class Answer:
-    """The events of one body, and what they say."""
-
-    def __init__(self, events: list[Event], error: Exception | None) -> None:
-        self.events = events
-        self.error = error
-
-    def of(self, kind: type[Any]) -> list[Any]:
-        return [event for event in self.events if type(event) is kind]
-
-    def blocks(self, kind: type[Any]) -> list[str]:
-        found: dict[str, str] = {}
-        for event in self.of(kind):
-            found[event.id] = found.get(event.id, "") + event.delta
-        return list(found.values())
-
-    @property
-    def texts(self) -> list[str]:
-        return self.blocks(TextDelta)
-
-    @property
-    def reasonings(self) -> list[str]:
-        return self.blocks(ReasoningDelta)
-
-    @property
-    def calls(self) -> list[tuple[str, str]]:
-        return [(call.tool_name, call.input) for call in self.of(ToolCall)]
-
-    @property
-    def ids(self) -> list[str]:
-        return [call.tool_call_id for call in self.of(ToolCall)]
-
-    @property
-    def finish(self) -> Finish:
-        (finish,) = self.of(Finish)
-        return finish
-
-    @property
-    def errors(self) -> list[str]:
-        return [event.error.code for event in self.of(ErrorEvent)]
-
-    @property
-    def kinds(self) -> list[str]:
-        return [event.__struct_config__.tag for event in self.events]
 
 
 class Wire:
@@ -127,15 +74,9 @@ class Wire:
         limits: StreamLimits = StreamLimits(),
         include_raw: bool = False,
     ) -> Answer:
-        """The whole sentence, which has to be one."""
+        """The answer that a body is."""
         decoder = OpenAIResponses().decoder(provider=provider, limits=limits, include_raw=include_raw)
-        sentence = GuardedDecoder(decoder, provider=provider)
-        events = sentence.start()
-        for start, end in itertools.pairwise([0, *cuts, len(body)]):
-            events = events + sentence.feed(body[start:end])
-        events = events + sentence.close()
-        assert grammar.check(events) == []
-        return Answer(events, sentence.error)
+        return read_answer(decoder, body, cuts, provider=provider)
 
     def answer(self, *events: Any, end: str | None = "completed", **options: Any) -> Answer:
         named = {k: options.pop(k) for k in ("provider", "limits", "include_raw") if k in options}

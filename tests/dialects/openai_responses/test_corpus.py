@@ -5,7 +5,6 @@ The recordings live outside the repository; docs/corpus/openai-responses.md says
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
 
@@ -36,17 +35,6 @@ def cases(shared_dir):
     if not folder.is_dir():
         pytest.skip("the corpus is not here")
     return sorted(path for path in folder.iterdir() if (path / "response.bin").is_file())
-
-
-@pytest.fixture(scope="module")
-def compare_case(shared_dir):
-    path = shared_dir / "corpus_compare.py"
-    if not path.is_file():
-        pytest.skip("the corpus comparison is not here")
-    spec = importlib.util.spec_from_file_location("corpus_compare", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.compare_case
 
 
 def dialect_of(folder):

@@ -1,4 +1,4 @@
-"""Whole bodies: the same events at every cut, honest ends, and the same again once written."""
+"""The recordings, truncated, without their deltas, and written again."""
 
 from __future__ import annotations
 
@@ -6,42 +6,11 @@ import json
 
 import pytest
 
-from llmstream import events as ev
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.events import ErrorEvent, Finish, ToolCall, ToolInputEnd
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
-
-
-def expected(recording):
-    return [ev.decode(line) for line in recording.with_suffix(".jsonl").read_bytes().splitlines()]
-
-
-def frames_of(body):
-    return [frame + b"\n\n" for frame in body.split(b"\n\n") if frame]
-
-
-def test_recording_matches_expected_events(recording, wire):
-    assert wire.read(recording.read_bytes()).events == expected(recording)
-
-
-def test_byte_by_byte_it_means_the_same(recording, wire):
-    body = recording.read_bytes()
-    assert wire.read(body, cuts=range(1, len(body))).events == expected(recording)
-
-
-@pytest.mark.slow
-def test_every_two_way_cut_means_the_same(recording, wire):
-    body = recording.read_bytes()
-    wanted = expected(recording)
-    for cut in range(1, len(body)):
-        assert wire.read(body, cuts=[cut]).events == wanted, cut
-
-
-def test_other_line_ends_mean_the_same(recording, wire):
-    body = recording.read_bytes()
-    for line_end in (b"\r", b"\r\n"):
-        assert wire.read(body.replace(b"\n", line_end)).events == expected(recording)
+from tests.dialects.recordings import expected, frames_of
 
 
 def test_frame_truncation_gives_one_error(recording, wire):

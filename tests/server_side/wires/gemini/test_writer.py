@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import msgspec
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from llmstream import grammar
 from llmstream.dialects.gemini import VERTEX, Gemini
-from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
@@ -38,6 +36,7 @@ from llmstream.events import (
 )
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
+from tests.dialects.reading import read_answer
 
 NAMED = ResponseMetadata("m", "r1")
 SIGNED = {"google": {"thought_signature": "c2ln"}}
@@ -62,14 +61,8 @@ def parts(*events, dialect=Gemini()):
 
 
 def read(body, cuts=(), dialect=Gemini()):
-    sentence = GuardedDecoder(dialect.decoder(provider="google"), provider="google")
-    events = sentence.start()
-    edges = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
-    for start, end in itertools.pairwise(edges):
-        events = events + sentence.feed(body[start:end])
-    events = events + sentence.close()
-    assert grammar.check(events) == []
-    return events
+    places = sorted(cut % (len(body) + 1) for cut in cuts)
+    return read_answer(dialect.decoder(provider="google"), body, places, provider="google").events
 
 
 def test_a_chunk_looks_like_the_vendors():

@@ -1,6 +1,8 @@
-"""The event union: what a stream of every provider consists of.
+"""The one union of events that every provider's stream becomes.
 
-Each event is a frozen msgspec Struct tagged on `type`, and holds values only.
+Each event is a frozen msgspec Struct tagged on `type`, and holds values only: `encode` and `decode` are exact
+inverses. The field one matches on comes first, so `case TextDelta(text)` and `case ToolCall(name, args)` work
+positionally.
 """
 
 from __future__ import annotations
@@ -15,6 +17,46 @@ import msgspec
 from llmstream.errors import DecodeError, ErrorInfo
 from llmstream.other_sdks import EVENT, suggests
 from llmstream.usage import Usage
+
+__all__ = [
+    "BaseEvent",
+    "Custom",
+    "ErrorEvent",
+    "ErrorInfo",
+    "Event",
+    "File",
+    "Finish",
+    "FinishReason",
+    "Metadata",
+    "OtherWarning",
+    "Raw",
+    "ReasoningDelta",
+    "ReasoningEnd",
+    "ReasoningFile",
+    "ReasoningStart",
+    "ResponseMetadata",
+    "RetryNotice",
+    "Source",
+    "StepFinish",
+    "StepStart",
+    "StreamStart",
+    "TextDelta",
+    "TextEnd",
+    "TextStart",
+    "Timings",
+    "ToolApprovalRequest",
+    "ToolCall",
+    "ToolInputDelta",
+    "ToolInputEnd",
+    "ToolInputStart",
+    "ToolResult",
+    "UnsupportedSetting",
+    "UnsupportedTool",
+    "Usage",
+    "Warning",
+    "decode",
+    "encode",
+]
 
 # What all events share: frozen, tagged on `type`, camelCase in JSON.
 
