@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
+from llmstream import private_sqlite
 from llmstream.errors import InvalidRequest, LogUnavailable
 from llmstream.log.store import (
     Acquired,
@@ -116,7 +117,6 @@ class SQLiteStore(Store):
             raise
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("pragma journal_mode = wal")
         connection.execute(_SYNCHRONOUS[self._synchronous])
         (version,) = connection.execute("pragma user_version").fetchone()
         if version > _VERSION:
@@ -314,12 +314,7 @@ def _of(worker: _Worker | None) -> _Worker:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # Made here, because SQLite would let everybody read what people asked. Never opened when it is there:
-    # closing it would drop the locks of all connections of this process (fcntl(2)), another process would
-    # take itself for the last one and delete the WAL, and readers here would see an old state for ever.
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
     connection.execute("pragma temp_store = memory")
     return connection
 
