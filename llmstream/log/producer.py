@@ -102,21 +102,22 @@ class Live:
 
     async def _read(self) -> None:
         box, fold, source = self._box, self._fold, self._source
-        size = 0
+        total = 0
         try:
             if fold.finished:  # a run that was taken over lacked only its end
                 return
             async for event in source:
                 lines = encode_frames(fold.feed(event))
-                size += sum(map(len, lines))
-                if size > self._max_bytes:
+                size = sum(map(len, lines))
+                total += size
+                if total > self._max_bytes:
                     raise LimitExceeded(
                         f"the run is longer than the {self._max_bytes:,} bytes that a log may have. "
                         "Raise max_bytes of open_logs().",
                         reason="max_bytes",
                     )
                 if lines and not box.over.is_set():
-                    box.add(lines)
+                    box.add(lines, size)
                     self._committer.changed(box)
                     if not box.room.is_set():
                         await box.room.wait()
@@ -141,12 +142,16 @@ class Live:
             state = fold.state
         elif self._reason is not None or (error is None and self.task.cancelled()):
             state = "stopped"
-            box.add(encode_frames(fold.close(_stopped(self._reason or "cancelled"), self._usage())))
+            self._add(fold.close(_stopped(self._reason or "cancelled"), self._usage()))
         else:
             state = "failed"
-            box.add(encode_frames(fold.close(_why(error, self.run), self._usage())))
+            self._add(fold.close(_why(error, self.run), self._usage()))
         box.end = state
         self._committer.changed(box)
+
+    def _add(self, events: list[Event]) -> None:
+        lines = encode_frames(events)
+        self._box.add(lines, sum(map(len, lines)))
 
     def _usage(self) -> Usage | None:
         return self._source.total_usage if isinstance(self._source, _Counting) else None

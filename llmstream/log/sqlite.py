@@ -16,13 +16,16 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
+import msgspec
+
+from llmstream import private_sqlite
 from llmstream.errors import InvalidRequest, LogUnavailable
+from llmstream.log import sqlite_tables as tables
 from llmstream.log.store import (
     Acquired,
     Append,
-    Batch,
     Claim,
     RunSlice,
     RunStatus,
@@ -38,39 +41,7 @@ __all__ = ["SQLiteStore"]
 
 T = TypeVar("T")
 
-# Version of the tables below, in `pragma user_version`.
-_VERSION: Final = 1
-
-_COLUMNS: Final = tuple(name for name in RunStatus.__struct_fields__ if name != "now")
-
-# Frames of a run are neighbours in the file; the last number of a batch finds the batch that holds a number.
-# The two indices serve the sweep, and change only when a run starts and ends.
-_TABLES: Final = """
-create table if not exists runs (
-    run text primary key, state text not null, first integer not null, tail integer not null,
-    epoch integer not null, owner text not null, started real not null, changed real not null, ended real,
-    lease_until real not null, lost_at real not null, stopping integer not null, bytes integer not null,
-    keep_s real not null, left_s real, seen real not null
-) without rowid;
-create table if not exists batches (
-    run text not null, last integer not null, count integer not null, time real not null, data blob not null,
-    primary key (run, last)
-) without rowid;
-create index if not exists open_runs on runs (run) where ended is null;
-create index if not exists ended_runs on runs (ended) where ended is not null;
-"""
-
-_CREATE: Final = f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;"
 _SYNCHRONOUS: Final = {"normal": "pragma synchronous = normal", "full": "pragma synchronous = full"}
-
-_SELECT: Final = f"select {', '.join(_COLUMNS)} from runs where run = ?"  # noqa: S608  # names of fields
-_PLACES: Final = ", ".join("?" * len(_COLUMNS))
-_INSERT: Final = f"insert or replace into runs ({', '.join(_COLUMNS)}) values ({_PLACES})"  # noqa: S608  # as above
-_UPDATE: Final = (
-    "update runs set state = ?, tail = ?, epoch = ?, changed = ?, ended = ?, lease_until = ?, lost_at = ?, "
-    "bytes = ? where run = ? and epoch = ? and tail = ? and state = ? and stopping = ? and seen = ?"
-)
-_FRAMES: Final = "insert into batches (run, last, count, time, data) values (?, ?, ?, ?, ?)"
 
 # How long a commit waits for that of another process; with 8 processes that write, p99 is 9 ms.
 _BUSY_S: Final = 5.0
@@ -103,7 +74,12 @@ class SQLiteStore(Store):
         self._bells = Bells(Path(f"{self._path}-wake"))
         self._writing: _Worker | None = None
         self._reading: _Worker | None = None
-        self._known: dict[str, RunStatus] = {}  # after our last append; of the writing thread
+        # The runs that this process produces, after its last append, and how many changes were seen then; of
+        # the writing thread.
+        self._known: dict[str, tables.Record] = {}
+        self._changes = 0
+
+    is_local = True
 
     async def open(self) -> None:
         """As in `Store`."""
@@ -116,16 +92,9 @@ class SQLiteStore(Store):
             raise
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        connection.execute("pragma journal_mode = wal")
         connection.execute(_SYNCHRONOUS[self._synchronous])
-        (version,) = connection.execute("pragma user_version").fetchone()
-        if version > _VERSION:
-            raise LogUnavailable(
-                f"{self._path} was written by a newer version of llmstream (tables {version}, known "
-                f"{_VERSION}). Update llmstream, or use another file.",
-                retryable=False,
-            )
-        connection.executescript(_CREATE)
+        with _transaction(connection):
+            tables.prepare(connection, str(self._path))
         self._bells.open()
 
     async def aclose(self) -> None:
@@ -143,14 +112,15 @@ class SQLiteStore(Store):
         def change(connection: sqlite3.Connection) -> Acquired:
             with _transaction(connection):
                 now = self._clock()
-                old = _status(connection, claim.run, now)
-                new = acquired(old, claim, now)
+                old = tables.read_record(connection, claim.run, now)
+                new = acquired(old and old.status, claim, now)
                 if new is None:
                     assert old is not None  # an id that is not in use is always granted
-                    return Acquired(False, old)
-                if claim.mode == "replace":
-                    connection.execute("delete from batches where run = ?", (claim.run,))
-                connection.execute(_INSERT, _row(new))
+                    return Acquired(False, old.status)
+                if old is not None and claim.mode == "replace":
+                    tables.delete_frames(connection, old.n)
+                tables.note_change(connection)
+                tables.write_record(connection, old and old.n, new)
             self._bells.ring([claim.run])
             return Acquired(True, new)
 
@@ -160,36 +130,70 @@ class SQLiteStore(Store):
         """As in `Store`."""
 
         def change(connection: sqlite3.Connection) -> list[RunStatus | None]:
-            now, rows = self._clock(), list[tuple[Any, ...]]()
             try:
-                with _transaction(connection):
-                    found = [self._append(connection, append, now, rows) for append in appends]
-                    connection.executemany(_FRAMES, rows)
-            except BaseException:
-                self._known.clear()  # it has what was rolled back
-                raise
+                found = self._append_all(connection, appends)
+            except _Overtaken:  # by a fork of this process, which has the same epochs
+                found = self._append_all(connection, appends)
             # A renewal is no news to readers.
             self._bells.ring([append.run for append in appends if append.count or append.state != "open"])
             return found
 
         return await self._write(change)
 
+    def _append_all(
+        self, connection: sqlite3.Connection, appends: Sequence[Append]
+    ) -> list[RunStatus | None]:
+        now, rows = self._clock(), list[tables.NewBatch]()
+        try:
+            with _transaction(connection):
+                self._forget_changed(connection)
+                found = [self._append(connection, append, now, rows) for append in appends]
+                if not tables.insert_batches(connection, rows):
+                    raise _Overtaken
+        except BaseException:
+            self._known.clear()  # it has what was rolled back
+            raise
+        return found
+
+    def _forget_changed(self, connection: sqlite3.Connection) -> None:
+        """Forgets the runs that others have changed. Nobody changes one from here to the commit."""
+        changes, deleted = tables.read_changes(connection)
+        if changes == self._changes:
+            return
+        if deleted > self._changes:
+            self._known.clear()
+        else:
+            for run in tables.changed_since(connection, self._changes):
+                self._known.pop(run, None)
+        self._changes = changes
+
     def _append(
-        self, connection: sqlite3.Connection, append: Append, now: float, rows: list[tuple[Any, ...]]
+        self,
+        connection: sqlite3.Connection,
+        append: Append,
+        now: float,
+        rows: list[tables.NewBatch],
     ) -> RunStatus | None:
-        """Tries with the record as it was last, which saves half of the time, then with the one there is."""
         run = append.run
-        known = self._known.pop(run, None)
-        for old in (known, None) if known is not None else (None,):
-            there = old or _status(connection, run, now)
-            new = appended(there, append, now)
-            if there is not None and new is not None and _update(connection, there, new):
-                if append.count:
-                    rows.append((run, new.tail, append.count, now, append.data))
-                if new.state == "open":
-                    self._known[run] = new
-                return new
-        return there
+        found = self._known.pop(run, None) or tables.read_record(connection, run, now)
+        if found is None:
+            return None
+        n, old, written = found
+        new = appended(old, append, now)
+        if new is None:
+            self._known[run] = found
+            return msgspec.structs.replace(old, now=now)
+        if append.count:
+            rows.append(tables.NewBatch(n, new.tail, append.count, now, new.bytes, append.data))
+        if append.lost:
+            tables.note_change(connection, run)  # its producer, if it lives, is in another process
+        # Batches move a lease on, but a sweep looks at records alone.
+        if not append.count or new.state != "open" or now - written >= append.lease_s / 4:
+            tables.update_record(connection, n, new)
+            written = now
+        if new.state == "open":
+            self._known[run] = tables.Record(n, new, written)
+        return new
 
     async def read(self, wanted: Sequence[tuple[str, int]], max_bytes: int) -> Sequence[RunSlice]:
         """As in `Store`."""
@@ -197,10 +201,7 @@ class SQLiteStore(Store):
         def look(connection: sqlite3.Connection) -> list[RunSlice]:
             now = self._clock()
             with _transaction(connection, "begin"):
-                return [
-                    RunSlice(_status(connection, run, now), _batches(connection, run, after, max_bytes))
-                    for run, after in wanted
-                ]
+                return [_slice(connection, run, after, max_bytes, now) for run, after in wanted]
 
         return await _of(self._reading).run(look)
 
@@ -209,10 +210,11 @@ class SQLiteStore(Store):
 
         def change(connection: sqlite3.Connection) -> RunStatus | None:
             with _transaction(connection):
+                tables.note_change(connection, run)
                 connection.execute("update runs set stopping = 1 where run = ? and state = 'open'", (run,))
-                found = _status(connection, run, self._clock())
+                found = tables.read_record(connection, run, self._clock())
             self._bells.ring([run])
-            return found
+            return found and found.status
 
         return await self._write(change)
 
@@ -222,7 +224,9 @@ class SQLiteStore(Store):
         def change(connection: sqlite3.Connection) -> None:
             now = self._clock()
             with _transaction(connection):
-                connection.executemany("update runs set seen = ? where run = ?", [(now, run) for run in runs])
+                for run in runs:
+                    tables.note_change(connection, run)
+                    connection.execute("update runs set seen = ? where run = ?", (now, run))
 
         await self._write(change)
 
@@ -231,8 +235,9 @@ class SQLiteStore(Store):
 
         def change(connection: sqlite3.Connection) -> None:
             with _transaction(connection):
-                connection.execute("delete from batches where run = ?", (run,))
-                connection.execute("delete from runs where run = ?", (run,))
+                found = tables.read_record(connection, run, self._clock())
+                if found is not None:
+                    tables.delete_run(connection, found.n)
             self._bells.ring([run])
 
         await self._write(change)
@@ -272,6 +277,10 @@ class SQLiteStore(Store):
 
     async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:
         return await _of(self._writing).run(change)
+
+
+class _Overtaken(Exception):  # seen nowhere else
+    """Another process has written what a producer here wanted to."""
 
 
 class _Worker:
@@ -314,12 +323,7 @@ def _of(worker: _Worker | None) -> _Worker:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # Made here, because SQLite would let everybody read what people asked. Never opened when it is there:
-    # closing it would drop the locks of all connections of this process (fcntl(2)), another process would
-    # take itself for the last one and delete the WAL, and readers here would see an old state for ever.
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
     connection.execute("pragma temp_store = memory")
     return connection
 
@@ -340,48 +344,21 @@ def _transaction(connection: sqlite3.Connection, begin: str = "begin immediate")
         raise
 
 
-def _row(status: RunStatus) -> tuple[Any, ...]:
-    return tuple([getattr(status, name) for name in _COLUMNS])
-
-
-def _status(connection: sqlite3.Connection, run: str, now: float) -> RunStatus | None:
-    row = connection.execute(_SELECT, (run,)).fetchone()
-    if row is None:
-        return None
-    fields = dict(zip(_COLUMNS, row, strict=True))
-    fields["stopping"] = bool(fields["stopping"])
-    return RunStatus(**fields, now=now)
-
-
-def _update(connection: sqlite3.Connection, old: RunStatus, new: RunStatus) -> bool:
-    """Writes what an append changes; False if the record is not as `old` has it."""
-    after = (new.state, new.tail, new.epoch, new.changed, new.ended, new.lease_until, new.lost_at, new.bytes)
-    before = (old.run, old.epoch, old.tail, old.state, old.stopping, old.seen)
-    return connection.execute(_UPDATE, (*after, *before)).rowcount == 1
-
-
-def _batches(connection: sqlite3.Connection, run: str, after: int, max_bytes: int) -> list[Batch]:
-    rows = connection.execute(
-        "select last, count, time, data from batches where run = ? and last > ? order by last", (run, after)
-    )
-    found, size = list[Batch](), 0
-    for last, count, at, data in rows:
-        found.append(Batch(last - count + 1, count, at, data))
-        size += len(data)
-        if size >= max_bytes:
-            break
-    rows.close()
-    return found
+def _slice(connection: sqlite3.Connection, run: str, after: int, max_bytes: int, now: float) -> RunSlice:
+    found = tables.read_record(connection, run, now)
+    if found is None:
+        return RunSlice(None, ())
+    return RunSlice(found.status, tables.batches_after(connection, found.n, after, max_bytes))
 
 
 def _sweep(connection: sqlite3.Connection, run: str, now: float) -> None:
     with _transaction(connection):
-        status = _status(connection, run, now)
-        fate = "keep" if status is None else swept(status, now)
-        if fate == "keep":  # replaced meanwhile
+        found = tables.read_record(connection, run, now)
+        fate = "keep" if found is None else swept(found.status, now)
+        if found is None or fate == "keep":  # replaced meanwhile
             return
-        connection.execute("delete from batches where run = ?", (run,))
         if fate == "delete":
-            connection.execute("delete from runs where run = ?", (run,))
+            tables.delete_run(connection, found.n)
         else:
-            connection.execute("update runs set first = tail + 1 where run = ?", (run,))
+            tables.delete_frames(connection, found.n)
+            connection.execute("update runs set first = tail + 1 where n = ?", (found.n,))

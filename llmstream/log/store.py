@@ -238,9 +238,12 @@ class Store(ABC):
 
     may_lose_s: for how long after a commit a crash of the store may lose it; producers remember their last
                 frames for that time, and write them again
+    is_local:   whether a commit is work for this machine rather than a wait for another; then there are
+                fewer commits when each takes long
     """
 
     may_lose_s: float = 0.0
+    is_local: bool = False
 
     @abstractmethod
     async def open(self) -> None:

@@ -6,10 +6,10 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
+from llmstream import private_sqlite
 from llmstream.errors import InvalidRequest
 from llmstream.web.records import Conversation, Summary
 
@@ -87,12 +87,8 @@ class ConversationStore:
 
 
 def _opened(path: str | os.PathLike[str] | None) -> sqlite3.Connection:
-    if path is not None:
-        # SQLite would create it with the permissions of the process.
-        Path(path).touch(mode=0o600)
-    database = sqlite3.connect(":memory:" if path is None else path, isolation_level=None, timeout=5.0)
+    database = private_sqlite.connect(private_sqlite.IN_MEMORY if path is None else path, busy_s=5.0)
     try:
-        database.execute("pragma journal_mode = wal")
         database.execute("pragma synchronous = normal")
         database.execute(_SCHEMA)
     except BaseException:

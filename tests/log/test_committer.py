@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -70,7 +71,7 @@ def test_the_store_has_a_prefix(steps) -> None:
         if kind == "add":
             lines = [b"%d" % (len(produced) + n) for n in range(detail)]
             produced += lines
-            box.add(lines)
+            box.add(lines, sum(map(len, lines)))
         elif kind == "commit" and detail != "not sent":
             before = len(store.history)
             status = store.take(box.append(), now)
@@ -104,7 +105,7 @@ def fresh(now: float = 0.0) -> tuple[Outbox, Forgetful, list[str]]:
 def test_a_loss_too_old_is_reported() -> None:
     box, store, lost = fresh()
     for now in range(20):
-        box.add([b"%d" % now])
+        box.add([b"%d" % now], 2)
         box.answered(store.take(box.append(), now), now)
     del store.history[2:]
     box.answered(store.take(box.append(), 21), 21)
@@ -113,7 +114,7 @@ def test_a_loss_too_old_is_reported() -> None:
 
 def test_another_epoch_fences_off() -> None:
     box, store, lost = fresh()
-    box.add([b"0"])
+    box.add([b"0"], 1)
     new = acquired(store.status, Claim("run", "two", "take-over", 9.0, 0.0, 9.0, None), 601.0)
     assert new is not None
     store.history.append((new, []))
@@ -125,7 +126,7 @@ def test_another_epoch_fences_off() -> None:
 
 def test_a_full_outbox_has_no_room() -> None:
     box, store, _ = fresh()
-    box.add([b"x" * 300_000])
+    box.add([b"x" * 300_000], 300_000)
     assert not box.room.is_set()
     box.answered(store.take(box.append(), 1.0), 1.0)
     assert box.room.is_set()
@@ -232,3 +233,33 @@ async def test_a_silent_run_renews_its_lease() -> None:
         assert status.changed - status.started > 0.5
         source.gate.set()
         assert await followed(logs, "answer") == answer(10)
+
+
+class BusyStore(MemoryStore):
+    """Keeps a core busy for 30 ms with each commit; notes when each began and ended, in seconds."""
+
+    is_local = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commits: list[tuple[float, float]] = []
+
+    async def append(self, appends: Sequence[Append]) -> Sequence[RunStatus | None]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.sleep(0.03)
+        self.commits.append((began, loop.time()))
+        return await super().append(appends)
+
+
+async def test_long_commits_are_rare() -> None:
+    """Events that come meanwhile share the next commit, and the end of a run does not wait for it."""
+    store, found = BusyStore(), answer(40)
+    async with ls.open_logs(store) as logs:
+        live = await logs.start("run", told(found, 0.01))
+        assert await live.wait() == "closed"
+        assert await followed(logs, "run") == found
+    rests = [after[0] - before[1] for before, after in itertools.pairwise(store.commits[:-1])]
+    took = [ended - began for began, ended in store.commits]
+    assert rests
+    assert all(rest >= min(0.1, 2.9 * last) for rest, last in zip(rests, took, strict=False))

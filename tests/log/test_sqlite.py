@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
 
 import llmstream as ls
-from llmstream.log import SQLiteStore
+from llmstream.events import encode
+from llmstream.log import Append, Claim, SQLiteStore
 from tests.log.sources import answer, followed, told
 
 
@@ -59,3 +61,70 @@ async def test_a_file_outlives_its_processes(tmp_path: Path) -> None:
     async with ls.open_logs(f"sqlite:{tmp_path}/runs.db") as logs:
         for run in ("one", "two"):
             assert await followed(logs, run) == answer(5)
+
+
+OLD_TABLES = """
+create table runs (
+    run text primary key, state text not null, first integer not null, tail integer not null,
+    epoch integer not null, owner text not null, started real not null, changed real not null, ended real,
+    lease_until real not null, lost_at real not null, stopping integer not null, bytes integer not null,
+    keep_s real not null, left_s real, seen real not null
+) without rowid;
+create table batches (
+    run text not null, last integer not null, count integer not null, time real not null, data blob not null,
+    primary key (run, last)
+) without rowid;
+create index open_runs on runs (run) where ended is null;
+create index ended_runs on runs (ended) where ended is not null;
+pragma user_version = 1;
+"""
+
+
+async def test_an_earlier_file_is_converted(tmp_path: Path) -> None:
+    lines = [encode(event) for event in answer(5)]
+    half, now = len(lines) // 2, time.time()
+    parts = [(half - 1, half, b"\n".join(lines[:half])), (10, 11 - half, b"\n".join(lines[half:]))]
+    size = sum(len(data) for _, _, data in parts)
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
+        connection.executescript(OLD_TABLES)
+        for run, state, ended in (("done", "closed", now), ("lost", "open", None)):
+            row = (run, state, 0, 10, 7, "me", now, now, ended, now - 1, now - 1, 0, size, 600.0, None, now)
+            connection.execute(f"insert into runs values ({', '.join('?' * 16)})", row)
+            for last, count, data in parts:
+                connection.execute(
+                    "insert into batches values (?, ?, ?, ?, ?)", (run, last, count, now, data)
+                )
+    connection.close()
+    async with ls.open_logs(f"sqlite:{tmp_path}/runs.db") as logs:
+        assert await followed(logs, "done") == answer(5)
+        status = await logs.status("done")
+        assert status is not None
+        assert (status.tail, status.bytes, status.epoch) == (10, size, 7)
+        assert await followed(logs, "lost") == answer(5)  # its finish stands there already
+        await (await logs.start("new", told(answer(3)))).wait()
+        assert await followed(logs, "new") == answer(3)
+
+
+async def test_a_busy_run_is_never_lost(tmp_path: Path) -> None:
+    """Its record is written now and then; the lease is that of its newest batch all the time."""
+    now = [1_000.0]
+    writer, reader = [SQLiteStore(tmp_path / "runs.db", clock=lambda: now[0]) for _ in range(2)]
+    await writer.open()
+    await reader.open()
+    try:
+        run = (await writer.acquire(Claim("run", "me", "new", 10.0, 5.0, 600.0, None))).status
+        for seq in range(100):
+            now[0] += 2.0
+            append = Append("run", run.epoch, seq, 1, b"{}", "open", 10.0)
+            assert await writer.append([append]) != [None]
+            for store in (writer, reader):
+                ((status, _),) = await store.read([("run", seq)], 1000)
+                assert status is not None
+                assert (status.tail, status.bytes, status.changed) == (seq, 2 * seq + 2, now[0])
+                assert (status.lease_until, status.lost_at) == (now[0] + 10.0, now[0] + 15.0)
+                assert (await store.sweep()).lost == []
+        now[0] += 16.0
+        assert (await reader.sweep()).lost == ["run"]
+    finally:
+        await writer.aclose()
+        await reader.aclose()

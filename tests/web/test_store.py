@@ -1,20 +1,11 @@
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import pytest
 
 import llmstream as ls
 from llmstream.web import Conversation, ConversationStore, Turn
-
-
-def test_only_the_owner_can_read(tmp_path: Path) -> None:
-    store = ConversationStore(tmp_path / "conversations.db")
-    store.add(Conversation(id="a", title="A"))
-    modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
-    assert modes == {0o600}
-    store.close()
 
 
 def test_conversations_outlive_a_process(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ _BUSY_S: Final = 10.0
 
 
 class SQLiteConversations:
-    """Conversations in a file, for any number of processes of one machine."""
+    """Conversations in a file that only its owner can read, for any number of processes of one machine."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
@@ -145,7 +145,8 @@ class SQLiteConversations:
     async def load(self, key: str) -> Conversation | None:
         """Returns a conversation.
 
-        raises: DecodeError if it is damaged, or was stored by a newer version; sqlite3.Error
+        raises: DecodeError if it is damaged, or was stored by a newer version; sqlite3.Error;
+            OSError if the file cannot be made
         """
         query = "select version, data from conversations where key = ?"
         found = await self._run(lambda connection: connection.execute(query, (key,)).fetchone())
@@ -156,26 +157,21 @@ class SQLiteConversations:
         old, data = conversation.version, _encode(conversation)
 
         def save(connection: sqlite3.Connection) -> bool:
-            with connection:
-                if old == 0:
-                    statement = "insert or ignore into conversations values (?, 1, ?, ?)"
-                    return connection.execute(statement, (key, time.time(), data)).rowcount == 1
-                statement = (
-                    "update conversations set version = version + 1, changed = ?, data = ? "
-                    "where key = ? and version = ?"
-                )
-                return connection.execute(statement, (time.time(), data, key, old)).rowcount == 1
+            if old == 0:
+                statement = "insert or ignore into conversations values (?, 1, ?, ?)"
+                return connection.execute(statement, (key, time.time(), data)).rowcount == 1
+            statement = (
+                "update conversations set version = version + 1, changed = ?, data = ? "
+                "where key = ? and version = ?"
+            )
+            return connection.execute(statement, (time.time(), data, key, old)).rowcount == 1
 
         return await self._run(save)
 
     async def delete(self, key: str) -> None:
         """Deletes a conversation, if there is one."""
-
-        def delete(connection: sqlite3.Connection) -> None:
-            with connection:
-                connection.execute("delete from conversations where key = ?", (key,))
-
-        await self._run(delete)
+        statement = "delete from conversations where key = ?"
+        await self._run(lambda connection: connection.execute(statement, (key,)))
 
     async def aclose(self) -> None:
         """Closes the file. Idempotent."""
@@ -201,22 +197,15 @@ class SQLiteConversations:
 
 
 def _connection(path: str) -> sqlite3.Connection:
-    import sqlite3  # not every Python has it
+    from llmstream import private_sqlite  # not every Python has sqlite3
 
-    connection = sqlite3.connect(path, timeout=_BUSY_S)
-    ends = time.monotonic() + _BUSY_S
-    while True:
-        try:
-            # SQLite does not wait for the lock that a change of the mode needs.
-            connection.execute("pragma journal_mode = wal")
-            with connection:
-                connection.execute(_TABLE)
-            return connection
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > ends:
-                connection.close()
-                raise
-            time.sleep(0.02)
+    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
+    try:
+        connection.execute(_TABLE)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 class _Saved(msgspec.Struct, omit_defaults=True):
