@@ -13,7 +13,7 @@ import heapq
 import logging
 import math
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol
 
@@ -44,7 +44,7 @@ OnLoss = Literal["local", "raise"]
 _MOST_OPS: Final = 200
 """In one batch: a store serves others between two."""
 
-_LINGER_S: Final = 0.02
+_LINGER_S: Final = 0.05
 """What nobody waits for goes with the next batch, or after this time."""
 
 _RETRY_S: Final = 0.5
@@ -73,7 +73,7 @@ class LimitStore(Protocol):
 class _Waiter:
     """One `acquire`; `turn` is its grant, or None where the store was lost."""
 
-    __slots__ = ("asked", "came", "cost", "due", "id", "priority", "turn", "woken")
+    __slots__ = ("asked", "came", "cost", "denied", "due", "id", "priority", "turn", "woken")
 
     def __init__(
         self, id: str, cost: Cost, priority: int, came: float, turn: asyncio.Future[Grant | None]
@@ -81,6 +81,7 @@ class _Waiter:
         self.id, self.cost, self.priority, self.came, self.turn = id, cost, priority, came, turn
         self.asked = True  # an Ask is on its way
         self.woken = False  # since it was sent
+        self.denied = False
         self.due = math.inf
 
 
@@ -103,6 +104,7 @@ class Member:
         self._ops: deque[tuple[Op, Callable[[float], None] | None]] = deque()
         self._waiters: dict[str, _Waiter] = {}
         self._dues: list[tuple[float, str]] = []
+        self._denied = Counter[int]()  # waiters that were told to wait, by priority
         self._held: set[str] = set()
         self._inner: dict[str, Grant] = {}  # permits as the local limiter knows them, while the store is lost
         self._local: Pacer | None = None
@@ -146,7 +148,9 @@ class Member:
     async def _acquire_shared(self, cost: Cost, priority: int, came: float) -> Grant | None:
         waiter = _Waiter(self._new_id(), cost, priority, came, self._loop.create_future())
         self._waiters[waiter.id] = waiter
-        self._send(Ask(waiter.id, list(cost), priority, False), self._answered(waiter))
+        # Behind one of ours that waits there is no hurry.
+        urgent = not any(count and rank >= priority for rank, count in self._denied.items())
+        self._send(Ask(waiter.id, list(cost), priority, False), self._answered(waiter), urgent=urgent)
         try:
             return await waiter.turn
         except asyncio.CancelledError:
@@ -154,7 +158,7 @@ class Member:
             if not turn.cancelled() and turn.done() and turn.exception() is None:
                 if grant := turn.result():  # its turn came at the same moment
                     self.give_back(grant, [-amount for amount in cost])
-            elif self._waiters.pop(waiter.id, None) is not None:
+            elif self._remove(waiter):
                 self._send(Cancel(waiter.id))
             raise
 
@@ -165,20 +169,30 @@ class Member:
             waiter.asked = False
             if wait_s < 0:
                 self._granted(waiter, answer)
+            elif waiter.id not in self._waiters:  # cancelled
+                return
             elif waiter.woken:  # by what happened after the store had looked
                 self._is_due(waiter, self._loop.time())
             elif wait_s < 1e18:
                 self._is_due(waiter, self._loop.time() + wait_s)
+            if not waiter.denied and waiter.id in self._waiters:
+                waiter.denied = True
+                self._denied[waiter.priority] += 1
 
         return answered
 
     def _granted(self, waiter: _Waiter, answer: Answer) -> None:
-        if self._waiters.pop(waiter.id, None) is None:  # cancelled while the answer came
+        if not self._remove(waiter):  # cancelled while the answer came
             self._send(Release(waiter.id, [-amount for amount in waiter.cost]))
             return
         self._held.add(waiter.id)
         waited_s = self._loop.time() - waiter.came
         waiter.turn.set_result(Grant(self, waited_s, waiter.id, answer.spent, answer.now))
+
+    def _remove(self, waiter: _Waiter) -> bool:
+        self._denied[waiter.priority] -= waiter.denied
+        waiter.denied = False
+        return self._waiters.pop(waiter.id, None) is not None
 
     def _new_id(self) -> str:
         self._number += 1
@@ -407,6 +421,9 @@ class Member:
     ) -> None:
         """Goes on alone with a share of the limits, or fails all that wait."""
         waiters, self._waiters = list(self._waiters.values()), {}
+        self._denied.clear()
+        for waiter in waiters:
+            waiter.denied = False
         self._dues.clear()
         # What was not answered may or may not have been done. Corrections are made again only if they were
         # not on the way; others count by what is left in their buckets.
