@@ -110,6 +110,7 @@ class Member:
         self._local: Pacer | None = None
         self._regained: asyncio.Future[None] | None = None
         self._last: Answer | None = None
+        self._lost_name = ""
         self._members = 1
         self._kick = asyncio.Event()
         self._urgent = False
@@ -398,7 +399,12 @@ class Member:
         with contextlib.suppress(Exception, asyncio.CancelledError):
             if self._local is None and self._last is not None:
                 batch = Batch(
-                    self._name, False, list(self._sizes.amounts), self._sizes.places, self._lease_s, [Bye()]
+                    self._name,
+                    False,
+                    list(self._sizes.amounts),
+                    self._sizes.places,
+                    self._lease_s,
+                    [Bye(self._name)],
                 )
                 async with asyncio.timeout(0.5):
                     await self._store.apply(batch)
@@ -431,7 +437,7 @@ class Member:
         if self._local is not None:
             return
         # What the lost trip asked for under the old name is dropped from the line after a silence.
-        self._name = _new_name()
+        self._lost_name, self._name = self._name, _new_name()
         if self._on_loss == "raise":
             for waiter in waiters:
                 if not waiter.turn.done():
@@ -485,6 +491,9 @@ class Member:
         self._ops.appendleft((Cap(caps), None))
         if self._held and self._sizes.places:
             self._ops.appendleft((Beat(sorted(self._held)), None))
+        if self._lost_name:
+            self._ops.appendleft((Bye(self._lost_name), None))
+            self._lost_name = ""
         for waiter in self._waiters.values():
             self._is_due(waiter, self._loop.time())
 

@@ -22,7 +22,7 @@ from llmstream.transport.fleet.rules import Answer, Batch
 
 __all__ = ["RedisLimits", "check_installed"]
 
-_TIMEOUT_S: Final = 2.0
+_TIMEOUT_S: Final = 5.0
 """How long one answer of the server is waited for: requests wait meanwhile."""
 
 _KEPT_S: Final = 3600
@@ -61,7 +61,7 @@ local sizes, factor, free = {0, 0, 0, 0}, 1, NEVER
 
 local function exact(n) return string.format('%.17g', n) end
 local function add(sums, costs) for k = 1, 4 do sums[k] = sums[k] + costs[k] end end
-local function starts(id) return string.sub(id, 1, #member + 1) == member .. '.' end
+local function starts(id, name) return string.sub(id, 1, #name + 1) == name .. '.' end
 
 local function resize()
   factor = math.min(1, s.factor + math.max(0, now - s.cut_at) * GROWTH)
@@ -87,9 +87,8 @@ local function leave(id)
 end
 
 local function drop(name)
-  local start = name .. '.'
   for _, id in ipairs(redis.call('HKEYS', WAITERS)) do
-    if string.sub(id, 1, #start) == start then leave(id) end
+    if starts(id, name) then leave(id) end
   end
 end
 
@@ -203,12 +202,12 @@ local function refused(at, used_up)
   return s.factor
 end
 
-local function bye()
-  drop(member)
-  redis.call('ZREM', MEMBERS, member)
-  redis.call('ZREM', WAITING, member)
+local function bye(name)
+  drop(name)
+  redis.call('ZREM', MEMBERS, name)
+  redis.call('ZREM', WAITING, name)
   for _, id in ipairs(redis.call('ZRANGE', PLACES, 0, -1)) do
-    if starts(id) then redis.call('ZREM', PLACES, id) end
+    if starts(id, name) then redis.call('ZREM', PLACES, id) end
   end
 end
 
@@ -227,7 +226,7 @@ local changes = {
       if op[2][k] > -NEVER then s.levels[k] = math.min(s.levels[k], op[2][k]) end
     end
   end,
-  bye = bye,
+  bye = function(op) bye(op[2]) end,
 }
 
 for k = 1, 4 do

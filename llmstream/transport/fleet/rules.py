@@ -129,6 +129,8 @@ class Cap(msgspec.Struct, array_like=True, tag="cap"):
 class Bye(msgspec.Struct, array_like=True, tag="bye"):
     """A process ends: its waiters leave, its places are free."""
 
+    member: str
+
 
 Op = Ask | Cancel | Release | Learn | Pause | Refused | Beat | Cap | Bye
 
@@ -290,8 +292,8 @@ class _Change:
                 for kind, level in enumerate(levels):
                     if level > -_NEVER:
                         self.state.levels[kind] = min(self.state.levels[kind], level)
-            case Bye():
-                self._bye()
+            case Bye(member):
+                self._bye(member)
         return 0.0
 
     # The line.
@@ -364,8 +366,7 @@ class _Change:
         for id in [waiting.id for waiting in self.state.line if waiting.id.startswith(f"{member}.")]:
             self._leave(id)
 
-    def _bye(self) -> None:
-        member = self.batch.member
+    def _bye(self, member: str) -> None:
         self._drop_member(member)
         self.state.members.pop(member, None)
         self.state.waiting.pop(member, None)

@@ -42,6 +42,7 @@ class Worker:
                 found: dict[str, Any] = json.loads(line)
                 if key in found:
                     return found
+                print(found, file=sys.stderr)
         raise AssertionError(f"the process ended without {key!r}: {self.process.returncode}")
 
     def go(self) -> None:

@@ -231,7 +231,7 @@ OPS = st.one_of(
     st.builds(Refused, st.floats(0, 200), st.integers(-1, 1)),
     st.builds(Beat, st.lists(IDS, max_size=3)),
     st.builds(Cap, FOUR),
-    st.builds(Bye),
+    st.builds(Bye, st.sampled_from("ab")),
 )
 BATCHES = st.lists(
     st.tuples(

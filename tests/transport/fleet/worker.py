@@ -62,14 +62,16 @@ async def drill(orders: dict[str, Any]) -> None:
 
 
 async def hold(orders: dict[str, Any]) -> None:
-    """Takes `permits` and holds them; with `wait`, joins the line behind them as often."""
+    """Takes `permits` and holds them; joins the line behind them, `wait` and `queue` times."""
     limiter = ls.RateLimiter(shared=orders["shared"], name=orders["name"], **orders["limits"])
     held = [await limiter.acquire(**orders.get("cost", {})) for _ in range(orders.get("permits", 0))]
     waiting = [asyncio.ensure_future(limiter.acquire()) for _ in range(orders.get("wait", 0))]
-    (member,) = fleet(limiter).members if held or waiting else [None]
-    while member is not None and member._ops:
+    cost = orders.get("cost", {})
+    waiting += [asyncio.ensure_future(limiter.acquire(**cost)) for _ in range(orders.get("queue", 0))]
+    await asyncio.sleep(0)
+    (member,) = fleet(limiter).members
+    while member._ops or not all(waiter.denied for waiter in member._waiters.values()):
         await asyncio.sleep(0.005)
-    await asyncio.sleep(0.05)
     say(ready=True, held=len(held))
     await asyncio.to_thread(sys.stdin.readline)
     for permit in held:
