@@ -21,7 +21,8 @@ LLMStreamError
 │   ├── ProxyError          the proxy refused
 │   ├── ConnectionLost      the connection broke after it stood
 │   ├── DeadlineExceeded    one of the Deadlines passed; `reason` names it
-│   └── RedirectRefused     the server pointed elsewhere; keys do not follow
+│   ├── RedirectRefused     the server pointed elsewhere; keys do not follow
+│   └── LimitsUnavailable   the store of a shared limiter cannot be reached
 ├── StreamError             what the body was
 │   ├── IncompleteStream    it ended before the vendor marked the response complete
 │   ├── DecodeError         a known event could not be read
@@ -74,6 +75,7 @@ __all__ = [
     "InvalidToolInput",
     "LLMStreamError",
     "LimitExceeded",
+    "LimitsUnavailable",
     "LogError",
     "LogLost",
     "LogUnavailable",
@@ -155,6 +157,7 @@ _PUBLIC: Final = {
     "tls-error": "The model cannot be reached.",
     "proxy-error": "The model cannot be reached.",
     "redirect-refused": "The model cannot be reached.",
+    "limits-unavailable": "The model cannot be reached. Try again later.",
     "connection-lost": "The connection to the model broke. The response is incomplete.",
     "incomplete-stream": "The response broke off. It is incomplete.",
     "deadline-exceeded": "The model took too long.",
@@ -376,6 +379,10 @@ class DeadlineExceeded(TransportError, TimeoutError, code="deadline-exceeded"):
 
 class RedirectRefused(TransportError, code="redirect-refused", retryable=False):
     """The server pointed elsewhere; credentials do not follow."""
+
+
+class LimitsUnavailable(TransportError, ConnectionError, code="limits-unavailable"):
+    """The store of a shared limiter cannot be reached, or was closed. A ConnectionError too."""
 
 
 class StreamError(LLMStreamError, code="stream-error"):

@@ -17,6 +17,7 @@ from aiohttp import ClientResponse, web
 from hypothesis import settings
 
 from llmstream.streams import attempts
+from tests.redis_servers import make_redis, redis_server, short_path  # noqa: F401  # fixtures
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

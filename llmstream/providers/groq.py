@@ -82,5 +82,6 @@ GROQ = Provider(
     normalize=_with_path,
     key_env=("GROQ_API_KEY",),
     docs="https://console.groq.com/docs/api-reference#chat-create",
+    cached_input_is_free=True,  # console.groq.com/docs/rate-limits: cached tokens do not count
     notes="runs some tools itself (`executed_tools`)",
 )

@@ -21,6 +21,7 @@ from llmstream.simulator.script import (
     Turn,
 )
 from llmstream.simulator.server import Simulator
+from llmstream.simulator.vendor_limits import VendorLimits
 
 __all__ = [
     "Break",
@@ -40,4 +41,5 @@ __all__ = [
     "Simulator",
     "Stall",
     "Turn",
+    "VendorLimits",
 ]

@@ -86,8 +86,9 @@ def error_response(side: ServerSide, error: ErrorInfo, received: Received) -> Ht
 
 
 def id_headers(received: Received) -> dict[str, str]:
-    """Returns the request id under the header names of the vendors."""
-    return dict.fromkeys(("x-request-id", "request-id", "x-amzn-requestid"), received.request_id)
+    """Returns the request id under the header names of the vendors, and the rate limits."""
+    ids = dict.fromkeys(("x-request-id", "request-id", "x-amzn-requestid"), received.request_id)
+    return ids | received.limit_headers
 
 
 def complete_response(body: bytes, received: Received) -> HttpResponse:

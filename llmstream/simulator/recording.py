@@ -132,6 +132,7 @@ class Received:
     request_id:   id in the headers of the response
     dialect:      name of the dialect that handled it, "" for none
     request:      None if it was refused, or answered from a recording
+    limit_headers: rate limits in the headers of the response
     disconnected: whether the client disconnected early
     dropped:      whether body and request were removed to make room for newer ones
     done:         set when the response has ended
@@ -143,6 +144,7 @@ class Received:
         self.request_id = request_id
         self.dialect = ""
         self.request: Request | None = None
+        self.limit_headers: dict[str, str] = {}
         self.disconnected = False
         self.done = asyncio.Event()
 

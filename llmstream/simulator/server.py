@@ -63,6 +63,7 @@ from llmstream.simulator.script import (
 )
 from llmstream.simulator.socket_server import SocketServer, wants_socket
 from llmstream.simulator.timeline import Player, TimedEvent, timeline_of
+from llmstream.simulator.vendor_limits import VendorLimits
 from llmstream.transport.sessions import LoopBound
 
 __all__ = [
@@ -98,6 +99,7 @@ class Simulator:
     block_bytes:  size of writes; by default one write per event
     max_log_bytes: total size of the bodies stored in `requests`
     models:       names in the lists of models; requests may use any name
+    limits:       rate limits that all clients share; requests beyond them get a 429 (HTTP only)
     strict_paths: answers paths that no vendor has, such as `/v1/v1/messages`, with not found; otherwise
                   any path that ends like a vendor's is accepted
 
@@ -122,6 +124,7 @@ class Simulator:
         max_body_bytes: int = 32 * 1024 * 1024,
         max_log_bytes: int = 64 * 1024 * 1024,
         models: Sequence[str] = ("sim",),
+        limits: VendorLimits | None = None,
         strict_paths: bool = False,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -137,6 +140,7 @@ class Simulator:
             for given in (default_dialects() if dialects is None else dialects)
         ]
         self._router = Router(self._sides)
+        self._limits = limits
         self._strict_paths = strict_paths
         self._api_keys = api_keys
         self._host, self._port, self._allow_remote = host, port, allow_remote
@@ -309,6 +313,7 @@ class Simulator:
         try:
             request = side.decode_request(streamed or http)
             received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
+            self._admit(http, request, received)
             turn, number = self._turn(side, request)
             background = side.dialect.background
             stored = background is not None and background.is_stored(request, provider=_VENDOR)
@@ -354,6 +359,17 @@ class Simulator:
         response = await self._open(incoming, 200, _JSON, received)
         await response.write(body[: int(len(body) * share)])
         return await self._end(incoming, response, turn)
+
+    def _admit(self, http: HttpRequest, request: Request, received: Received) -> None:
+        """Counts a request against the limits.
+
+        raises: RateLimited
+        """
+        if self._limits is not None:
+            try:
+                self._limits.admit(http, request)
+            finally:
+                received.limit_headers = self._limits.headers()
 
     def _turn(self, side: ServerSide, request: Request) -> tuple[Turn, int]:
         """Returns the turn and its number: the next of the script, or the rest of an earlier one.

@@ -120,6 +120,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     continued:   prepares the next request, if the vendor splits long answers and they should continue
     sockets:     how it uses a WebSocket; None for HTTP
     max_output_tokens: of the request, for the limiter's estimate
+    cached_input_is_free: whether the vendor's limits leave out input that it read from its cache
     """
 
     provider: str
@@ -143,6 +144,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     call_id: str = ""
     limiter: RateLimiter | None = None
     max_output_tokens: int = 0
+    cached_input_is_free: bool = False
     observe: Observe | None = None
     request: Request | None = None
 
@@ -321,6 +323,7 @@ def _plan(model: PlannedModel, request: Request, given: Options, call_id: str, *
         call_id=call_id,
         limiter=model.limiter,
         max_output_tokens=request.settings.max_output_tokens or 0,
+        cached_input_is_free=model.provider.cached_input_is_free,
         observe=joined(model.observe, given.get("observe")),
         request=request,
         **ways,

@@ -73,7 +73,8 @@ class HTTPCall:
         self._answer: Answer | None = None
         self._permit: Permit | None = None
         self._http: HttpRequest | None = None  # as it was sent last
-        self._paid = 0.0  # tokens of the answer's earlier responses
+        self._headers: Mapping[str, str] = {}  # of the attempt's response
+        self._paid = Usage()  # tokens of the answer's earlier responses
         self._reported_errors = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
         self._opened = False
@@ -176,9 +177,14 @@ class HTTPCall:
         if self._report is not None:
             self._report.ended(self._attempts.count, self.usage, self.error, left=left)
 
-    def _release(self, tokens: float | None) -> None:
+    def _release(self, used: Usage | None) -> None:
+        """Frees the permit; `used`: the tokens of the response, None to leave the estimate."""
         if self._permit is not None:
-            self._permit.release(tokens)
+            if used is None or (used.input_tokens is None and used.output_tokens is None):
+                self._permit.release()
+            else:
+                read, written = used.input_tokens or 0, used.output_tokens or 0
+                self._permit.release(read + written, input_tokens=read, output_tokens=written)
             self._permit = None
 
     async def _open(self) -> list[Event]:
@@ -261,7 +267,7 @@ class HTTPCall:
         """Sends one request; returns the head of its response and its watchdog."""
         if self._answer is not None:  # the answer continues: count its previous response
             self._release(self._response_cost())
-            self._paid = _cost(self.usage) or 0.0
+            self._paid = self.usage
         watchdog, limiter = self._attempts.clock.attempt(), self._plan.limiter
         if limiter is None:
             response = await self._attempts.clock.watched(self._prepared_and_sent(prepare))
@@ -269,7 +275,8 @@ class HTTPCall:
             prepared = await self._prepared_in_turn(limiter, prepare)
             watchdog = self._attempts.clock.attempt()  # time in the limiter's queue does not count
             response = await self._attempts.clock.watched(self._sent(prepared))
-            limiter.learn(response.headers)
+            self._headers = response.headers
+            limiter.learn(response.headers, self._permit)
         if self._report is not None:
             self._report.answered(response.headers)
         return response, watchdog
@@ -285,7 +292,7 @@ class HTTPCall:
     async def _sent(self, prepared: Prepared) -> Body:
         plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else this continues an answer
-            self._paid = 0.0
+            self._paid = Usage()
             self._sentence = GuardedDecoder(
                 plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
             )
@@ -305,9 +312,12 @@ class HTTPCall:
         steps = self._attempts.clock
         prepared = await steps.watched(self._prepared(prepare))
         steps.stop()
-        tokens = len(prepared.http.body) / _BYTES_PER_TOKEN + self._plan.max_output_tokens
         # The estimate counts input and the largest output, as vendors reserve them.
-        self._permit = permit = await steps.in_time(limiter.acquire(tokens), None)
+        turn = limiter.acquire(
+            input_tokens=len(prepared.http.body) / _BYTES_PER_TOKEN,
+            output_tokens=self._plan.max_output_tokens,
+        )
+        self._permit = permit = await steps.in_time(turn, None)
         if self._report is not None and self._report.watch is not None:
             self._report.watch.paced_s += permit.waited_s
         if permit.waited_s > _FRESH_S:
@@ -315,16 +325,24 @@ class HTTPCall:
         return prepared
 
     def _slow_down(self, failure: LLMStreamError) -> None:
-        """Frees the permit of a failed attempt; if the vendor asks to wait, pauses the limiter."""
-        self._release(0.0 if isinstance(failure, ConnectionFailed) else None)
+        """Frees the permit of a failed attempt; a 429 slows the limiter down or pauses it."""
         limiter, wait_s = self._plan.limiter, failure.retry_after_s
-        if limiter is not None and wait_s and failure.retryable and isinstance(failure, RateLimited):
-            limiter.pause(wait_s)
+        if limiter is not None and failure.retryable and isinstance(failure, RateLimited):
+            limiter.refused(self._permit, self._headers)
+            if wait_s:
+                limiter.pause(wait_s)
+        self._headers = {}
+        self._release(Usage(0, 0) if isinstance(failure, ConnectionFailed) else None)
 
-    def _response_cost(self) -> float | None:
-        """Tokens of the current response for the limiter; None if the vendor did not report them."""
-        cost = _cost(self.usage)
-        return None if cost is None else cost - self._paid
+    def _response_cost(self) -> Usage | None:
+        """Tokens of the current response, as limits count them; None if the vendor did not report them."""
+        usage, paid = self.usage, self._paid
+        if usage.input_tokens is None and usage.output_tokens is None:
+            return None
+        read = (usage.input_tokens or 0) - (paid.input_tokens or 0)
+        if self._plan.cached_input_is_free:
+            read -= (usage.cached_input_tokens or 0) - (paid.cached_input_tokens or 0)
+        return Usage(max(0, read), max(0, (usage.output_tokens or 0) - (paid.output_tokens or 0)))
 
     def _wait_s(self, failure: LLMStreamError) -> float | None:
         """How long to wait before the next attempt; None for no further attempt."""
@@ -369,10 +387,3 @@ class HTTPCall:
 def _has_content(events: list[Event]) -> bool:
     """Whether the events have content, which must not be sent to the reader twice."""
     return not _NO_CONTENT.issuperset(map(type, events))
-
-
-def _cost(usage: Usage) -> float | None:
-    """Input and output tokens together; None if the vendor did not report them."""
-    if usage.input_tokens is None and usage.output_tokens is None:
-        return None
-    return (usage.input_tokens or 0) + (usage.output_tokens or 0)

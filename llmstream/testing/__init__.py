@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Simulator,
         Stall,
         Turn,
+        VendorLimits,
     )
     from llmstream.testing.clock import VirtualClock
     from llmstream.testing.conformance import assert_dialect_conforms, check_stream, cuts, decode_body
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "llmstream.simulator": (
         "Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptFunction ScriptLike "
-        "Simulator Stall Turn"
+        "Simulator Stall Turn VendorLimits"
     ),
     "llmstream.testing.clock": "VirtualClock",
     "llmstream.testing.conformance": "assert_dialect_conforms check_stream cuts decode_body",
@@ -91,6 +92,7 @@ __all__ = [
     "Trickle",
     "Turn",
     "UnscriptedRequest",
+    "VendorLimits",
     "VirtualClock",
     "answered",
     "assert_dialect_conforms",

@@ -193,7 +193,8 @@ class _ScriptedCall:
         if self._watch is not None:
             self._watch.attempt_started(_ATTEMPT)
         if self._limiter is not None:
-            self._permit = await self._limiter.acquire(_asked_tokens(self._request))
+            read, written = _asked_tokens(self._request)
+            self._permit = await self._limiter.acquire(input_tokens=read, output_tokens=written)
             if self._watch is not None:
                 self._watch.paced_s += self._permit.waited_s
 
@@ -201,7 +202,11 @@ class _ScriptedCall:
         """Releases the limiter and reports the end of the call, once."""
         if self._permit is not None:
             used = (self._usage.input_tokens, self._usage.output_tokens)
-            self._permit.release(None if left or used == (None, None) else sum(filter(None, used)))
+            if left or used == (None, None):
+                self._permit.release()
+            else:
+                read, written = used[0] or 0, used[1] or 0
+                self._permit.release(read + written, input_tokens=read, output_tokens=written)
             self._permit = None
         if self._begun and self._watch is not None:
             self._watch.finished(_ATTEMPT, self._usage, self.error, left=left)
@@ -247,10 +252,10 @@ def _ending(request: Request) -> str:
     return f"{last.role}: {content}"
 
 
-def _asked_tokens(request: Request) -> float:
-    """Estimates the tokens of a request for the limiter."""
+def _asked_tokens(request: Request) -> tuple[float, float]:
+    """Estimates the input and output tokens of a request for the limiter."""
     prompt = sum(estimated_tokens(message.text) for message in request.messages)
-    return prompt + (request.settings.max_output_tokens or 0)
+    return prompt, request.settings.max_output_tokens or 0
 
 
 def _failure(turn: Turn) -> LLMStreamError:

@@ -248,8 +248,8 @@ async def test_each_response_is_paced_and_priced() -> None:
         events = await read(model(limiter=limiter).events("Hi"))
     assert text_of(events) == TEXT
     assert (limiter.under_way, limiter.waiting) == (0, 0)
-    assert limiter._requests.level == 5 - 3
-    assert limiter._tokens.level == 1000 - 3 * 15
+    assert limiter._pacer.levels[0] == 5 - 3
+    assert limiter._pacer.levels[1] == 1000 - 3 * 15
 
 
 # deadlines, and leaving

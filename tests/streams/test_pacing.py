@@ -131,9 +131,9 @@ async def test_usage_and_headers_correct_estimate(serve) -> None:
     limiter = ls.RateLimiter(requests_per_minute=60, tokens_per_minute=6000, clock=lambda: 0.0)
     asked = model(await serve(told), limiter).stream("Hi", settings=ls.Settings(max_output_tokens=4000))
     await asked.next()
-    assert limiter._tokens.level < 2000
+    assert limiter._pacer.levels[1] < 2000
     go_on.set()
     while await asked.next():
         pass
-    assert limiter._tokens.level == 6000 - 5
-    assert limiter._requests.level == 7
+    assert limiter._pacer.levels[1] == 6000 - 5
+    assert limiter._pacer.levels[0] == 7

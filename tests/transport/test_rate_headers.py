@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.transport.limiter import RateState, rate_states
+from llmstream.transport.rate_headers import RateState, rate_states
 
 NOW = 1_800_000_000.0
 

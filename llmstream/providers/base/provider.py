@@ -102,6 +102,7 @@ class Provider:
     title, docs:  for people: the vendor's name for it, and the URL of its reference
     notes:        for people: the one thing to know about it, a line of Markdown; the module's docstring
                   has the others
+    cached_input_is_free: whether rate limits leave out input that was read from the vendor's cache
     counter:      returns the dialect whose endpoint counts tokens, where that is not `dialect`
     hint:         what to do when the connection is refused, for servers that people start themselves
     """
@@ -128,6 +129,7 @@ class Provider:
     docs: str = ""
     notes: str = ""
     hint: str = ""
+    cached_input_is_free: bool = False
     counter: Callable[[], Dialect] | None = None
 
     def address(self, given: str | None, env: Mapping[str, str] = os.environ) -> str:

@@ -1,0 +1,179 @@
+"""A shared limiter in an SQLite file, for the processes of one machine, with nothing to install.
+
+One table has a row of state for each name, and a row for each process with the waiters it should wake. A
+batch is one transaction that begins with the lock of the writer. The clock counts from the start of the
+machine and never goes back; nothing that the file remembers of processes is true after a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from llmstream.errors import LimitsUnavailable
+from llmstream.transport.fleet.rules import Answer, Batch, State, apply
+
+__all__ = ["SQLiteLimits", "machine_time"]
+
+T = TypeVar("T")
+
+_TABLE: Final = """
+create table if not exists llmstream_limits (
+    name text not null, part text not null, value blob not null, primary key (name, part)
+) without rowid
+"""
+_GET: Final = "select value from llmstream_limits where name = ? and part = ?"
+_PUT: Final = "insert or replace into llmstream_limits (name, part, value) values (?, ?, ?)"
+_DELETE: Final = "delete from llmstream_limits where name = ? and part = ?"
+_STATE: Final = "state"
+
+_BUSY_S: Final = 2.0
+"""How long a batch waits for those of other processes."""
+
+_POLL_S: Final = 0.02
+"""How often the file's version is looked at while somebody waits, without a lock."""
+
+_REBOOTED_S: Final = 1.0
+"""A clock this far behind the file's has started anew."""
+
+
+def machine_time() -> float:
+    """Seconds since the machine started, the same in all processes; sleep counts where that is known."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+class SQLiteLimits:
+    """The limits of one name in an SQLite file, which is made if it is missing, for its owner only.
+
+    clock: the machine's time, for tests
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], name: str, *, clock: Callable[[], float] = machine_time
+    ) -> None:
+        self._path = Path(path)
+        self._name = name
+        self._clock = clock
+        self._member = ""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmstream-limits")
+        self._connection: sqlite3.Connection | None = None
+        self._waiting = asyncio.Event()
+
+    async def apply(self, batch: Batch) -> Answer:
+        """As in `LimitStore`."""
+        self._member = batch.member
+        (self._waiting.set if batch.waiting else self._waiting.clear)()
+        return await self._run(lambda connection: self._apply(connection, batch))
+
+    def _apply(self, connection: sqlite3.Connection, batch: Batch) -> Answer:
+        with _transaction(connection):
+            now = self._clock()
+            row = connection.execute(_GET, (self._name, _STATE)).fetchone()
+            state = _states.decode(row[0]) if row else State(created=time.time(), at=now)
+            if now < state.at - _REBOOTED_S:
+                state = _after_restart(state, now)
+            before = set(state.members)
+            answer = apply(state, batch, now)
+            connection.execute(_PUT, (self._name, _STATE, msgspec.msgpack.encode(state)))
+            for member in {_member_of(id) for id in answer.woken} - {batch.member}:
+                ids = [id for id in answer.woken if _member_of(id) == member]
+                value = msgspec.msgpack.encode([now, ids])
+                connection.execute(_PUT, (self._name, f"woken {member}", value))
+            gone = before - set(state.members)
+            connection.executemany(_DELETE, [(self._name, f"woken {member}") for member in gone])
+        return answer
+
+    async def listen(self, woken: Callable[[list[str]], None]) -> None:
+        """As in `LimitStore`. Looks at the file's version, and at the row of this process if it changed."""
+        version, seen = None, None
+        while True:
+            await self._waiting.wait()
+            with contextlib.suppress(LimitsUnavailable):
+                found, row = await self._run(lambda connection: self._look(connection, version))  # noqa: B023
+                version = found
+                if row is not None and row != seen:
+                    seen = row
+                    woken(_woken.decode(row)[1])
+            await asyncio.sleep(_POLL_S)
+
+    def _look(self, connection: sqlite3.Connection, version: int | None) -> tuple[int, bytes | None]:
+        (found,) = connection.execute("pragma data_version").fetchone()
+        if found == version:
+            return found, None
+        row = connection.execute(_GET, (self._name, f"woken {self._member}")).fetchone()
+        return found, row[0] if row else None
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
+
+    def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connection = _connect(self._path)
+            return work(self._connection)
+        except (sqlite3.Error, OSError, msgspec.MsgspecError) as error:
+            raise LimitsUnavailable(
+                f"the limits in {self._path} cannot be used: {error}. Check that its folder exists and can "
+                "be written, and that the disk is not full."
+            ) from error
+
+    async def aclose(self) -> None:
+        """As in `LimitStore`."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._thread.submit(connection.close)
+        self._thread.shutdown(wait=False)
+
+
+_states: Final = msgspec.msgpack.Decoder(State)
+_woken: Final = msgspec.msgpack.Decoder(tuple[float, list[str]])
+
+
+def _member_of(id: str) -> str:
+    return id.rpartition(".")[0]
+
+
+def _after_restart(state: State, now: float) -> State:
+    """What is true after a restart of the machine: the levels, since nobody knows how long it was off."""
+    state.at, state.created = now, time.time()
+    state.cut_at = state.pause_until = 0.0
+    state.line, state.queued = [], [0.0] * 4
+    state.places, state.waiting, state.members = {}, {}, {}
+    return state
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    # SQLite would let everybody read it.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("pragma journal_mode = wal")
+        # What a power failure takes is of no use after it.
+        connection.execute("pragma synchronous = off")
+        connection.execute(_TABLE)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    connection.execute("commit")
