@@ -197,7 +197,7 @@ def _price() -> Any:
 
 
 async def _listen(stack: AsyncExitStack, app: Any, arguments: argparse.Namespace, token: str) -> None:
-    """Listens, says where, and opens the browser."""
+    """Listens, prints the address, and opens the browser."""
     from aiohttp import web
 
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)

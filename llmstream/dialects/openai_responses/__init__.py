@@ -7,8 +7,8 @@ reasoning, `call_items.py` its calls, over the state in `open_items.py`. Writing
 server side is `server_side/wires/openai_responses`.
 
 What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
-encrypted reasoning, phases, and whole items of tools that only this API knows. `provider` beside
-it says who gave it: to any other provider, ids and encrypted forms do not go.
+encrypted reasoning, phases, and complete items of tools that only this API knows. `provider` beside
+it names who gave it: to any other provider, ids and encrypted forms do not go.
 """
 
 from __future__ import annotations
