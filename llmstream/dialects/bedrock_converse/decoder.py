@@ -163,6 +163,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         # Calls without input were held until it is known whether the token limit has cut them.
         if self._reason() not in TRUNCATING:
             self._blocks.release()
+        # Each of the two events may come first, and the finish has the values of both.
         if self._counted:
             self.finish()
 
