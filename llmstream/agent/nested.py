@@ -87,7 +87,7 @@ def nested_event(event: Event) -> NestedEvent | None:
 
 @functools.cache  # for each event of a run; there are some thirty kinds
 def _id_field(kind: type[Event]) -> str | None:
-    """The field with the id of a block or call; None for events of the response as a whole."""
+    """The field with the id of a block or call; None for events of the complete response."""
     if kind is ResponseMetadata:
         return None
     return next((name for name in ("id", "tool_call_id") if name in kind.__struct_fields__), None)

@@ -92,6 +92,7 @@ class History:
         with self._lock:
             if self._version != version:
                 return
+            # Under the lock: a change between the look at the version and the wait would not wake it.
             waiter = asyncio.get_running_loop().create_future()
             self._parked.add(waiter)
         try:

@@ -37,7 +37,7 @@ _URL_CHARS: Final = "%/:?#[]@!$&'*+,;=~-._"
 def parts_markdown(parts: Iterable[Part], *, names: Mapping[str, str] = {}, folded: bool = True) -> str:
     """The parts of a message as Markdown; "" if none shows anything.
 
-    Text is shown as the model wrote it, without HTML and images; `safe_markdown` says why.
+    Text is shown as the model wrote it, without HTML and images; `safe_markdown` explains why.
 
     names:  of tools by call id, for results that do not have them
     folded: whether reasoning is hidden until it is clicked

@@ -1,4 +1,4 @@
-"""Types of arguments that several commands take: numbers, rates, an effort; their errors say what fits."""
+"""Arguments that several commands take: numbers, rates, an effort, whose errors name what fits; tools."""
 
 from __future__ import annotations
 
@@ -8,13 +8,44 @@ from typing import Final, get_args
 
 from llmstream.request import Effort
 
-__all__ = ["EFFORTS", "REASONING_HELP", "count", "decimal", "effort", "number", "positive", "whole"]
+__all__ = [
+    "EFFORTS",
+    "REASONING_HELP",
+    "add_tool_options",
+    "count",
+    "decimal",
+    "effort",
+    "number",
+    "positive",
+    "whole",
+]
 
 _MOST_DIGITS: Final = 15
 _MOST_SHOWN: Final = 20
 
 EFFORTS: Final = get_args(Effort)
 REASONING_HELP: Final = f"{', '.join(EFFORTS)}, or a budget in tokens"
+
+
+def add_tool_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of commands that offer tools; `cli.tool_sources.ToolSources` reads them."""
+    add = parser.add_argument
+    add(
+        "--tools",
+        metavar="FILE.py",
+        action="append",
+        default=[],
+        help="offer the public functions of a Python file as tools; demo: a clock and an invented weather "
+        "report; repeatable",
+    )
+    add(
+        "--mcp",
+        metavar="COMMAND",
+        action="append",
+        default=[],
+        help="offer the tools of an MCP server: its command, or its URL; repeatable",
+    )
+    add("--yes", action="store_true", help="run tool calls without asking")
 
 
 def number(low: int, high: int | None = None) -> Callable[[str], int]:

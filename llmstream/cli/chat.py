@@ -11,7 +11,7 @@ from typing import Any
 
 from llmstream.chats import Chat, Message, Role
 from llmstream.cli.approving import Approvals
-from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort
+from llmstream.cli.arguments import REASONING_HELP, add_tool_options, count, decimal, effort
 from llmstream.cli.asking import Asker, Outcome, Setup, estimated_price
 from llmstream.cli.attachments import attached
 from llmstream.cli.config import MODEL_HELP, default_model
@@ -86,22 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--max-tokens", metavar="N", type=count, help="maximum length of the answer, in tokens")
     add("--temperature", metavar="T", type=decimal, help="sampling temperature")
     add("--reasoning", metavar="EFFORT", type=effort, help=REASONING_HELP)
-    add(
-        "--tools",
-        metavar="FILE.py",
-        action="append",
-        default=[],
-        help="offer the public functions of a Python file as tools; demo: a clock and an invented weather "
-        "report; repeatable",
-    )
-    add(
-        "--mcp",
-        metavar="COMMAND",
-        action="append",
-        default=[],
-        help="offer the tools of an MCP server: its command, or its URL; repeatable",
-    )
-    add("--yes", action="store_true", help="run tool calls without asking")
+    add_tool_options(parser)
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
     earlier = parser.add_mutually_exclusive_group()
     earlier.add_argument(

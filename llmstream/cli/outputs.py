@@ -23,7 +23,7 @@ class JsonEvents:
         """Writes nothing: a wait is no event of the stream."""
 
     def settle(self) -> None:
-        """Does nothing: each event is a whole line."""
+        """Does nothing: each event is a complete line."""
 
     def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
         """Writes nothing: the last event has the usage and how the stream ended."""

@@ -276,7 +276,7 @@ _CLOSE_S: Final = 2.0
 class LineWriter:
     """Writes log lines in order, from a thread of its own.
 
-    The server may write to a pipe that nobody reads, or whose reader exits first. A full pipe would
+    The server may write to a pipe without a reader, or whose reader exits first. A full pipe would
     block the event loop, and a closed one would end the program. Here at most 10,000 lines wait, and
     further ones are dropped.
     """

@@ -46,7 +46,7 @@ class SlashCommands:
     """Runs commands such as "/undo".
 
     changed: called after a command that changes the stored conversation
-    keys:    what `/help` says about the keys of the line editor
+    keys:    the text of `/help` about the keys of the line editor
     """
 
     def __init__(self, talk: Talk, spent: Spent, changed: Callable[[], None], keys: str = "") -> None:

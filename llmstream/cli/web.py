@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from llmstream.agent import Agent
 from llmstream.chats.content import write_whole
+from llmstream.cli.arguments import add_tool_options
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.dialects import base_url
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
@@ -76,22 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="PROVIDER:MODEL",
         help=f"{MODEL_HELP[:-1]}, else {_DEMO})",
     )
-    add(
-        "--tools",
-        metavar="FILE.py",
-        action="append",
-        default=[],
-        help="offer the public functions of a Python file as tools; demo: a clock and an invented weather "
-        "report; repeatable",
-    )
-    add(
-        "--mcp",
-        metavar="COMMAND",
-        action="append",
-        default=[],
-        help="offer the tools of an MCP server: its command, or its URL; repeatable",
-    )
-    add("--yes", action="store_true", help="run tool calls without asking")
+    add_tool_options(parser)
     add("-s", "--system", metavar="TEXT", help="system prompt")
     add("--reasoning", metavar="EFFORT", help="none, minimal, low, medium, high, or a budget in tokens")
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
@@ -211,7 +197,7 @@ def _price() -> Any:
 
 
 async def _listen(stack: AsyncExitStack, app: Any, arguments: argparse.Namespace, token: str) -> None:
-    """Listens, says where, and opens the browser."""
+    """Listens, prints the address, and opens the browser."""
     from aiohttp import web
 
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)

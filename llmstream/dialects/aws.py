@@ -1,4 +1,4 @@
-"""AWS errors: exception messages inside an event stream, and error responses.
+"""AWS event streams as framing, and AWS errors: exception messages inside a stream, and error responses.
 
 AWS names an error by its exception, in `:exception-type` or `:error-code` of a message, or in the
 header `x-amzn-errortype` of a response, where a colon and a URL may follow the name.
@@ -7,16 +7,17 @@ source: Amazon Bedrock API reference, ConverseStream and InvokeModelWithResponse
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from llmstream.dialects.errors import error_from_value, vendor_error
 from llmstream.errors import AuthenticationError, LLMStreamError, ProviderError, ServerError
-from llmstream.framing.aws_event_stream import Message
+from llmstream.framing.aws_event_stream import EventStreamDecoder, Message
 
 __all__ = [
+    "AWSFrames",
     "answer_error",
     "exception_of",
     "is_exception_type",
@@ -69,6 +70,35 @@ _CREDENTIALS: Final = frozenset(
 )
 
 _RETRYABLE_ORIGINALS: Final = frozenset({408, 409, 424, 425, 429})
+
+
+class AWSFrames:
+    """Framing for `PayloadDecoder`: one payload for each message of an AWS event stream.
+
+    payload_of: returns the payload of a message
+    error:      set by an exception message, or by bytes that cannot be decoded
+    """
+
+    def __init__(self, payload_of: Callable[[Message], bytes], *, provider: str, max_bytes: int) -> None:
+        self.error: LLMStreamError | None = None
+        self._payload_of = payload_of
+        self._provider = provider
+        self._messages = EventStreamDecoder(max_bytes=max_bytes)
+
+    def feed_data(self, chunk: bytes) -> list[bytes]:
+        """Decodes a slice; returns the payloads that it completes, none after an exception.
+
+        raises: ProtocolError, LimitExceeded for bytes that are not an event stream
+        """
+        payloads: list[bytes] = []
+        for message in self._messages.feed(chunk):
+            error = exception_of(message, provider=self._provider)
+            if error is not None:
+                self.error = error
+                return payloads
+            payloads.append(self._payload_of(message))
+        self.error = self._messages.error
+        return payloads
 
 
 def exception_of(message: Message, *, provider: str) -> LLMStreamError | None:

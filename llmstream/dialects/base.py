@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, Type
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
+from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Finish, Metadata, Usage, Warning
@@ -133,7 +134,7 @@ class Dialect(msgspec.Struct, frozen=True):
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:
         """Returns the typed error of a response that is not a stream; header names are lower case."""
-        raise NotImplementedError
+        return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL. Otherwise it is downloaded and sent as bytes.

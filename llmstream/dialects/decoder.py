@@ -249,8 +249,7 @@ class PayloadDecoder(Generic[T]):
             try:
                 wire = decode(payload)
             except _UNREADABLE as error:
-                second = self._second_look(payload, error)
-                if second is None:
+                if (second := self._second_look(payload, error)) is None:
                     if self.done:
                         return
                     continue

@@ -136,7 +136,7 @@ class NotebookDisplay:
         self._draw()
 
     def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
-        """Shows the whole run and its status."""
+        """Shows the complete run and its status."""
         self._inputs, self._waits = {}, None
         self._draw(status_line(self._watch, stopped=stopped, usd=usd))
 

@@ -102,7 +102,7 @@ def display_for(
 
     reasoning: None shows it on a terminal only
     markdown:  whether to render answers as Markdown on a terminal
-    hint:      is told what to install where Markdown cannot be rendered
+    hint:      called with what to install where Markdown cannot be rendered
     """
     if not stdout.isatty():
         return PlainDisplay(stdout, sys.stderr, reasoning=bool(reasoning))

@@ -169,7 +169,8 @@ class EventStreamDecoder:
 def encode_message(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     """Encodes one message, which `EventStreamDecoder` reads back as an equal Message.
 
-    headers: an int is sent as i32 if it fits, else as i64; a datetime must be aware; only whole ms are sent
+    headers: an int is sent as i32 if it fits, else as i64; a datetime must be aware, and loses
+             fractions of a ms
     raises:  InvalidRequest for a value that the format does not have
     """
     block = b"".join(_encode_header(name, value) for name, value in headers.items())

@@ -46,7 +46,7 @@ class Outbox:
     """The frames of one run that wait for a commit, or that the store may still lose.
 
     keep_s: how long committed frames are remembered, to be written again if the store loses them
-    over:   set when the store has the whole run, or when the run was lost
+    over:   set when the store has the complete run, or when the run was lost
     room:   set while not too much waits
     end:    the state that the last frame brings about; None while more may come
     lost:   called at most once, with why the run cannot be written any more
@@ -95,7 +95,7 @@ class Outbox:
     def answered(self, status: RunStatus | None, now: float) -> None:
         """Takes the run's status after a commit. What stands there under this epoch is ours.
 
-        So it does not matter whether a commit whose answer was lost had been made: the tail tells.
+        So it does not matter whether a commit whose answer was lost had been made: the tail shows it.
         """
         if self.over.is_set():
             return

@@ -231,7 +231,7 @@ async def an_ended_run_takes_no_more(make: MakeStore) -> None:
 
 
 async def an_id_in_use_is_refused(make: MakeStore) -> None:
-    """A held run is granted to nobody; an ended one only to "replace"."""
+    """A held run is not granted; an ended one only to "replace"."""
     async with _opened(make) as (one, other):
         status = await _begun(one)
         modes: tuple[Literal["new", "replace", "take-over"], ...] = ("new", "replace", "take-over")

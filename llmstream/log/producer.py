@@ -46,7 +46,7 @@ class _Counting(Protocol):
 
 
 class Live:
-    """A run that this process produces. It goes on whoever reads it, or nobody.
+    """A run that this process produces. It goes on with or without readers.
 
     run:   its id
     task:  reads the source; it never fails unseen, and is cancelled by `stop`
@@ -82,7 +82,7 @@ class Live:
         return self._box.end or "open"
 
     async def wait(self) -> RunState:
-        """Waits until the log has the whole run, and the source is closed; returns how it ended.
+        """Waits until the log has the complete run, and the source is closed; returns how it ended.
 
         raises: Fenced, LogLost or LogUnavailable if the log lost the run
         """

@@ -1,7 +1,7 @@
 """The reading side: replay, then live, without a gap or a repetition.
 
 A reader has a position in the log and nothing else: no queue is filled for it, so a slow one costs no memory
-and holds nobody up. It ends by the state of the run, never by the look of an event. The readers of a process
+and delays no other. It ends by the state of the run, never by the look of an event. The readers of a process
 read in one request to the store, those at the same position share the page, and one listener wakes them.
 """
 

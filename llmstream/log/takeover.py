@@ -52,17 +52,17 @@ _ENDED: Final = "The process ended while the call ran. It may have had effects."
 class Progress:
     """How far a run had come: fed with the events of its log.
 
-    step:    number of the last step that began
-    whole:   whether that step's response was complete
-    stepped: whether there are steps at all: the run of an agent has them, a single response has not
-    calls:   the calls without a result, and their tools
-    ids:     of blocks and calls, in use
-    usage:   tokens of the steps that were complete
+    step:     number of the last step that began
+    complete: whether that step's response was complete
+    stepped:  whether there are steps at all: the run of an agent has them, a single response has not
+    calls:    the calls without a result, and their tools
+    ids:      of blocks and calls, in use
+    usage:    tokens of the steps that were complete
     """
 
     def __init__(self) -> None:
         self.step = 0
-        self.whole = self.stepped = False
+        self.complete = self.stepped = False
         self.calls: dict[str, str] = {}
         self.ids: set[str] = set()
         self.usage = Usage()
@@ -74,10 +74,10 @@ class Progress:
             case StreamStart():
                 return
             case StepStart(step):
-                self.step, self.whole, self.stepped = step, False, True
+                self.step, self.complete, self.stepped = step, False, True
                 self.calls.clear()
             case StepFinish(usage=usage):
-                self.whole = True
+                self.complete = True
                 self.usage += usage
             case ToolCall(name, _, call_id):
                 self.ids.add(call_id)
@@ -94,7 +94,7 @@ class Progress:
     @property
     def broke_off(self) -> bool:
         """Whether there is a step that has to be done again."""
-        return self._began and not self.whole
+        return self._began and not self.complete
 
 
 async def taken_over(
@@ -145,7 +145,7 @@ class _Continued(_Rest):
             yield ToolResult(_ENDED, call_id, name, is_error=True)
 
     def take(self, event: Event) -> Iterator[Event]:
-        first = self.progress.step + self.progress.whole
+        first = self.progress.step + self.progress.complete
         match event:
             case StepStart(step) | StepFinish(step):
                 yield msgspec.structs.replace(event, step=step + first)

@@ -70,7 +70,7 @@ _PRESETS = {
 
 
 def _route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
-    """The usual route; a model that ended is refused here, since the vendor only says "invalid model".
+    """The usual route; a model that ended is refused here, since the vendor only answers "invalid model".
 
     raises: InvalidRequest
     """

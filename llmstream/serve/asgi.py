@@ -101,7 +101,7 @@ class _Sender:
         """Makes the layers above fail too, so that the connection is cut.
 
         Servers cut it for an exception of the application. Starlette's BaseHTTPMiddleware (1.10) ends the
-        response in order and raises only afterwards; it fails, as servers do, at a message that nobody knows.
+        response in order and raises only afterwards; it fails, as servers do, at an unknown message.
         """
         if self._begun:
             with suppress(Exception):

@@ -34,7 +34,7 @@ def status_of(error: ErrorInfo) -> int:
 
 
 def failure_headers(error: ErrorInfo) -> dict[str, str]:
-    """Returns `retry-after`, in whole seconds, if the vendor named a wait."""
+    """Returns `retry-after`, rounded up to seconds, if the vendor named a wait."""
     if error.retry_after_s is None:
         return {}
     # Rounded up: a client that returns a moment early is refused again.

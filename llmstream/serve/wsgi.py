@@ -26,10 +26,10 @@ class SyncBody:
         return Response(sent, status=sent.status, headers=sent.headers)    # Flask
 
     The server takes a chunk when it can send one, which holds the vendor back, and closes the iterable when
-    the client leaves. It notices that at a write; in a silence, `environ` tells it earlier.
+    the client leaves. It notices that at a write; in a silence, `environ` shows it earlier.
 
     make:    returns the body or its source; called within the loop
-    environ: of the request; where it has the client's socket (gunicorn, Flask's own server) or tells
+    environ: of the request; where it has the client's socket (gunicorn, Flask's own server) or shows
              whether the client is gone (waitress, with `channel_request_lookahead=1`), leaving is noticed
              within 50 ms
     raises:  what the source raised before its first content, if it is not an LLMStreamError
@@ -111,7 +111,7 @@ def respond(make: Callable[[], Body | Source], environ: Mapping[str, Any] | None
 
 
 def _client_check(environ: Mapping[str, Any]) -> Callable[[], bool] | None:
-    """Returns a function that tells whether the client is gone, if the server lets us know."""
+    """Returns a function that checks whether the client is gone; None if the server does not show it."""
     if (check := environ.get("waitress.client_disconnected")) is not None:
         return cast(Callable[[], bool], check)
     connection: socket.socket | None = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")

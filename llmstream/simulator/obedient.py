@@ -32,7 +32,7 @@ _TOKEN: Final = re.compile(r"\s?\S+|\s")
 
 
 class Obedient(msgspec.Struct, frozen=True):
-    """Obeys: counts, repeats, remembers a number, names a colour, calls the tools it is told to call.
+    """Obeys: counts, repeats, remembers a number, names a colour, calls the tools that a prompt names.
 
     It obeys the system prompt "Begin every answer with the word X", stop sequences, the limit of tokens (a
     word each), tool_choice and schemas. Whatever else it is asked, `Demo` answers.

@@ -258,7 +258,7 @@ def reattached_plan(
 ) -> Plan:
     """The plan of a call that reads a stored answer; `request` determines its decoding.
 
-    whole: from its beginning, else after the token
+    whole: read from its beginning, else after the token
     """
     name = model.provider.name
     background = background_of(model.provider.dialect, token, provider=name)

@@ -167,7 +167,7 @@ _EFFORTS: Final = get_args(Effort)
 def given_prompt(prompt: Prompt | None, options: Mapping[str, Any]) -> Prompt:
     """The prompt of a call, which type checkers require.
 
-    raises: InvalidRequest without one; it says so if the prompt was given as `messages=` or `input=`
+    raises: InvalidRequest without one; with a hint if the prompt was given as `messages=` or `input=`
     """
     if prompt is not None:
         return prompt

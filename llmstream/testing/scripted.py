@@ -156,7 +156,7 @@ class _ScriptedCall:
 
     @property
     def position(self) -> None:
-        """None: nobody keeps the answer."""
+        """None: the answer is not stored."""
 
     async def steer(self, content: Sequence[Part]) -> None:
         """Refuses: a script is not steered.

@@ -16,7 +16,7 @@ What happens to a call when the run is cancelled, left, or past its deadline:
 - An async tool gets `CancelledError` where it awaits. The thread of a sync tool cannot be stopped;
   its result is dropped.
 - A call that had ended keeps its result. Any other gets a result from `cancelled_results`: an
-  error that says that it was cancelled and may have had effects. So every history is complete.
+  error: it was cancelled and may have had effects. So every history is complete.
 - If a response is retried, `discard()` cancels its eager calls and drops their results.
 - A tool that is cancelled from within, while the run is not cancelled, has failed like any other;
   the other calls continue.

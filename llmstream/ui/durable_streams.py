@@ -63,7 +63,7 @@ async def body(
     Leaving the response stops nothing. The statuses:
 
     200  events, perhaps none: as a JSON array, or with `live=sse` as Server-Sent Events
-    204  a long-poll in vain, or of a run that has ended, which `stream-closed` tells
+    204  a long-poll in vain, or of a run that has ended, which `stream-closed` shows
     400  the query is invalid, or the offset is past the end
     404  there is no such run
     410  the events are deleted, or more than `max_replay` would be sent; `stream-next-offset` has the end

@@ -293,7 +293,7 @@ class _Rest(SSEWriter):
 
 
 def _new_run() -> str:
-    """An id that nobody can guess: whoever has it may follow the run."""
+    """An id that cannot be guessed: whoever has it may follow the run."""
     return _RUN + secrets.token_hex(16)
 
 

@@ -3,62 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import pkgutil
-from collections.abc import AsyncIterator, Coroutine, Generator
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
 import llmstream as ls
-from llmstream import dialects
 from llmstream.agent import Hooks
 from llmstream.chats.content import ToolCall
+from llmstream.dialects.base import DIALECTS, Dialect, dialect_class
 from llmstream.server_side.wires import server_side
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
-
-
-def all_dialects() -> list[Any]:
-    found = []
-    for module in pkgutil.iter_modules(dialects.__path__):
-        if not module.ispkg:
-            continue
-        package = importlib.import_module(f"llmstream.dialects.{module.name}")
-        named = [getattr(package, name) for name in package.__all__]
-        speaking = [one for one in named if hasattr(one, "decode_request") and hasattr(one, "encode")]
-        found += [one() for one in speaking if isinstance(one, type)]
-    return found
-
-
-DIALECTS = all_dialects()
-
-
-class CancelledAt:
-    """Awaits a coroutine and cancels its task at the nth place where it waits."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, None], *places: int) -> None:
-        self._coroutine = coroutine
-        self._places = places
-        self.reached = 0
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        try:
-            waited = self._coroutine.send(None)
-            while True:
-                self.reached += 1
-                if self.reached in self._places:
-                    task = asyncio.current_task()
-                    assert task is not None
-                    task.cancel()
-                try:
-                    value = yield waited
-                except BaseException as error:
-                    waited = self._coroutine.throw(error)
-                else:
-                    waited = self._coroutine.send(value)
-        except StopIteration:
-            return
+from tests.cancelling import CancelledAt
 
 
 class Workshop:
@@ -146,7 +102,7 @@ def assert_whole(messages: list[ls.Message]) -> None:
             assert messages[at - 1].tool_calls
 
 
-def assert_accepted(dialect: Any, messages: list[ls.Message]) -> None:
+def assert_accepted(dialect: Dialect, messages: list[ls.Message]) -> None:
     request = ls.Request(model="m", messages=(*messages, ls.Message.user("Go on.")))
     encoded = dialect.encode(request, provider="x")
     read = server_side(dialect).decode_request(encoded.http)
@@ -205,8 +161,9 @@ async def test_twice_cancelled_run_leaves_nothing() -> None:  # RELIABILITY 37
                 return
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
-async def test_cancelled_history_fits_each_dialect(dialect: Any) -> None:
+@pytest.mark.parametrize("name", DIALECTS)
+async def test_cancelled_history_fits_each_dialect(name: str) -> None:
+    dialect = dialect_class(name)()
     for place in range(1, 200, 4):
         cancelled, run = await cancelled_run(False, place)
         assert_accepted(dialect, run.messages())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import cache
 from typing import Any
 
@@ -19,6 +19,7 @@ from llmstream.server_side.wires import server_side
 from llmstream.simulator import Call, Simulator, Turn
 from llmstream.testing import no_leaks
 from llmstream.transport.sessions import current_session
+from tests.cancelling import CancelledAt
 
 pytestmark = pytest.mark.slow
 
@@ -85,33 +86,6 @@ def model(request: pytest.FixtureRequest) -> Iterator[Callable[[], ls.Model]]:
 @cache
 def every_dialect() -> list[Dialect]:
     return [find_provider(name).dialect for name in PROVIDERS]
-
-
-class CancelledAt:
-    """Awaits a coroutine and cancels its task at the nth place where it waits."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, None], place: int) -> None:
-        self._coroutine = coroutine
-        self._place = place
-        self.reached = 0
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        try:
-            waited = self._coroutine.send(None)
-            while True:
-                self.reached += 1
-                if self.reached == self._place:
-                    task = asyncio.current_task()
-                    assert task is not None
-                    task.cancel()
-                try:
-                    value = yield waited
-                except BaseException as error:
-                    waited = self._coroutine.throw(error)
-                else:
-                    waited = self._coroutine.send(value)
-        except StopIteration:
-            return
 
 
 class Workshop:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Coroutine, Generator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from llmstream.agent.journal_lines import Line, read_lines
 from llmstream.chats import ToolCall
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
+from tests.cancelling import CancelledAt
 
 
 @pytest.fixture(autouse=True)
@@ -114,31 +114,6 @@ async def test_uncompactable_journal_continues(tmp_path: Path, caplog: pytest.Lo
     assert path.read_bytes().count(b'"end"') == 1
     with pytest.raises(ls.InvalidRequest):
         ls.Journal(path, compact_after=0)
-
-
-class CancelledAt:
-    """Awaits a coroutine and cancels its task at the nth place where it waits."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Any], place: int) -> None:
-        self._coroutine, self._place, self.reached = coroutine, place, 0
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        try:
-            waited = self._coroutine.send(None)
-            while True:
-                self.reached += 1
-                if self.reached == self._place:
-                    task = asyncio.current_task()
-                    assert task is not None
-                    task.cancel()
-                try:
-                    value = yield waited
-                except BaseException as error:
-                    waited = self._coroutine.throw(error)
-                else:
-                    waited = self._coroutine.send(value)
-        except StopIteration:
-            return
 
 
 async def test_journal_of_cancelled_run_resumes(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -29,6 +29,7 @@ from llmstream.testing import (
     answered,
     no_leaks,
 )
+from tests.cancelling import CancelledAt
 
 
 async def shout(request: Request, ask: Ask) -> AsyncGenerator[Event]:
@@ -382,31 +383,6 @@ async def test_dropped_stream_closes_with_warning() -> None:
             del stream
             gc.collect()
         await asyncio.sleep(0)
-
-
-class CancelledAt:
-    """Awaits a coroutine and cancels its task at the nth place where it waits."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, None], place: int) -> None:
-        self.coroutine, self.place, self.reached = coroutine, place, 0
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        try:
-            waited = self.coroutine.send(None)
-            while True:
-                self.reached += 1
-                if self.reached == self.place:
-                    task = asyncio.current_task()
-                    assert task is not None
-                    task.cancel()
-                try:
-                    value = yield waited
-                except BaseException as error:
-                    waited = self.coroutine.throw(error)
-                else:
-                    waited = self.coroutine.send(value)
-        except StopIteration:
-            return
 
 
 async def waits(request: Request, ask: Ask) -> AsyncIterator[Event]:

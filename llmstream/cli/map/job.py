@@ -227,7 +227,7 @@ def _output(job: Job) -> Iterator[Callable[[bytes], object] | None]:
 
 
 def _written(name: str, write: Callable[[bytes], object], line: bytes) -> None:
-    """raises: KeepFailed; BrokenPipeError if nobody reads"""
+    """raises: KeepFailed; BrokenPipeError without a reader"""
     try:
         write(line)
     except BrokenPipeError:

@@ -15,7 +15,7 @@ from llmstream.dialects.anthropic.decoder import AnthropicDecoder
 from llmstream.dialects.anthropic.messages import accepts_url
 from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QUIRKS, Quirks
 from llmstream.dialects.anthropic.request import dropping_bound_thinking, encode_request
-from llmstream.dialects.anthropic.wire import InvokeFrames
+from llmstream.dialects.anthropic.wire import invoke_frames
 from llmstream.dialects.aws import answer_error
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
 from llmstream.dialects.decoder import Framing
@@ -116,7 +116,7 @@ class Anthropic(Dialect, frozen=True):
         if self.framing == "sse":
             framing = SSEDecoder(max_bytes=limits.max_event_bytes)
         else:
-            framing = InvokeFrames(provider=provider, max_bytes=limits.max_event_bytes)
+            framing = invoke_frames(provider=provider, max_bytes=limits.max_event_bytes)
         return AnthropicDecoder(framing, provider=provider, include_raw=include_raw, limits=limits)
 
     def decode_error(

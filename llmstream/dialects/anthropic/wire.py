@@ -12,17 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.aws import exception_of
+from llmstream.dialects.aws import AWSFrames
 from llmstream.dialects.json_text import encodable_value
-from llmstream.errors import LLMStreamError
 from llmstream.events import FinishReason, Source, Usage
-from llmstream.framing.aws_event_stream import EventStreamDecoder, encode_message
+from llmstream.framing.aws_event_stream import Message, encode_message
 
 __all__ = [
     "FINISH_REASONS",
     "KEY",
     "TOOL_USES",
-    "InvokeFrames",
     "WireDelta",
     "WireEvent",
     "WireMessage",
@@ -31,6 +29,7 @@ __all__ = [
     "encodable",
     "encodable_value",
     "invoke_frame",
+    "invoke_frames",
     "read_usage",
     "source_of_citation",
     "source_of_hit",
@@ -221,45 +220,23 @@ class _Chunk(msgspec.Struct):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-class InvokeFrames:
-    """Framing for `PayloadDecoder`; the payloads equal those of the SSE stream.
-
-    error: set by an exception message, or by bytes that cannot be decoded
-    """
-
-    def __init__(self, *, provider: str, max_bytes: int) -> None:
-        self.error: LLMStreamError | None = None
-        self._provider = provider
-        self._messages = EventStreamDecoder(max_bytes=max_bytes)
-
-    def feed_data(self, chunk: bytes) -> list[bytes]:
-        """Decodes a slice; returns the payloads that it completes, none after an exception.
-
-        raises: ProtocolError, LimitExceeded for invalid frames
-        """
-        payloads: list[bytes] = []
-        for message in self._messages.feed(chunk):
-            error = exception_of(message, provider=self._provider)
-            if error is not None:
-                self.error = error
-                return payloads
-            payloads.append(_payload(message.payload))
-        self.error = self._messages.error
-        return payloads
+def invoke_frames(*, provider: str, max_bytes: int) -> AWSFrames:
+    """The framing of Bedrock's InvokeModel; the payloads equal those of the SSE stream."""
+    return AWSFrames(_payload, provider=provider, max_bytes=max_bytes)
 
 
 def invoke_frame(payload: bytes) -> bytes:
-    """Encodes one event as a message; the reverse of `InvokeFrames`."""
+    """Encodes one event as a message; the reverse of `invoke_frames`."""
     body = msgspec.json.encode({"bytes": base64.b64encode(payload).decode()})
     return encode_message(
         {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}, body
     )
 
 
-def _payload(payload: bytes) -> bytes:
+def _payload(message: Message) -> bytes:
     """Extracts the event; a payload without one is returned unchanged, for the decoder to report."""
     try:
-        inner = _decode_chunk(payload).bytes
-        return payload if inner is None else base64.b64decode(inner, validate=True)
+        inner = _decode_chunk(message.payload).bytes
+        return message.payload if inner is None else base64.b64decode(inner, validate=True)
     except (*_UNREADABLE, binascii.Error):
-        return payload
+        return message.payload

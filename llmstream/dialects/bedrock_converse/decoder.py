@@ -15,11 +15,11 @@ from llmstream.dialects.bedrock_converse.wire import (
     FINISH_REASONS,
     KEY,
     SERVER_TOOL,
-    ConverseFrames,
     WireDelta,
     WireEvent,
     WireReasoning,
     WireStop,
+    converse_frames,
     decode_event,
     read_usage,
     source_of_citation,
@@ -104,7 +104,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
     def __init__(
         self, *, provider: str, include_raw: bool = False, limits: StreamLimits = StreamLimits()
     ) -> None:
-        framing = ConverseFrames(provider=provider, max_bytes=limits.max_event_bytes)
+        framing = converse_frames(provider=provider, max_bytes=limits.max_event_bytes)
         super().__init__(framing, decode_event, provider=provider, include_raw=include_raw, limits=limits)
         self._blocks = Blocks(self, OpenBlock, key=KEY, closing=self._closing)
         self._opened = self._blocks.opened
@@ -163,6 +163,7 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         # Calls without input were held until it is known whether the token limit has cut them.
         if self._reason() not in TRUNCATING:
             self._blocks.release()
+        # Each of the two events may come first, and the finish has the values of both.
         if self._counted:
             self.finish()
 

@@ -1,6 +1,6 @@
 """Events of ConverseStream as typed values, tolerant where servers differ.
 
-On the wire a message has the event's name in a header and its members in the payload. `ConverseFrames`
+On the wire a message has the event's name in a header and its members in the payload. `converse_frames`
 joins both to one JSON object, `{"contentBlockDelta": {...}}`.
 source: Amazon Bedrock API reference, ConverseStreamOutput
 """
@@ -12,22 +12,21 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.aws import exception_of
+from llmstream.dialects.aws import AWSFrames
 from llmstream.dialects.wire_values import token_count
-from llmstream.errors import LLMStreamError
 from llmstream.events import FinishReason, Source, Usage
-from llmstream.framing.aws_event_stream import EventStreamDecoder, Message, encode_message
+from llmstream.framing.aws_event_stream import Message, encode_message
 
 __all__ = [
     "FINISH_METADATA",
     "FINISH_REASONS",
     "KEY",
     "SERVER_TOOL",
-    "ConverseFrames",
     "WireDelta",
     "WireEvent",
     "WireReasoning",
     "WireStop",
+    "converse_frames",
     "decode_event",
     "event_frame",
     "read_usage",
@@ -141,35 +140,13 @@ def _cached(raw: dict[str, Any], stem: str) -> int | None:
 # Framing: AWS messages with the event's name in a header.
 
 
-class ConverseFrames:
-    """Framing for `PayloadDecoder`; each payload is one JSON object, `{EVENT: MEMBERS}`.
-
-    error: set by an exception message, or by bytes that cannot be decoded
-    """
-
-    def __init__(self, *, provider: str, max_bytes: int) -> None:
-        self.error: LLMStreamError | None = None
-        self._provider = provider
-        self._messages = EventStreamDecoder(max_bytes=max_bytes)
-
-    def feed_data(self, chunk: bytes) -> list[bytes]:
-        """Decodes a slice; returns the events that it completes, none after an exception.
-
-        raises: ProtocolError, LimitExceeded for bytes that are not an event stream
-        """
-        payloads: list[bytes] = []
-        for message in self._messages.feed(chunk):
-            error = exception_of(message, provider=self._provider)
-            if error is not None:
-                self.error = error
-                return payloads
-            payloads.append(_named(message))
-        self.error = self._messages.error
-        return payloads
+def converse_frames(*, provider: str, max_bytes: int) -> AWSFrames:
+    """The framing of this wire; each payload is one JSON object, `{EVENT: MEMBERS}`."""
+    return AWSFrames(_named, provider=provider, max_bytes=max_bytes)
 
 
 def event_frame(name: str, members: dict[str, Any]) -> bytes:
-    """Encodes one event as a message; the reverse of `ConverseFrames`."""
+    """Encodes one event as a message; the reverse of `converse_frames`."""
     return encode_message(
         {":event-type": name, ":content-type": "application/json", ":message-type": "event"},
         msgspec.json.encode(members),

@@ -267,6 +267,7 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             self.defect("a tool-call-start has no call")
         for place, call in enumerate(begun):
             key = _call_key(index, place)
+            # The model went on, so a call that was held back is complete.
             self._blocks.release()
             if key in self._opened:
                 self._blocks.close(key)

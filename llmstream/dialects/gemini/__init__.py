@@ -7,14 +7,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, Place, StreamLimits
-from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini.decoder import GeminiDecoder
 from llmstream.dialects.gemini.request import encode_request
 from llmstream.dialects.gemini.wire import CONTINUATION, path_for
@@ -23,7 +22,6 @@ from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.requests import options_of
-from llmstream.errors import LLMStreamError
 from llmstream.events import Finish, Usage
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gemini import GEMINI
@@ -130,12 +128,6 @@ class Gemini(Dialect, frozen=True):
     def continuation(self) -> GeminiContinuation:
         """Long responses in several parts."""
         return GeminiContinuation()
-
-    def decode_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
-    ) -> LLMStreamError:
-        """Returns the typed error of a response that is not a stream; header names are lower case."""
-        return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL: only files stored at Google."""

@@ -156,9 +156,12 @@ class ArgumentsText:
         common = 0
         while common < min(len(known), len(path)) and known[common] == path[common]:
             common += 1
+        # One path is the beginning of the other, or the same: its place is taken already.
         if common == len(path) or common == len(known):
             raise DecodeError(f"the value at {path} came twice, or inside another")
         _check_gaps(path[common + 1 :])
+        # Before anything is closed: an element out of order raises here, and the text must not have changed
+        # then.
         entered = self._open[common].enter(path[common])
         out = self._end_string()
         while len(self._open) > common + 1:

@@ -143,6 +143,7 @@ class Parts:
             beside = {KEY: {TRANSCRIPTION: rest, **(beside or {}).get(KEY, {})}}
         spoke = self.spoke
         self._prose(text, bool(part.thought), beside)
+        # A transcription is not text of the model: the segments after it become text too.
         self.spoke = spoke
 
     # Files.

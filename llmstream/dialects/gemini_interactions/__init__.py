@@ -6,14 +6,13 @@ requests. The server side is `server_side/wires/gemini_interactions`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from urllib.parse import quote
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, Place, StreamLimits
-from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
 from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import CONTINUATION, KEY
@@ -22,7 +21,6 @@ from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.media import is_at_google
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.requests import options_of
-from llmstream.errors import LLMStreamError
 from llmstream.events import Finish, Usage
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
@@ -103,12 +101,6 @@ class GeminiInteractions(Dialect, frozen=True):
     def continuation(self) -> GeminiInteractionsContinuation:
         """Long responses in several parts."""
         return GeminiInteractionsContinuation()
-
-    def decode_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
-    ) -> LLMStreamError:
-        """Returns the typed error of a response that is not a stream; header names are lower case."""
-        return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL: only files stored at Google."""

@@ -114,6 +114,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             self._conclude((wire.interaction or {}).get("status") or self._status or "completed")
             if not (wire.interaction or {}).get("continuation_token"):
                 self._responses.forget()
+            # Else another interaction continues the response, and the open steps with it.
             if self.next_place is None:
                 self.finish()
         elif kind == "error" or (not kind and wire.error is not None):

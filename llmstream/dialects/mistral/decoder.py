@@ -175,6 +175,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             except DecodeError as error:
                 self.defect(error.message)
                 continue
+            # The events of the call are not in `out` yet: text closes before an input opens.
             if tools.started != started:
                 self._blocks.close_prose()
             self.out.extend(events)
@@ -210,6 +211,7 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             self.defect("a tool call has no name. It was ignored.")
         raw = self._raw_reason
         reason = finish_reason(raw)
+        # The tracker has emitted the calls, and the blocks know of none; the finish reason depends on them.
         self._blocks.client_called = self._tools.called > 0
         if reason == "error":
             error = {"message": f"the vendor ended the response with {raw!r}", "code": raw}

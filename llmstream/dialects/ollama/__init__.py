@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.ollama.decoder import OllamaDecoder
 from llmstream.dialects.ollama.request import encode_request, is_inline
-from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 
@@ -63,12 +61,6 @@ class Ollama(Dialect, frozen=True, kw_only=True):
         return OllamaDecoder(
             provider=provider, new_id=self.new_call_id, include_raw=include_raw, limits=limits
         )
-
-    def decode_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
-    ) -> LLMStreamError:
-        """Returns the typed error of a response that is not a stream."""
-        return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the part can be sent as a URL: only images as data URLs."""

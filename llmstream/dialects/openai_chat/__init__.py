@@ -8,11 +8,10 @@ The server side is `server_side/wires/openai_chat`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.messages import accepts_url
@@ -34,7 +33,6 @@ from llmstream.dialects.openai_chat.quirks import (
 from llmstream.dialects.openai_chat.request import encode_request, output_abilities
 from llmstream.dialects.openai_chat.thinking import facts_of
 from llmstream.dialects.tool_calls import mint_call_id
-from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request
 
@@ -119,12 +117,6 @@ class OpenAIChat(Dialect, frozen=True):
             limits=limits,
             new_call_id=self.new_call_id,
         )
-
-    def decode_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
-    ) -> LLMStreamError:
-        """Returns the typed error of a response that is not a stream; header names are lower case."""
-        return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL, by the quirks."""

@@ -105,8 +105,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             try:
                 chunk = decode(payload)
             except _UNREADABLE as error:
-                second = self._second_look(payload, error)
-                if second is None:
+                if (second := self._second_look(payload, error)) is None:
                     if self.done:
                         return
                     continue
@@ -424,6 +423,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             except DecodeError as error:
                 self.defect(error.message)
                 continue
+            # The events of the call are not in `out` yet: text closes before an input opens.
             if tools.started != started:
                 self._release()
                 self._blocks.close_prose()
@@ -474,6 +474,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         if reason == "error":
             error_value = {"message": f"the vendor ended the answer with {raw!r}", "code": raw}
             self.out.append(ErrorEvent(error_from_value(error_value, provider=self.provider).info))
+        # The tracker has emitted the calls, and the blocks know of none; the finish reason depends on them.
         self._blocks.client_called = self._tools.called > 0
         self._blocks.finish(reason, raw, self._attachments.metadata())
 

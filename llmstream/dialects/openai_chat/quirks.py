@@ -1,7 +1,7 @@
 """What servers of the Chat Completions wire do differently, as data.
 
 Defaults are OpenAI's own. A provider's module fills in what its vendor wants; reading an answer
-needs hardly any of this, since the decoder goes by what the wire says.
+needs hardly any of this, since the decoder goes by the wire itself.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _ONE_OF_BOTH = "not together with an effort, which was sent"
 
 
 def thinks(request: Request, quirks: ThinkingQuirks) -> bool:
-    """Whether the request makes the model think, as far as it says."""
+    """Whether the request makes the model think, as far as its options show."""
     reasoning = request.reasoning
     return _always_thinks(quirks) or (reasoning is not None and reasoning.effort != "none")
 
@@ -90,7 +90,7 @@ def _in_responses(model: str, provider: str) -> str:
 
 
 class _Writer:
-    """Notes what of a wish has no words here."""
+    """Warns of what this wire cannot express of the reasoning options."""
 
     def __init__(self, request: Request, quirks: Quirks, provider: str, warnings: list[Warning]) -> None:
         self.request = request

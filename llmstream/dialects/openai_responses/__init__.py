@@ -7,17 +7,16 @@ reasoning, `call_items.py` its calls, over the state in `open_items.py`. Writing
 server side is `server_side/wires/openai_responses`.
 
 What the API wants back verbatim is in metadata under "openai", whatever the provider: item ids,
-encrypted reasoning, phases, and whole items of tools that only this API knows. `provider` beside
-it says who gave it: to any other provider, ids and encrypted forms do not go.
+encrypted reasoning, phases, and complete items of tools that only this API knows. `provider` beside
+it names who gave it: to any other provider, ids and encrypted forms do not go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_responses.background import ResponsesBackground
 from llmstream.dialects.openai_responses.content import accepts_url
@@ -35,7 +34,6 @@ from llmstream.dialects.openai_responses.quirks import (
 )
 from llmstream.dialects.openai_responses.request import encode_request
 from llmstream.dialects.openai_responses.sockets import ResponsesSockets
-from llmstream.errors import LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.model_rules.gpt import GPT
 from llmstream.request import Request
@@ -137,12 +135,6 @@ class OpenAIResponses(Dialect, frozen=True):
     def sockets(self) -> ResponsesSockets | None:
         """Responses over WebSockets, where the server has them."""
         return ResponsesSockets(self.quirks) if self.quirks.delivery.websocket else None
-
-    def decode_error(
-        self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
-    ) -> LLMStreamError:
-        """Returns the typed error of a response that is not a stream; header names are lower case."""
-        return vendor_error(status, headers, body, provider=provider)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL: images and files by the quirks, recordings never."""

@@ -43,7 +43,7 @@ def azure_address(text: str) -> str:
 
 
 def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
-    """The whole URL: below /openai/v1, or of one deployment where a dated version is asked for.
+    """The complete URL: below /openai/v1, or of one deployment where a dated version is asked for.
 
     base_url: an endpoint, or an address that ends in /v1 or /models or holds /deployments/, which is
         taken as it is; an `api-version` in its query counts before the environment's. /models always

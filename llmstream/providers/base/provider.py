@@ -97,7 +97,7 @@ class Provider:
     route:        how address and path become a URL
     wire:         picks another wire for requests that the vendor takes there only; None where there is none
     sign:         signs what will be sent where no key is set; None where there is nothing to sign with
-    idempotency_header: header by which the vendor tells a repeated request from a new one
+    idempotency_header: header by which the vendor recognises a repeated request
     aliases:      other names it is known by
     title, docs:  for people: the vendor's name for it, and the URL of its reference
     notes:        for people: the one thing to know about it, a line of Markdown; the module's docstring

@@ -1,4 +1,4 @@
-"""The time that signatures carry: this machine's, set right by what AWS says of it.
+"""The time that signatures carry: this machine's, corrected by the time in AWS's responses.
 
 AWS refuses a signature whose time is more than minutes off its own, and every answer has its time in
 the header `date`. What one refusal teaches holds for all requests of the process to the same address:

@@ -60,7 +60,7 @@ def sign(
     """The same request with `authorization` and `x-amz-...` headers; valid for minutes, so sign each attempt.
 
     credentials: of botocore; found by `credentials_of` where none are given
-    clock: tells the time of the signature
+    clock: returns the time of the signature
     key: the variable that would make signing needless, for errors
     raises: MissingKey without credentials, Unsupported without botocore
     """

@@ -54,7 +54,7 @@ def project_address(text: str, publisher: str) -> str:
 
 
 def vertex_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, str]) -> HttpRequest:
-    """The whole URL, with project and location of the environment; express mode has neither.
+    """The complete URL, with project and location of the environment; express mode has neither.
 
     source: cloud.google.com, "Generative AI on Vertex AI locations", seen 2026-11
     """

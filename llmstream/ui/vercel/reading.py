@@ -59,7 +59,7 @@ class Asked:
     trigger:    a new message or decisions; or another response in place of the last one
     message_id: of the message to continue, to edit or to regenerate; None for a new one
     messages:   the newest user message, or none where the page only decides; with `history="client"` the
-                whole conversation
+                complete conversation
     continues:  the id that the response must have because it continues a message of the page; or None
     decisions:  about calls, by approval id
     results:    of calls that the page ran

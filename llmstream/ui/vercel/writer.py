@@ -149,7 +149,7 @@ class Writer:
         return b"data: [DONE]\n\n"
 
     def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
-        """Returns the error as plain text: the page shows the whole body as the message."""
+        """Returns the error as plain text: the page shows the complete body as the message."""
         return "text/plain; charset=utf-8", self._error_text(error).encode()
 
     # The frame: start, steps, metadata, finish.

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from llmstream.dialects.anthropic.wire import FINISH_REASONS, KEY, InvokeFrames, invoke_frame, write_usage
+from llmstream.dialects.anthropic.wire import FINISH_REASONS, KEY, invoke_frame, invoke_frames, write_usage
 from llmstream.errors import ErrorInfo
 from llmstream.events import (
     Custom,
@@ -331,7 +331,7 @@ def complete_response(body: bytes, *, framing: Literal["sse", "aws-event-stream"
     """The message that the events of a stream make."""
     if framing == "sse":
         return _message(sse_objects(body))
-    frames = InvokeFrames(provider="bedrock", max_bytes=max(1024, len(body)))
+    frames = invoke_frames(provider="bedrock", max_bytes=max(1024, len(body)))
     return _message(map(msgspec.json.decode, frames.feed_data(body)))
 
 

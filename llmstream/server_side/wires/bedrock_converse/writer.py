@@ -15,7 +15,7 @@ from llmstream.dialects.bedrock_converse.wire import (
     FINISH_REASONS,
     KEY,
     SERVER_TOOL,
-    ConverseFrames,
+    converse_frames,
     event_frame,
     write_usage,
 )
@@ -223,7 +223,7 @@ def _citation(source: Source) -> dict[str, Any]:
 
 def complete_response(body: bytes) -> dict[str, Any]:
     """Builds the response of Converse from the messages of a stream."""
-    frames = ConverseFrames(provider="bedrock", max_bytes=max(1024, len(body)))
+    frames = converse_frames(provider="bedrock", max_bytes=max(1024, len(body)))
     blocks: dict[int, _CompleteResponseBlock] = {}
     last: dict[str, Any] = {}
     for payload in frames.feed_data(body):

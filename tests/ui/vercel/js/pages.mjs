@@ -14,37 +14,45 @@ async function decide(page, ...answers) {
   await until(() => seen.finishes.length > before && chat.status !== "streaming", "the response to approvals");
 }
 
+/** A case of a visitor who only writes this. */
+function says(text) {
+  return async (page) => {
+    await page.chat.sendMessage({ text });
+  };
+}
+
+/** Asks, and returns once the first words of the response are there. */
+async function begin(page) {
+  const answered = page.chat.sendMessage({ text: "Tell me" });
+  await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
+  return { answered }; // a promise by itself would be awaited with this function
+}
+
+/** Asks, and stops the response in the middle. */
+async function stop(page) {
+  const { answered } = await begin(page);
+  await page.chat.stop();
+  await answered;
+}
+
+/** The page after a reload in the middle of a response. */
+async function resumed(again) {
+  const other = await again();
+  await other.chat.resumeStream();
+  return other;
+}
+
 const CASES = {
-  async text(page) {
-    await page.chat.sendMessage({ text: "Hello" });
-  },
-  async reasoning(page) {
-    await page.chat.sendMessage({ text: "Hello" });
-  },
-  async weather(page) {
-    await page.chat.sendMessage({ text: "Oslo" });
-  },
-  async parallel(page) {
-    await page.chat.sendMessage({ text: "Oslo" });
-  },
-  async progress(page) {
-    await page.chat.sendMessage({ text: "notes" });
-  },
-  async broken(page) {
-    await page.chat.sendMessage({ text: "x" });
-  },
-  async invalid(page) {
-    await page.chat.sendMessage({ text: "x" });
-  },
-  async cut(page) {
-    await page.chat.sendMessage({ text: "Tell me" });
-  },
-  async cutcall(page) {
-    await page.chat.sendMessage({ text: "Oslo" });
-  },
-  async refused(page) {
-    await page.chat.sendMessage({ text: "Hello" });
-  },
+  text: says("Hello"),
+  reasoning: says("Hello"),
+  weather: says("Oslo"),
+  parallel: says("Oslo"),
+  progress: says("notes"),
+  broken: says("x"),
+  invalid: says("x"),
+  cut: says("Tell me"),
+  cutcall: says("Oslo"),
+  refused: says("Hello"),
   async approve(page) {
     await page.chat.sendMessage({ text: "notes.txt" });
     await decide(page, { approved: true });
@@ -75,14 +83,9 @@ const CASES = {
     await page.chat.sendMessage({ text: "Lima" });
   },
   async stop(page) {
-    const answered = page.chat.sendMessage({ text: "Tell me" });
-    await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
-    await page.chat.stop();
-    await answered;
+    await stop(page);
   },
-  async agent(page) {
-    await page.chat.sendMessage({ text: "Oslo" });
-  },
+  agent: says("Oslo"),
   async ask_page(page) {
     await page.chat.sendMessage({ text: "Where am I?" });
     const [{ toolCallId }] = tools(page.chat);
@@ -100,13 +103,8 @@ const CASES = {
   },
   // The page is reloaded in the middle of the response.
   async reload(page, again) {
-    const answered = page.chat.sendMessage({ text: "Tell me" });
-    await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
-    await page.chat.stop();
-    await answered;
-    const other = await again();
-    await other.chat.resumeStream();
-    return other;
+    await stop(page);
+    return resumed(again);
   },
   // The same, in a response that continues a message.
   async comeback(page, again) {
@@ -115,23 +113,18 @@ const CASES = {
     await page.chat.addToolApprovalResponse({ id: approval.id, approved: true });
     await until(() => page.chat.messages.at(-1).parts.at(-1).text?.length > 10, "some text");
     await page.chat.stop();
-    const other = await again();
-    await other.chat.resumeStream();
-    return other;
+    return resumed(again);
   },
   // Another tab stops the response.
   async halt(page, again, api) {
-    const answered = page.chat.sendMessage({ text: "Tell me" });
-    await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
+    const { answered } = await begin(page);
     await fetch(`${api}/${page.chat.id}/stop`, { method: "POST" });
     await answered;
   },
   // Nothing is in progress.
   async idle(page, again) {
     await page.chat.sendMessage({ text: "Hello" });
-    const other = await again();
-    await other.chat.resumeStream();
-    return other;
+    return resumed(again);
   },
   // The page is reloaded while a call waits, and its visitor decides then.
   async later(page, again) {
@@ -142,10 +135,7 @@ const CASES = {
   },
   // The visitor stops the response and writes on.
   async interrupt(page) {
-    const answered = page.chat.sendMessage({ text: "Tell me" });
-    await until(() => page.chat.messages.at(-1)?.parts.some((part) => part.text?.length > 10), "some text");
-    await page.chat.stop();
-    await answered;
+    await stop(page);
     await page.chat.sendMessage({ text: "Briefly" });
   },
   async regenerate(page) {
