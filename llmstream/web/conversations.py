@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from llmstream.agent import Agent, AgentRun, Approve, Deny, Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
-from llmstream.errors import InvalidRequest, LLMStreamError, LogError, ProducerLost
+from llmstream.errors import InvalidRequest, LLMStreamError, LogError, ProducerLost, RunNotFound
 from llmstream.events import ErrorEvent, Event, Finish, encode
 from llmstream.log import Live, Logs
 from llmstream.serve import Body, SSEWriter
@@ -29,6 +29,9 @@ __all__ = ["Conversations"]
 _log: Final = logging.getLogger("llmstream")
 
 _TITLE_CHARS: Final = 60
+
+_END_S: Final = 10.0
+"""How long a decision waits for the end of the run that asks for it, in which other calls may still run."""
 
 _RUN: Final = "web-"
 """How the ids of runs begin."""
@@ -99,9 +102,16 @@ class Conversations:
         return await self._ask(conversation, turn.prompt, turn.before, keep=at)
 
     async def decide(self, conversation_id: str, decisions: Mapping[str, Decision]) -> View:
-        """Continues a run that waits, with decisions by approval id; undecided calls go on waiting."""
+        """Continues a run that waits, with decisions by approval id; undecided calls go on waiting.
+
+        A page may decide as soon as it sees a request for approval. The end of the run is waited for.
+        """
         conversation = await self._settled(conversation_id)
-        if not conversation.suspension:
+        decided = any(name in turn.decisions for turn in conversation.turns for name in decisions)
+        if not decided:
+            conversation = await self._after_its_run(conversation)
+            _check_ended(conversation)
+        if decided or not conversation.suspension:
             raise InvalidRequest("these calls have been decided already", status=409)
         made = {name: _decision(one) for name, one in decisions.items()}
         suspension = Suspension.from_json(conversation.suspension)
@@ -155,13 +165,21 @@ class Conversations:
         turn = Turn(run=_new_run(), prompt=prompt, before=before)
         return await self._start(conversation, turn, self._agent.stream(messages), keep=keep)
 
+    async def _after_its_run(self, conversation: Conversation) -> Conversation:
+        """The conversation after the end of its open run, or as it is if the end does not come soon."""
+        if conversation.open_run is None:
+            return conversation
+        with suppress(TimeoutError, RunNotFound):
+            async with asyncio.timeout(_END_S):
+                await self._logs.wait(conversation.open_run)
+        return await self._settled(conversation.id)
+
     async def _start(self, conversation: Conversation, turn: Turn, run: AgentRun[Any], *, keep: int) -> View:
         """Begins a run and adds its turn, or neither.
 
         The log has the run first, so that no page sees a turn that it cannot follow.
         """
-        if conversation.open_run is not None:
-            raise InvalidRequest("an answer is under way. Wait for its end, or stop it.", status=409)
+        _check_ended(conversation)
         seen = len(conversation.turns)
         added = asyncio.Event()
         live = await self._logs.start(turn.run, self._recorded(conversation.id, turn, run, added))
@@ -297,6 +315,11 @@ def _new_run() -> str:
 def _check_prompt(prompt: str) -> None:
     if not prompt.strip():
         raise InvalidRequest("the prompt is empty", status=400)
+
+
+def _check_ended(conversation: Conversation) -> None:
+    if conversation.open_run is not None:
+        raise InvalidRequest("an answer is under way. Wait for its end, or stop it.", status=409)
 
 
 def _decision(given: Decision) -> Approve | Deny:
