@@ -18,8 +18,10 @@ from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import InvalidRequest, LLMStreamError, LogError, ProducerLost, RunNotFound
 from llmstream.events import ErrorEvent, Event, Finish, encode
 from llmstream.log import Live, Logs
-from llmstream.serve import Body, SSEWriter
+from llmstream.serve import Body
 from llmstream.serve.writers import safe_event
+from llmstream.ui import sse
+from llmstream.ui.log_pages import no_run, refusal
 from llmstream.web.history import compacted, folded
 from llmstream.web.records import Conversation, Decision, Summary, Turn, TurnView, View
 from llmstream.web.store import ConversationStore
@@ -134,13 +136,16 @@ class Conversations:
         await self.stop(conversation_id)
         self._store.delete(conversation_id)
 
-    def body(self, run: str, after: int = -1) -> Body:
-        """The events of a run after a number, as Server-Sent Events with their numbers as ids.
+    async def body(self, run: str, after: str | int | None = None) -> Body:
+        """The events of a run after a number, as Server-Sent Events; its statuses are those of `ui.sse.body`.
 
-        Leaving it stops nothing. Its status is 200 at once: a failure of the run is an event of it.
+        Leaving it stops nothing. A failure of the run is an event of it.
+
+        after: number of the last event that the page has, as it was sent
         """
-        source = self.follow(run, max(-1, after - 1))
-        return Body(source, _Rest(after, details=self.details), head_wait_s=0.0)
+        if not run.startswith(_RUN):  # other runs in the log are not for pages
+            return await refusal(self._logs, run, no_run(run), details=self.details)
+        return await sse.body(self._logs, run, after, details=self.details)
 
     async def follow(self, run: str, after: int = -1) -> AsyncGenerator[Event]:
         """Yields the events of a run after a number, those that are there and then those that come.
@@ -150,10 +155,6 @@ class Conversations:
         async with aclosing(self._logs.follow(run, after, errors="events")) as events:
             async for _, event in events:
                 yield event
-
-    async def exists(self, run: str) -> bool:
-        """Whether a run of a conversation can be followed; other runs in the log are not for pages."""
-        return run.startswith(_RUN) and await self._logs.status(run) is not None
 
     async def aclose(self) -> None:
         """Waits until the runs that have ended are recorded; call it after the logs were closed."""
@@ -286,25 +287,6 @@ class Conversations:
         return TurnView(
             run=turn.run, prompt=turn.prompt, decisions=turn.decisions, events=events, cost=turn.cost
         )
-
-
-class _Rest(SSEWriter):
-    """Writes a run from an event on.
-
-    The event before it, which the client has, is read but not written: a client that has all but the end mark
-    would otherwise get a response without a finish.
-    """
-
-    def __init__(self, after: int, *, details: bool) -> None:
-        super().__init__(first_id=max(0, after), details=details)
-        self._known = after >= 0
-
-    def feed(self, event: Event) -> bytes:
-        frame = super().feed(event)
-        if self._known:
-            self._known = False
-            return b""
-        return frame
 
 
 def _new_run() -> str:

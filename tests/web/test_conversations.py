@@ -282,9 +282,10 @@ async def test_other_runs_are_not_for_pages(make: Make, logs: Logs) -> None:
     live = await logs.start("payroll", ls.stream("sim:demo", "Hello"))
     await live.wait()
     conversations = make()
-    assert not await conversations.exists("payroll")
+    assert (await conversations.body("payroll")).status == 404
     view = await ended(conversations, await conversations.begin("Hello"))
-    assert await conversations.exists(view.turns[0].run)
+    async with await conversations.body(view.turns[0].run) as body:
+        assert body.status == 200
 
 
 async def test_a_prompt_that_cannot_be_sent(make: Make, logs: Logs) -> None:
