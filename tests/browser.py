@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from contextlib import suppress
 from typing import Any
 
 # Its path; "" where it is not installed.
@@ -14,6 +15,15 @@ BROKEN = re.compile(
     "Failed to load resource: net::ERR_"
     "(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|EMPTY_RESPONSE|CONNECTION_RESET)"
 )
+
+
+WAIT_MS = 30_000
+"""How long a page may take for what it is expected to show: a busy machine is slow, not wrong."""
+
+with suppress(ImportError):  # the tests of pages are skipped then
+    from playwright.async_api import expect
+
+    expect.set_options(timeout=WAIT_MS)
 
 
 class Watched:
@@ -29,7 +39,7 @@ class Watched:
         page.on("console", self._console)
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("request", self._request)
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(WAIT_MS)
         await page.goto(url or self.url)
         return page
 

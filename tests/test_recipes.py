@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import contextlib
 import inspect
 import io
@@ -24,6 +25,7 @@ from urllib.request import Request, urlopen
 import pytest
 from aiohttp import web
 
+import llmstream as ls
 from llmstream.testing import in_thread
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,12 +54,12 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @contextmanager
-def served(app: Any) -> Iterator[str]:
+def served(app: Any, lifespan: str = "off") -> Iterator[str]:
     """The address of an ASGI application behind uvicorn, in a thread."""
     uvicorn = pytest.importorskip("uvicorn")
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan=lifespan, ws="none"))
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
@@ -136,7 +138,7 @@ def test_chat_page_has_four_routes(load: Any, tmp_path: Path, monkeypatch: pytes
         with urlopen(Request(f"{address}/api/chat{path}", body), timeout=30) as response:
             return response.status, response.read().decode()
 
-    with served(module.app) as address:
+    with served(module.app, lifespan="on") as address:
         said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Delete a."}]}
         first = fetched("", messages=[said])[1]
         (approval,) = re.findall('"approvalId":"(.+?)"', first)
@@ -151,6 +153,8 @@ def test_chat_page_has_four_routes(load: Any, tmp_path: Path, monkeypatch: pytes
             fetched("", **decided)
         assert fetched("/c/stop", stop=True) == (200, "false")
         assert fetched("/another/stream") == (204, "")
+    with pytest.raises(ls.InvalidRequest, match="closed"):
+        asyncio.run(module.chats.load("c", user="ada"))
 
 
 def test_django_sync_view_streams(load: Any) -> None:

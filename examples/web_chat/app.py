@@ -113,12 +113,10 @@ async def stop(conversations: Conversations, name: str) -> Response:
 
 @api.get("/runs/{run}/events")
 async def events(
-    conversations: Conversations, run: str, last_event_id: Annotated[int, Header()] = -1
+    conversations: Conversations, run: str, last_event_id: Annotated[str | None, Header()] = None
 ) -> Response:
     """The events of a run, from the one after the last that the page has; leaving does not stop the run."""
-    if not await conversations.exists(run):
-        raise HTTPException(404, "There is no such run.")
-    return respond(conversations.body(run, last_event_id))
+    return respond(await conversations.body(run, last_event_id))
 
 
 class Page(StaticFiles):

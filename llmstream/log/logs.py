@@ -290,6 +290,20 @@ class Logs:
             (part,) = await self._store.read([(run, _NO_FRAMES)], 1)
         return part.status
 
+    async def wait(self, run: str) -> RunStatus:
+        """Waits until the log of a run has its end, in whatever process it is produced; returns its status.
+
+        The error of a run is not raised.
+
+        raises: RunNotFound; LogUnavailable, LogLost as `follow`
+        """
+        status = await self.status(run)
+        async with aclosing(self.pages(run, -1 if status is None else status.tail)) as pages:
+            async for page in pages:
+                status = page.status
+        assert status is not None  # there is no run without a page
+        return status
+
     async def delete(self, run: str) -> None:
         """Deletes a run and its events at once. An open one is lost by its producer; stop it first."""
         _check_id(run)

@@ -22,14 +22,13 @@ from llmstream.log import Frame, Logs, Page
 from llmstream.serve import UNBUFFERED, Body
 from llmstream.serve.writers import PING
 from llmstream.ui.log_pages import first_page, following, no_run, refusal, shown
+from llmstream.ui.numbers import MOST_DIGITS, whole_number
 
 __all__ = ["body"]
 
 _Live: TypeAlias = Literal["", "long-poll", "sse"]
 
 _LIVE: Final[tuple[_Live, ...]] = ("", "long-poll", "sse")
-
-_DIGITS: Final = 16
 
 # A run may be deleted or replaced, and belongs to one user.
 _JSON: Final = {
@@ -122,8 +121,7 @@ class _Asked:
     def cursor(self) -> str:
         """The cursor of a response: above the client's, so that no cache repeats one to it."""
         now = int(time.time() - _CURSOR_FROM) // _CURSOR_S
-        theirs = int(self._cursor) if _is_number(self._cursor) else 0
-        return str(max(now, theirs + 1))
+        return str(max(now, (whole_number(self._cursor) or 0) + 1))
 
 
 def _live(given: str) -> _Live:
@@ -140,13 +138,9 @@ def _after(given: list[str]) -> int | None:
             return None
         if offset == "-1":
             return -1
-        if _is_number(offset):
-            return int(offset) - 1
+        if (next_one := whole_number(offset)) is not None:
+            return next_one - 1
     raise InvalidRequest("offset is -1, now, or a Stream-Next-Offset, once", param="offset")
-
-
-def _is_number(given: str) -> bool:
-    return given.isascii() and given.isdecimal() and len(given) <= _DIGITS
 
 
 async def _tail(logs: Logs, run: str) -> Page:
@@ -213,7 +207,7 @@ def _next_offset(page: Page) -> str:
 
 
 def _offset(seq: int) -> str:
-    return f"{seq + 1:0{_DIGITS}}"
+    return f"{seq + 1:0{MOST_DIGITS}}"
 
 
 def _joined(frames: Sequence[Frame], *, details: bool) -> bytes:

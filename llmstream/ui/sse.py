@@ -20,12 +20,11 @@ from llmstream.log import Logs, Page
 from llmstream.serve import UNBUFFERED, Body
 from llmstream.serve.writers import END, PING
 from llmstream.ui.log_pages import first_page, following, refusal, shown
+from llmstream.ui.numbers import whole_number
 
 __all__ = ["body"]
 
 _HEADERS: Final = {"content-type": "text/event-stream", **UNBUFFERED}
-
-_MOST_DIGITS: Final = 15
 
 
 async def body(
@@ -90,6 +89,7 @@ def _position(after: str | int | None) -> int:
         return after
     if after is None or after in ("", "-1"):
         return -1
-    if not (after.isascii() and after.isdecimal() and len(after) <= _MOST_DIGITS):
+    position = whole_number(after)
+    if position is None:
         raise InvalidRequest("the position in a run is the number of an event")
-    return int(after)
+    return position

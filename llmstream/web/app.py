@@ -141,16 +141,8 @@ class _API:
         return _json({})
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        run = request.match_info["run"]
-        if not await self._conversations.exists(run):
-            return _error(404, "There is no such run.")
-        return await respond(request, self._conversations.body(run, _after(request)))
-
-
-def _after(request: web.Request) -> int:
-    """The number of the last event that the client has, -1 for none."""
-    given = request.headers.get("last-event-id", "")
-    return int(given) if given.isascii() and given.isdecimal() and len(given) < 16 else -1
+        after = request.headers.get("last-event-id")
+        return await respond(request, await self._conversations.body(request.match_info["run"], after))
 
 
 def _id(request: web.Request) -> str:

@@ -7,7 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import msgspec
@@ -17,12 +17,14 @@ from llmstream.agent.run import AgentRun
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
-from llmstream.errors import InvalidRequest, LLMStreamError, LogError, ProducerLost
+from llmstream.errors import InvalidRequest, LLMStreamError, LogError, ProducerLost, RunNotFound
 from llmstream.events import ErrorEvent, Event, Finish, encode
 from llmstream.log import Live, Logs
-from llmstream.serve import Body, SSEWriter
+from llmstream.serve import Body
 from llmstream.serve.writers import safe_event
 from llmstream.tools.approval import Approve, Deny
+from llmstream.ui import sse
+from llmstream.ui.log_pages import no_run, refusal
 from llmstream.web.history import compacted, folded
 from llmstream.web.records import Conversation, Decision, Summary, Turn, TurnView, View
 from llmstream.web.store import ConversationStore
@@ -32,6 +34,9 @@ __all__ = ["Conversations"]
 _log: Final = logging.getLogger("llmstream")
 
 _TITLE_CHARS: Final = 60
+
+# How long a decision waits for the end of the run that asks for it, in which other calls may still run.
+_END_S: Final = 10.0
 
 # How the ids of runs begin.
 _RUN: Final = "web-"
@@ -102,9 +107,16 @@ class Conversations:
         return await self._ask(conversation, turn.prompt, turn.before, keep=at)
 
     async def decide(self, conversation_id: str, decisions: Mapping[str, Decision]) -> View:
-        """Continues a run that waits, with decisions by approval id; undecided calls go on waiting."""
+        """Continues a run that waits, with decisions by approval id; undecided calls go on waiting.
+
+        A page may decide as soon as it sees a request for approval. The end of the run is waited for.
+        """
         conversation = await self._settled(conversation_id)
-        if not conversation.suspension:
+        decided = any(name in turn.decisions for turn in conversation.turns for name in decisions)
+        if not decided:
+            conversation = await self._after_its_run(conversation)
+            _check_ended(conversation)
+        if decided or not conversation.suspension:
             raise InvalidRequest("these calls have been decided already", status=409)
         made = {name: _decision(one) for name, one in decisions.items()}
         suspension = Suspension.from_json(conversation.suspension)
@@ -127,13 +139,16 @@ class Conversations:
         await self.stop(conversation_id)
         self._store.delete(conversation_id)
 
-    def body(self, run: str, after: int = -1) -> Body:
-        """The events of a run after a number, as Server-Sent Events with their numbers as ids.
+    async def body(self, run: str, after: str | int | None = None) -> Body:
+        """The events of a run after a number, as Server-Sent Events; its statuses are those of `ui.sse.body`.
 
-        Leaving it stops nothing. Its status is 200 at once: a failure of the run is an event of it.
+        Leaving it stops nothing. A failure of the run is an event of it.
+
+        after: number of the last event that the page has, as it was sent
         """
-        source = self.follow(run, max(-1, after - 1))
-        return Body(source, _Rest(after, details=self.details), head_wait_s=0.0)
+        if not run.startswith(_RUN):  # other runs in the log are not for pages
+            return await refusal(self._logs, run, no_run(run), details=self.details)
+        return await sse.body(self._logs, run, after, details=self.details)
 
     async def follow(self, run: str, after: int = -1) -> AsyncGenerator[Event]:
         """Yields the events of a run after a number, those that are there and then those that come.
@@ -143,10 +158,6 @@ class Conversations:
         async with aclosing(self._logs.follow(run, after, errors="events")) as events:
             async for _, event in events:
                 yield event
-
-    async def exists(self, run: str) -> bool:
-        """Whether a run of a conversation can be followed; other runs in the log are not for pages."""
-        return run.startswith(_RUN) and await self._logs.status(run) is not None
 
     async def aclose(self) -> None:
         """Waits until the runs that have ended are recorded; call it after the logs were closed."""
@@ -158,13 +169,21 @@ class Conversations:
         turn = Turn(run=_new_run(), prompt=prompt, before=before)
         return await self._start(conversation, turn, self._agent.stream(messages), keep=keep)
 
+    async def _after_its_run(self, conversation: Conversation) -> Conversation:
+        """The conversation after the end of its open run, or as it is if the end does not come soon."""
+        if conversation.open_run is None:
+            return conversation
+        with suppress(TimeoutError, RunNotFound):
+            async with asyncio.timeout(_END_S):
+                await self._logs.wait(conversation.open_run)
+        return await self._settled(conversation.id)
+
     async def _start(self, conversation: Conversation, turn: Turn, run: AgentRun[Any], *, keep: int) -> View:
         """Begins a run and adds its turn, or neither.
 
         The log has the run first, so that no page sees a turn that it cannot follow.
         """
-        if conversation.open_run is not None:
-            raise InvalidRequest("an answer is under way. Wait for its end, or stop it.", status=409)
+        _check_ended(conversation)
         seen = len(conversation.turns)
         added = asyncio.Event()
         live = await self._logs.start(turn.run, self._recorded(conversation.id, turn, run, added))
@@ -273,25 +292,6 @@ class Conversations:
         )
 
 
-class _Rest(SSEWriter):
-    """Writes a run from an event on.
-
-    The event before it, which the client has, is read but not written: a client that has all but the end mark
-    would otherwise get a response without a finish.
-    """
-
-    def __init__(self, after: int, *, details: bool) -> None:
-        super().__init__(first_id=max(0, after), details=details)
-        self._known = after >= 0
-
-    def feed(self, event: Event) -> bytes:
-        frame = super().feed(event)
-        if self._known:
-            self._known = False
-            return b""
-        return frame
-
-
 def _new_run() -> str:
     """An id that cannot be guessed: whoever has it may follow the run."""
     return _RUN + secrets.token_hex(16)
@@ -300,6 +300,11 @@ def _new_run() -> str:
 def _check_prompt(prompt: str) -> None:
     if not prompt.strip():
         raise InvalidRequest("the prompt is empty", status=400)
+
+
+def _check_ended(conversation: Conversation) -> None:
+    if conversation.open_run is not None:
+        raise InvalidRequest("an answer is under way. Wait for its end, or stop it.", status=409)
 
 
 def _decision(given: Decision) -> Approve | Deny:

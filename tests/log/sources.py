@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from msgspec.structs import replace
 
 import llmstream as ls
 from llmstream import events, grammar
-from llmstream.log import Logs
+from llmstream.log import Append, Logs, MemoryStore, RunStatus
 
 
 def answer(words: int) -> list[ls.Event]:
@@ -52,3 +54,26 @@ async def followed(logs: Logs, run: str, after: int = -1) -> list[ls.Event]:
     if after == -1:
         assert grammar.check(event for _, event in found) == []
     return [event for _, event in found]
+
+
+class LateEnds(MemoryStore):
+    """Does not end runs before `allowed` is set: a slow machine, whose pages are quicker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.allowed = asyncio.Event()
+        self._wake: Callable[[str | None], None] = lambda run: None
+
+    async def append(self, appends: Sequence[Append]) -> Sequence[RunStatus | None]:
+        open_ones = [replace(one, state="open") for one in appends]
+        found = await super().append(open_ones)
+        if list(appends) == open_ones:
+            return found
+        self._wake(None)
+        await self.allowed.wait()
+        rest = [replace(one, first=one.first + one.count, count=0, data=b"") for one in appends]
+        return await super().append(rest)
+
+    async def listen(self, heard: Callable[[str | None], None]) -> None:
+        self._wake = heard
+        await super().listen(heard)

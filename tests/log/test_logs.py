@@ -38,6 +38,18 @@ async def test_an_agents_run_is_followed(logs: Logs) -> None:
     assert await live.wait() == "closed"
 
 
+async def test_the_end_of_a_run_is_waited_for(logs: Logs) -> None:
+    source = Gated(answer(3), 4)
+    with pytest.raises(ls.RunNotFound):
+        await logs.wait("answer")
+    await logs.start("answer", source)
+    waiting = asyncio.create_task(logs.wait("answer"))
+    await written(logs, 3)
+    assert not waiting.done()
+    source.gate.set()
+    assert [(await waiting).state, (await logs.wait("answer")).tail] == ["closed", 8]
+
+
 async def test_a_stream_is_followed(logs: Logs) -> None:
     await logs.start("answer", ls.stream("sim:demo", "Hi"))
     found = await followed(logs, "answer")

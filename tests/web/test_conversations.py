@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 
 import msgspec
 import pytest
 
 import llmstream as ls
 from llmstream.log import Logs
-from llmstream.simulator import Cut, Script, Simulator, Stall, Turn
+from llmstream.simulator import Call, Cut, Script, Simulator, Stall, Turn
 from llmstream.testing import ScriptedModel
 from llmstream.web import Conversation, Conversations, ConversationStore, Decision, View
 from llmstream.web import Turn as StoredTurn
+from llmstream.web import conversations as conversations_module
+from tests.log.sources import LateEnds
 
 Make = Callable[..., Conversations]
 
@@ -35,6 +38,13 @@ def text(view: View) -> str:
     assert view.turns[-1].events is not None
     events = [ls.events.decode(bytes(one)) for one in view.turns[-1].events]
     return "".join([one.delta for one in events if isinstance(one, ls.TextDelta)])
+
+
+def approval_of(view: View) -> str:
+    """The approval that the last turn asks for."""
+    asked = [ls.events.decode(bytes(one)) for one in view.turns[-1].events or ()]
+    (approval,) = [one.approval_id for one in asked if isinstance(one, ls.ToolApprovalRequest)]
+    return approval
 
 
 def errors(view: View) -> list[ls.ErrorInfo]:
@@ -109,8 +119,7 @@ async def test_a_decision_continues_a_run(make: Make, decision: Decision, result
     conversations = make(ls.Agent("sim:demo", tools=[pay]))
     view = await ended(conversations, await conversations.begin("Pay"))
     assert view.waiting
-    asked = [ls.events.decode(bytes(one)) for one in view.turns[-1].events or ()]
-    (approval,) = [one.approval_id for one in asked if isinstance(one, ls.ToolApprovalRequest)]
+    approval = approval_of(view)
     view = await ended(conversations, await conversations.decide(view.id, {approval: decision}))
     assert not view.waiting
     assert result in text(view)
@@ -120,12 +129,69 @@ async def test_a_decision_continues_a_run(make: Make, decision: Decision, result
     assert caught.value.status == 409
 
 
+async def seen_approval(conversations: Conversations, run: str | None) -> str:
+    """The approval that an open run asks for, as soon as a page can see it."""
+    assert run is not None
+    async with aclosing(conversations.follow(run)) as events:
+        async for event in events:
+            if isinstance(event, ls.ToolApprovalRequest):
+                return event.approval_id
+    raise AssertionError("nothing was to be approved")
+
+
+async def test_a_decision_before_the_end() -> None:
+    """A page offers the buttons with the event, and a click may be quicker than the end of the log."""
+    late = LateEnds()
+    async with ls.open_logs(late) as logs:
+        conversations = Conversations(ls.Agent("sim:demo", tools=[pay]), logs, ConversationStore())
+        begun = await conversations.begin("Pay")
+        approval = await seen_approval(conversations, begun.open_run)
+        asyncio.get_running_loop().call_later(0.05, late.allowed.set)
+        view = await ended(conversations, await conversations.decide(begun.id, {approval: Decision(True)}))
+        assert "paid 1" in text(view)
+    await conversations.aclose()
+
+
+async def test_a_decision_while_another_runs(make: Make) -> None:
+    """Calls of a step run in parallel: one may be decided while another one runs."""
+    gate = asyncio.Event()
+
+    @ls.tool
+    async def hold() -> str:
+        """Hold."""
+        await gate.wait()
+        return "held"
+
+    model = ScriptedModel(Turn(calls=(Call("hold"), Call("pay", {"euros": 1}))), "Both done.")
+    conversations = make(ls.Agent(model, tools=[pay, hold]))
+    begun = await conversations.begin("Pay")
+    approval = await seen_approval(conversations, begun.open_run)
+    asyncio.get_running_loop().call_later(0.05, gate.set)
+    view = await ended(conversations, await conversations.decide(begun.id, {approval: Decision(True)}))
+    assert text(view) == "Both done."
+
+
+async def test_decided_again_is_refused_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the run that goes on is open, which nobody has to wait for."""
+    monkeypatch.setattr(conversations_module, "_END_S", 3600.0)
+    model = ScriptedModel(
+        Turn(calls=(Call("pay", {"euros": 1}),)), Turn(text="Go on.", fault=Stall(after_events=2))
+    )
+    conversations = make(ls.Agent(model, tools=[pay]))
+    view = await ended(conversations, await conversations.begin("Pay"))
+    approval = approval_of(view)
+    await conversations.decide(view.id, {approval: Decision(True)})
+    with pytest.raises(ls.InvalidRequest, match="decided already") as caught:
+        await conversations.decide(view.id, {approval: Decision(True)})
+    assert caught.value.status == 409
+    await conversations.stop(view.id)
+
+
 async def test_arguments_that_do_not_fit(make: Make) -> None:
     """The run goes on waiting, so that another decision is possible."""
     conversations = make(ls.Agent("sim:demo", tools=[pay]))
     view = await ended(conversations, await conversations.begin("Pay"))
-    asked = [ls.events.decode(bytes(one)) for one in view.turns[-1].events or ()]
-    (approval,) = [one.approval_id for one in asked if isinstance(one, ls.ToolApprovalRequest)]
+    approval = approval_of(view)
     with pytest.raises(ls.InvalidRequest) as caught:
         await conversations.decide(view.id, {approval: Decision(True, arguments={"euros": "x"})})
     assert caught.value.status == 400
@@ -216,9 +282,10 @@ async def test_other_runs_are_not_for_pages(make: Make, logs: Logs) -> None:
     live = await logs.start("payroll", ls.stream("sim:demo", "Hello"))
     await live.wait()
     conversations = make()
-    assert not await conversations.exists("payroll")
+    assert (await conversations.body("payroll")).status == 404
     view = await ended(conversations, await conversations.begin("Hello"))
-    assert await conversations.exists(view.turns[0].run)
+    async with await conversations.body(view.turns[0].run) as body:
+        assert body.status == 200
 
 
 async def test_a_prompt_that_cannot_be_sent(make: Make, logs: Logs) -> None:

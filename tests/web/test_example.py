@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
@@ -24,7 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
     command = [sys.executable, "examples/web_chat/app.py", "--port", "0", "--folder", str(tmp_path)]
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, env=env, stderr=asyncio.subprocess.PIPE
+    )
     assert process.stderr is not None
     seen = ""
     while not (found := re.search(r"running on (http://\S+)", seen)):

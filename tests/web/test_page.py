@@ -15,7 +15,6 @@ from tests.browser import Watched
 pytestmark = pytest.mark.slow
 playwright = pytest.importorskip("playwright.async_api", reason="playwright is not installed")
 expect = playwright.expect
-expect.set_options(timeout=15_000)  # a busy machine is slow, not wrong
 
 WEATHER, BOOKING, SHOW, BREAK = SUGGESTIONS
 
@@ -38,7 +37,9 @@ async def tabs(browser: Any, server: Any) -> AsyncIterator[Watched]:
 
 
 async def ask(page: Any, prompt: str) -> None:
+    """As a person does, once the page takes a prompt: not yet when the last text of an answer is there."""
     await page.fill("#prompt", prompt)
+    await expect(page.get_by_label("Send")).to_be_enabled()
     await page.press("#prompt", "Enter")
 
 

@@ -41,17 +41,17 @@ _log: Final = logging.getLogger("llmstream")
 
 OnLoss = Literal["local", "raise"]
 
+# In one batch: a store serves others between two.
 _MOST_OPS: Final = 200
-"""In one batch: a store serves others between two."""
 
+# What nobody waits for goes with the next batch, or after this time.
 _LINGER_S: Final = 0.05
-"""What nobody waits for goes with the next batch, or after this time."""
 
+# Between attempts to reach a lost store.
 _RETRY_S: Final = 0.5
-"""Between attempts to reach a lost store."""
 
+# Turns that are due within this time are asked for together.
 _EARLY_S: Final = 0.002
-"""Turns that are due within this time are asked for together."""
 
 
 class LimitStore(Protocol):

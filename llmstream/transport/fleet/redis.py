@@ -22,14 +22,14 @@ from llmstream.transport.fleet.rules import Answer, Batch
 
 __all__ = ["RedisLimits", "check_installed"]
 
+# How long one answer of the server is waited for: requests wait meanwhile.
 _TIMEOUT_S: Final = 5.0
-"""How long one answer of the server is waited for: requests wait meanwhile."""
 
+# An unused state goes so long after its buckets are full and its pause is over.
 _KEPT_S: Final = 3600
-"""An unused state goes so long after its buckets are full and its pause is over."""
 
+# One changes, one listens.
 _CONNECTIONS: Final = 2
-"""One changes, one listens."""
 
 # 2**40 numbers for each of the priorities, which a double holds exactly.
 _SCRIPT: Final = (

@@ -36,14 +36,14 @@ _PUT: Final = "insert or replace into llmstream_limits (name, part, value) value
 _DELETE: Final = "delete from llmstream_limits where name = ? and part = ?"
 _STATE: Final = "state"
 
+# How long a batch waits for those of other processes.
 _BUSY_S: Final = 2.0
-"""How long a batch waits for those of other processes."""
 
+# How often the file's version is looked at while somebody waits, without a lock.
 _POLL_S: Final = 0.02
-"""How often the file's version is looked at while somebody waits, without a lock."""
 
+# A clock this far behind the file's has started anew.
 _REBOOTED_S: Final = 1.0
-"""A clock this far behind the file's has started anew."""
 
 
 def machine_time() -> float:

@@ -17,11 +17,9 @@ from llmstream.events import (
     merge_metadata,
 )
 from llmstream.ui.ag_ui.output import OWN, Output, packed
+from llmstream.ui.numbers import whole_number
 
 __all__ = ["Messages", "response_of"]
-
-# No step of a run has more digits.
-_MOST_DIGITS: Final = 9
 
 
 def response_of(message_id: str) -> tuple[str, int] | None:
@@ -31,13 +29,10 @@ def response_of(message_id: str) -> tuple[str, int] | None:
     """
     name, _, number = message_id.rpartition("-")
     prefix, _, step = name.rpartition("-")
-    if not prefix or not (_is_number(step) and _is_number(number)):
+    at = whole_number(step)
+    if not prefix or at is None or whole_number(number) is None:
         return None
-    return f"{prefix}-", int(step)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return f"{prefix}-", at
 
 
 class Messages:

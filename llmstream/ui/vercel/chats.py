@@ -136,8 +136,11 @@ class Chats:
             return Body.plain(400, str(error))
         key = _key(user, asked.id)
         old, status = await self._found(key)
-        if _is_open(status) and (asked.messages or asked.trigger == "regenerate-message"):
-            await self._stop(status)
+        if status is not None and _is_open(status):
+            if asked.messages or asked.trigger == "regenerate-message":
+                await self._stop(status)
+            elif old.suspension is not None:
+                await self._ended(status)  # it waits for decisions, and only its end is to be written
             old, status = await self._found(key)
         if _is_open(status) or _is_starting(old, status):
             return Body.plain(409, _BUSY)
@@ -244,14 +247,19 @@ class Chats:
         """Stops a run, and waits until its log has its end."""
         if status is None or not await self._logs.stop(status.run):
             return False
+        if not await self._ended(status):
+            _log.warning("a stopped response has not ended; its tools may not")
+        return True
+
+    async def _ended(self, status: RunStatus) -> bool:
+        """Waits until the log of a run has its end; False if that takes too long."""
         # The run of a process that has died is not closed before its lease has expired.
         wait_s = _STOP_S + max(0.0, status.lost_at - status.now)
         try:
-            async with asyncio.timeout(wait_s), aclosing(self._logs.pages(status.run, status.tail)) as pages:
-                async for _ in pages:
-                    pass
+            async with asyncio.timeout(wait_s):
+                await self._logs.wait(status.run)
         except TimeoutError:
-            _log.warning("a stopped response has not ended within %.0f s; its tools may not", wait_s)
+            return False
         return True
 
     def _run(self, turn: _Turn, deps: Any, options: RunOptions) -> AgentRun[Any]:

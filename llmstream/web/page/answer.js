@@ -19,7 +19,7 @@ export class Answer extends Component {
       ${blocks.map((block) => html`<${Part} key=${block.key} block=${block} v=${block.v} last=${last} busy=${busy} actions=${actions} />`)}
       ${live && html`<${Working} notice=${notice} blocks=${blocks} />`}
       ${stopped && html`<p class="note"><${Icon} name="ban" /> Stopped. What had arrived is above.</p>`}
-      ${error && html`<${Failure} error=${error} last=${last} busy=${busy} onRetry=${actions.retry} />`}
+      ${error && html`<${Failure} error=${error} last=${last} busy=${busy || live} onRetry=${actions.retry} />`}
       ${!live && !error && blocks.length === 0 && !stopped && html`<p class="note">The answer is empty.</p>`}
       ${!live && !waiting && html`<${Footer} item=${item} last=${last} busy=${busy} onRetry=${actions.retry} />`}
     </article>`

@@ -14,6 +14,9 @@ const SILENCE_MS = 40_000
 const FIRST_WAIT_MS = 400
 const LONGEST_WAIT_MS = 5_000
 
+// The page has all of the run; or the run is not there, its events are deleted, or it has fewer than the page.
+const OVER = new Set([204, 404, 410, 400])
+
 export class Refused extends Error {
   constructor(status, message) {
     super(message)
@@ -52,7 +55,7 @@ async function reason(response) {
  *
  * last: number of the last event that is known, -1 for none
  * on.events(list, last) gets events that arrived together; on.connected(true or false) reports the connection.
- * Resolves at the end of the run, if the run is unknown, or after signal.abort().
+ * Resolves at the end of the run, if no more of it can be read, or after signal.abort().
  */
 export async function follow(run, last, signal, on) {
   let wait = FIRST_WAIT_MS
@@ -60,7 +63,7 @@ export async function follow(run, last, signal, on) {
     let ended = false
     try {
       const response = await open(run, last, signal)
-      if (response.status === 404) return
+      if (OVER.has(response.status)) return
       if (response.status === 401 || response.status === 403) throw new Refused(response.status, await reason(response))
       if (response.ok) {
         on.connected(true)

@@ -87,7 +87,7 @@ class App extends Component {
     if (!view.openRun) return
     const resume = () => view.id === this.state.current && this.#resume(view.id, { run: view.openRun, thread, last: -1 })
     // A stream that ended before its run, as when the log cannot be read: not at once again.
-    if (view.openRun === this.#ended) setTimeout(resume, AGAIN_MS)
+    if (view.openRun === this.#ended) setTimeout(() => this.state.thread === thread && resume(), AGAIN_MS)
     else resume()
   }
 

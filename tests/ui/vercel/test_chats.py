@@ -23,6 +23,7 @@ from llmstream.simulator import Call, Refuse, Turn
 from llmstream.testing import ScriptedModel
 from llmstream.ui import vercel
 from llmstream.ui.vercel import chats as chats_module
+from tests.log.sources import LateEnds
 
 ROOT = Path(__file__).parents[3]
 DELETE = Turn(text="Well.", calls=(Call("delete", {"path": "a"}),))
@@ -394,6 +395,27 @@ async def test_decisions_wait_for_the_run() -> None:
         status, text = await page.refusal(approvals={"x": {"approved": True}})
         assert (status, text[:24]) == (409, b"A response is in progres")
         gate.end.set()
+
+
+async def test_decided_before_the_logs_end() -> None:
+    """What waits is stored before the last event of the run; another tab may decide at once."""
+    late = LateEnds()
+    async with (
+        ls.open_logs(late) as logs,
+        vercel.Chats("memory:", agent_of(DELETE, "Done."), logs=logs) as chats,
+    ):
+        page = Page(chats)
+        page.messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Delete a."}]}]
+        body = await page.ask()
+        async with asyncio.timeout(30):
+            while "approval-requested" not in json.dumps(page.messages):
+                await asyncio.sleep(0)
+                page.messages = await chats.load("c", user="ada")
+        page.decide(True)
+        asyncio.get_running_loop().call_later(0.05, late.allowed.set)
+        await page.send()
+        assert page.texts[-1] == "Well.Done."
+        assert b"tool-approval-request" in b"".join([chunk async for chunk in body])
 
 
 async def test_stop_ends_the_response_in_order() -> None:
