@@ -47,6 +47,9 @@ _MOST_OPS: Final = 200
 # What nobody waits for goes with the next batch, or after this time.
 _LINGER_S: Final = 0.05
 
+# A process that has waiters is heard of so often: messages that wake them may be lost.
+_SIGN_S: Final = 1.0
+
 # Between attempts to reach a lost store.
 _RETRY_S: Final = 0.5
 
@@ -327,7 +330,9 @@ class Member:
 
     def _next_sign(self) -> float:
         """When the store should hear of this process again; sooner if it has waiters."""
-        return self._spoke + self._lease_s / (30 if self._waiters else 3)
+        if self._waiters:
+            return self._spoke + min(_SIGN_S, self._lease_s / 30)
+        return self._spoke + min(10 * _SIGN_S, self._lease_s / 3)
 
     def _next_renewal(self) -> float:
         return self._renewed + self._lease_s / 3 if self._held and self._sizes.places else math.inf

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from llmstream import Usage
 from llmstream.testing import Script, Simulator, Turn, VendorLimits
 from llmstream.transport.fleet import store_at
 from llmstream.transport.fleet.rules import Batch, Learn
@@ -80,7 +81,12 @@ async def workers(orders: list[dict[str, Any]]) -> AsyncIterator[list[Worker]]:
 
 @dataclass
 class Figures:
-    """What a drill has measured; `use` of the vendor's limit, `jain` of the shares, `trips` a grant."""
+    """What a drill has measured.
+
+    use:   of the vendor's limit
+    jain:  how even the shares of the processes were, 1 at best
+    trips: to the store, for each request that was sent
+    """
 
     requests: int
     refused: float
@@ -89,6 +95,7 @@ class Figures:
     trips: float
     waiting: int
     failed: int
+    answers_least: int
 
     def __str__(self) -> str:
         return (
@@ -108,39 +115,47 @@ async def run(
     headers: bool = True,
     clocks_s: float = 0.0,
     tokens: int = 0,
+    least: int = 0,
 ) -> Figures:
     """One drill, with buckets that are empty at first.
 
     demand:   of the limit
     clocks_s: the wall clocks of processes are wrong by up to so much, in both directions
     tokens:   limits these a request in place of requests
+    least:    goes on until each process has so many answers
     """
     kind = "tokens_per_minute" if tokens else "requests_per_minute"
     limit = per_minute * (tokens + 20) if tokens else per_minute
     name = f"drill-{id(object()):x}"
     limits = VendorLimits(**{kind: limit}, with_headers=headers)  # type: ignore[arg-type]
-    async with Simulator(Script((Turn(text="Hello."),)), limits=limits) as vendor:
+    # It counts estimates, so what a response reports must not be less.
+    turn = Turn(text="Hello.", usage=Usage(input_tokens=45, output_tokens=max(1, tokens)))
+    async with Simulator(Script((turn,)), limits=limits) as vendor:
         order = {"shared": shared, "name": name, "url": vendor.url, "seconds": seconds, "output": tokens}
+        order |= {"least": least}
         order |= {"limits": {kind: limit}, "per_second": per_minute / 60 * demand / processes}
         shifts = [clocks_s * (number % 3 - 1) for number in range(processes)]
         async with workers([{**order, "clock_s": shift} for shift in shifts]) as fleet:
             await emptied(shared, name, [0.0 if tokens else limit, limit if tokens else 0.0, 0.0, 0.0])
             limits.empty()
+            refused, admitted, before = limits.refused, limits.admitted, sum(limits.taken.values())
             for worker in fleet:
                 worker.go()
             await asyncio.sleep(seconds)
-            used = limits.taken["tokens" if tokens else "requests"] / (limit * seconds / 60)
+            used = (sum(limits.taken.values()) - before) / (limit * seconds / 60)
             reports = [await worker.report("done") for worker in fleet]
     shares = [report["answers"] for report in reports]
-    total = limits.admitted + limits.refused
+    refused, admitted = limits.refused - refused, limits.admitted - admitted
+    total = refused + admitted
     return Figures(
         total,
-        limits.refused / total,
+        refused / max(1, total),
         used,
-        sum(shares) ** 2 / (len(shares) * sum(share**2 for share in shares)),
-        sum(report["trips"] for report in reports) / total,
+        sum(shares) ** 2 / max(1, len(shares) * sum(share**2 for share in shares)),
+        sum(report["trips"] for report in reports) / max(1, total),
         sum(report["waiting"] for report in reports),
         sum(report["failed"] for report in reports),
+        min(shares),
     )
 
 

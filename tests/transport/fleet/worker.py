@@ -17,6 +17,8 @@ from typing import Any
 import llmstream as ls
 from llmstream.transport.fleet import Fleet
 
+PATIENCE_S = 45.0
+
 
 def say(**values: Any) -> None:
     print(json.dumps(values), flush=True)
@@ -39,12 +41,16 @@ async def drill(orders: dict[str, Any]) -> None:
             counts["failed"] += 1
             say(error=repr(error))
 
+    # Loads what a request loads.
+    await ls.Model("openai:sim", base_url=orders["url"], api_key="k", retry=ls.Retry(max_retries=9)).ask("Hi")
     say(ready=True)
     await asyncio.to_thread(sys.stdin.readline)
     began, sent = time.monotonic(), 0
     tasks = set[asyncio.Task[None]]()
     phase = random.random()
-    while (now := time.monotonic() - began) < orders["seconds"]:
+    while (now := time.monotonic() - began) < orders["seconds"] or (
+        counts["answers"] < orders["least"] and now < PATIENCE_S
+    ):
         while sent + phase < now * orders["per_second"]:
             task = asyncio.ensure_future(one(sent))
             tasks.add(task)
