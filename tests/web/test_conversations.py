@@ -171,7 +171,7 @@ async def test_a_decision_while_another_runs(make: Make) -> None:
     assert text(view) == "Both done."
 
 
-async def test_decided_again_is_refused_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_decided_again_is_a_refusal(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also while the run that goes on is open, which nobody has to wait for."""
     monkeypatch.setattr(conversations_module, "_END_S", 3600.0)
     model = ScriptedModel(
