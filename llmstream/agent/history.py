@@ -67,6 +67,7 @@ def settled(messages: Iterable[Message], results: Mapping[str, ToolResult] | Non
              one. Existing results stay.
     """
     history = list(messages)
+    # From the end: an inserted message must not move the places that are still to come.
     for at, calls in reversed(open_calls(history)):
         known = results or {}
         given = [known[call.id] for call in calls if call.id in known]
@@ -89,6 +90,7 @@ def open_calls(messages: list[Message]) -> list[tuple[int, list[ToolCall]]]:
     """The calls without a result: the index of each message that has such calls, and its calls in order."""
     found: list[tuple[int, list[ToolCall]]] = []
     settled_ids: set[str] = set()
+    # Backwards, because ids may repeat from step to step: a result belongs to the nearest call before it.
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
         settled_ids |= {r.tool_call_id for r in message.tool_results if not r.provider_executed}
@@ -131,6 +133,7 @@ def own_view(messages: Iterable[Message], name: str) -> list[Message]:
             if own:
                 seen.append(Message(message.sender, message.role, tuple(own), message.metadata))
         elif message.role != Role.ASSISTANT or message.sender == name:
+            # The same id may be used by a call of this agent later; its results are its own again.
             foreign -= {call.id for call in message.tool_calls}
             seen.append(message)
         else:

@@ -145,6 +145,7 @@ class Loop:
                     async for event in events:
                         yield event
             finally:
+                # Also of a step that failed or was left: the finish of the run reports its reason.
                 self._finish = step.finish
             self.suspended = step.record()
             if await self._is_over(step):

@@ -103,10 +103,12 @@ class ModelResponse:
         return self.stream.added()
 
     def _note(self, event: Event) -> None:
+        # It is ours: the vendor has sent nothing yet that could be timed.
         if isinstance(event, StreamStart):
             return
         if isinstance(event, ToolInputEnd):
             self.cut_call = self.cut_call or bool(event.incomplete)
+        # The response that was cut is void.
         elif isinstance(event, RetryNotice):
             self.cut_call = False
         if isinstance(event, ResponseMetadata) and event.provider_metadata:

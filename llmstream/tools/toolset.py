@@ -160,6 +160,7 @@ class ToolSet:
         known = context(call) if wanted and context is not None else ToolContext(call.id, call.name)
         try:
             return await found.approval_needed(call.arguments, known)
+        # A predicate that fails allows nothing: the call needs an approval.
         except Exception:
             return True
 
