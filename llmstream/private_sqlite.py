@@ -1,0 +1,62 @@
+"""Opens SQLite files that only their owner can read, in WAL mode, for any number of processes of one machine.
+
+Whoever imports this module imports sqlite3, which not every Python has: import it where a file is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from typing import Final
+
+__all__ = ["connect"]
+
+IN_MEMORY: Final = ":memory:"
+"""What SQLite calls a database without a file."""
+
+_creating: Final = threading.Lock()
+
+
+def connect(path: str | os.PathLike[str], *, busy_s: float) -> sqlite3.Connection:
+    """Opens a file, and makes it if it is missing; the permissions of one that is there stay as they are.
+
+    The connection begins no transaction by itself, and any thread may use and close it, one at a time.
+
+    path:   of the file, whose folder must exist; or `IN_MEMORY`
+    busy_s: how long a statement waits for another connection's lock
+    raises: OSError if the file cannot be made; sqlite3.Error if it is no database, or is locked for too long
+    """
+    if os.fspath(path) != IN_MEMORY:
+        _create(path)
+    connection = sqlite3.connect(path, timeout=busy_s, isolation_level=None, check_same_thread=False)
+    try:
+        _set_wal(connection, time.monotonic() + busy_s)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(path: str | os.PathLike[str]) -> None:
+    # SQLite would let everybody read the file; the two files of WAL mode get its permissions. One that is
+    # there is never opened: closing it would drop the locks of all connections of this process (fcntl(2)),
+    # another process would take itself for the last one and delete the WAL, and readers here would see an
+    # old state for ever. The lock: no thread connects to a file that another one is about to close.
+    with _creating, contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        os.chmod(path, 0o600)  # a umask may take bits from the owner, too
+
+
+def _set_wal(connection: sqlite3.Connection, until: float) -> None:
+    while True:
+        try:
+            # SQLite does not wait for the lock that a change of the mode needs.
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+        time.sleep(0.02)
