@@ -18,7 +18,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.errors import InvalidRequest
+from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.events import Event, decode, encode
 from llmstream.grammar import check
 
@@ -99,7 +99,10 @@ def decode_answer(data: bytes) -> Answer:
         raise ValueError(
             f"it is no answer, or of a newer version ({head.format!r}, {head.version}; known: {_VERSION})"
         )
-    events = [decode(line) for line in lines]
+    try:
+        events = [decode(line) for line in lines]
+    except DecodeError as error:
+        raise ValueError(str(error)) from None
     # A truncated file may end between two lines, each of them valid.
     if broken := check(events):
         raise ValueError(broken[0])

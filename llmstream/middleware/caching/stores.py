@@ -151,7 +151,7 @@ class FolderStore:
     def __init__(self, path: Path, *, ttl_s: float | None = None, max_bytes: int | None = None) -> None:
         self._path = path
         self._ttl_s, self._max_bytes = ttl_s, max_bytes
-        self._claims: dict[str, int] = {}
+        self._claims: dict[tuple[str, str], int] = {}
         self._space = _Space(path, ttl_s, max_bytes)
 
     async def get(self, key: str) -> bytes | None:
@@ -192,7 +192,7 @@ class FolderStore:
                 if is_at(file, path):
                     os.ftruncate(file, 0)
                     os.write(file, owner.encode() + b"\n")
-                    self._claims[owner] = file
+                    self._claims[key, owner] = file
                     return True
             except BlockingIOError:
                 os.close(file)
@@ -204,7 +204,7 @@ class FolderStore:
 
     async def publish(self, key: str, owner: str, lines: Sequence[bytes]) -> bool:
         """As in `SharedStore`."""
-        file = self._claims.get(owner)
+        file = self._claims.get((key, owner))
         if file is None:
             return False
         if lines:
@@ -234,7 +234,7 @@ class FolderStore:
 
     async def release(self, key: str, owner: str) -> None:
         """As in `SharedStore`."""
-        file = self._claims.pop(owner, None)
+        file = self._claims.pop((key, owner), None)
         if file is not None:
             await anyio.to_thread.run_sync(self._release, key, file)
 
