@@ -124,8 +124,9 @@ class _Answers:
                     yield RetryNotice(_LOST, discard_step=0, attempt=attempt, wait_s=0.0)
                 got = []
             if found is not None:
-                async for event in _replay(found, self._speed, len(got), mark):
-                    yield event
+                async with aclosing(_replay(found, self._speed, len(got), mark)) as replay:
+                    async for event in replay:
+                        yield event
                 return
             flight, own = self._flight(key, lambda: ask(request), shared=self._single and not refresh)
             try:
