@@ -176,7 +176,8 @@ class FolderStore:
     def _put(self, key: str, data: bytes) -> None:
         self._make()
         with self._space.room_for(len(data), self._file(key)):
-            write_whole(self._file(key), data)
+            # The system's own time is some milliseconds old, and would mix up the order of use.
+            write_whole(self._file(key), data, time.time())
 
     async def claim(self, key: str, owner: str) -> bool:
         """As in `SharedStore`."""
