@@ -146,7 +146,7 @@ async def test_a_claim_has_one_owner(shared: Any) -> None:
 
 @pytest.mark.slow
 async def test_a_full_store_stays_quick(kept: Any, record_property: Any) -> None:
-    """Times are reported, not judged: `LLMSTREAM_ANSWERS=100000 pytest -m slow -rP` on this file shows them."""
+    """Times are reported, not judged: `LLMSTREAM_ANSWERS=100000 pytest -m slow -rP` shows them."""
     answer = os.urandom(2_000) + b"word " * 900
     if isinstance(kept, Path):  # two waits for the disk for each answer would take minutes
         kept.mkdir()

@@ -175,15 +175,16 @@ class _Answers:
 
     async def _keep(self, key: str, flight: Flight, finish: Finish) -> None:
         """Stores a complete answer, once. Before the finish goes out, after which a reader may leave."""
-        lines = flight.lines
-        if lines is None or flight.stored or flight.failed or not flight.asked:
-            return
-        if finish.finish_reason in _WHOLE:
-            flight.stored = True
-            try:
-                await self._store.put(key, encode_lines(lines, flight.timing, time.time()))
-            except Exception as error:
-                _log.warning("an answer cannot be stored: %s", error)
+        async with flight.storing:  # a reader who goes on would end the claim too early
+            lines = flight.lines
+            if lines is None or flight.stored or flight.failed or not flight.asked:
+                return
+            if finish.finish_reason in _WHOLE:
+                flight.stored = True
+                try:
+                    await self._store.put(key, encode_lines(lines, flight.timing, time.time()))
+                except Exception as error:
+                    _log.warning("an answer cannot be stored: %s", error)
 
 
 async def _replay(answer: Answer, speed: float | None, after: int, mark: _Mark) -> AsyncGenerator[Event]:

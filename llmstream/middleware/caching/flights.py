@@ -47,6 +47,7 @@ class Flight:
     error:  of the one who asked
     task:   fills it
     landed: set when the reader who began it has everything, or has left
+    stored: the answer is stored, or was tried to be; `storing` is held meanwhile
     """
 
     def __init__(self) -> None:
@@ -57,6 +58,7 @@ class Flight:
         self.error: BaseException | None = None
         self.task: asyncio.Task[None] | None = None
         self.landed = asyncio.Event()
+        self.storing = asyncio.Lock()
         self._news = asyncio.Event()
 
     def add(self, events: list[Event], at_s: float) -> None:
@@ -195,7 +197,8 @@ async def _claim(flight: Flight, key: str, store: SharedStore, ask: AskOnce, kno
         publishing = asyncio.create_task(_publish(flight, key, owner, store))
         await _fly(flight, ask)
         await publishing
-        await flight.landed.wait()  # the answer is stored by now, or will not be
+        if not flight.failed:
+            await flight.landed.wait()  # the answer is stored by now, or will not be
     finally:
         flight.end()
         if publishing is not None:
@@ -215,7 +218,10 @@ async def _publish(flight: Flight, key: str, owner: str, store: SharedStore) -> 
         if shown == len(flight.lines) and not flight.ended:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(flight.news(), _RENEW_S)
-            await asyncio.sleep(_POLL_S)
+            with contextlib.suppress(TimeoutError):  # more may come
+                await asyncio.wait_for(flight.landed.wait(), _POLL_S)
+            if flight.stored and flight.landed.is_set():
+                return  # the others find it
 
 
 async def _follow(flight: Flight, key: str, store: SharedStore) -> None:
@@ -238,6 +244,8 @@ async def _follow(flight: Flight, key: str, store: SharedStore) -> None:
             await asyncio.sleep(_POLL_S)
     except Exception as error:
         _log.warning("an answer that another process reads cannot be followed: %s", error)
+    if not place:
+        await asyncio.sleep(_POLL_S)  # the claim is between two owners
 
 
 async def _succeeds(what: str, work: Awaitable[T], *, default: T) -> T:

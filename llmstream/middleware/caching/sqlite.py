@@ -207,10 +207,20 @@ class SQLiteCache:
 
     def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
         with self._lock:
-            if self._connection is None or self._process != os.getpid():  # a connection must not cross a fork
+            if self._connection is None or self._process != os.getpid():
+                _inherited.append(self._connection)
                 self._connection, self._process = _opened(self._path), os.getpid()
-                weakref.finalize(self, self._connection.close)
+                weakref.finalize(self, _close, self._connection, self._process)
             return work(self._connection)
+
+
+_inherited: Final[list[sqlite3.Connection | None]] = []
+"""Connections from before a fork, which SQLite forbids to use or to close in the child."""
+
+
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    if process == os.getpid():
+        connection.close()
 
 
 def _opened(path: str | os.PathLike[str]) -> sqlite3.Connection:
