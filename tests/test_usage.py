@@ -11,6 +11,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream.transport.limiter import RateLimiter
+from llmstream.transport.pacing import Pacer
 from llmstream.usage import MOST_TOKENS, Usage
 
 COUNTS = [name for name in Usage.__struct_fields__ if name != "raw"]

@@ -9,7 +9,7 @@ __all__ = ["GLOSSARY", "INTERNAL", "MADE_BY_US", "PAGES", "Page"]
 INTERNAL = {"Model.opened_by", "Model.call", "Model.reattached_call", "Model.known_secrets"}
 """Methods that other packages of ours call; they are not part of the reference."""
 
-MADE_BY_US = {"EventStream", "AgentRun", "middleware.Ask", "middleware.Reply"}
+MADE_BY_US = {"EventStream", "AgentRun", "middleware.Ask", "middleware.Reply", "testing.Cassette"}
 """Classes whose objects a user receives: their constructors are not shown."""
 
 GLOSSARY = {

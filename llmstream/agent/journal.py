@@ -21,12 +21,12 @@ from weakref import WeakValueDictionary
 
 import anyio.to_thread
 
-from llmstream.agent.file_lock import is_at, lock
 from llmstream.agent.journal_lines import Line, RunRecord, compacted, encode_line, read_lines, sum_of
 from llmstream.chats.content import ToolCall, ToolResult, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.file_lock import is_at, lock
 
 __all__ = [
     "Journal",

@@ -12,11 +12,11 @@ from typing import Self
 
 import msgspec
 
-from llmstream.agent.file_lock import taking
 from llmstream.chats.content import ToolResult, read_whole, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.file_lock import taking
 from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 

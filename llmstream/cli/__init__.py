@@ -46,7 +46,7 @@ _USAGE: Final = {
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
     "web": "[-h] [-m PROVIDER:MODEL] [--tools FILE.py] [OPTIONS]",
     "map": "[-h] [-m PROVIDER:MODEL] [-o FILE] [OPTIONS] INPUT",
-    "replay": "[-h] --dialect DIALECT [OPTIONS] FILE",
+    "replay": "[-h] [--dialect DIALECT] [OPTIONS] FILE",
     "models": "[-h] [OPTIONS] [PROVIDER [TEXT ...] | default [NAME]]",
     "keys": "[-h] [OPTIONS] set|list|path|remove [PROVIDER]",
     "providers": "[-h] [OPTIONS] [PROVIDER]",

@@ -1,16 +1,19 @@
-"""`llmstream replay`: decodes a recorded response body into events."""
+"""`llmstream replay`: decodes a recorded body into events; shows those of a cache or cassette."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from typing import BinaryIO, Final
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
+from llmstream.chats.content import read_whole
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.errors import FAILED, SUCCESS
 from llmstream.cli.terminal import print_message, write_bytes
@@ -20,13 +23,19 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import InvalidRequest, LLMStreamError, NotAStream, StreamError
 from llmstream.events import ErrorEvent, Event, Finish, Raw, ResponseMetadata, StreamStart, encode
 
+if TYPE_CHECKING:
+    from llmstream.middleware.caching.form import Answer
+
 __all__ = ["Recording", "configure", "looks_like", "run"]
 
 _PIECE_BYTES: Final = 64 * 1024
+# Where a cache or a cassette names its format.
+_STORED_HEAD_BYTES: Final = 64
 
 _EPILOG: Final = """\
 The file holds the response body as an HTTP client returns it: decompressed, without chunk
-framing and headers.
+framing and headers. It may also be a folder that `llmstream.testing.record` wrote, an answer of
+a cache (KEY.jsonl) or a cassette (NAME.json); the last two are events and need no dialect.
 
 exit status: 0 success, 2 usage error, such as a missing file, 3 the stream ended in an error, which is
 the second to last event, 130 interrupted (Ctrl-C), 141 the reader of the pipe closed it
@@ -35,6 +44,7 @@ examples:
   curl -sN ... > answer.txt; llmstream replay --dialect openai-chat answer.txt
   llmstream replay --dialect anthropic --json answer.txt | jq -r .type
   curl -sN ... | llmstream replay --dialect ollama -
+  llmstream replay --pace original tests/cassettes/test_chat/test_greeting.json
 """
 
 
@@ -42,7 +52,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
     parser.add_argument(
-        "--dialect", required=True, metavar="DIALECT", help=f"API of the recording: {', '.join(DIALECTS)}"
+        "--dialect", metavar="DIALECT", help=f"API of the recorded body: {', '.join(DIALECTS)}"
     )
     parser.add_argument(
         "--provider",
@@ -53,24 +63,110 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--json", action="store_true", help="print one JSON object per event")
     output.add_argument("-q", "--quiet", action="store_true", help="print errors only")
     parser.add_argument("--raw", action="store_true", help="include the vendor's own events as `raw`")
+    parser.add_argument(
+        "--pace",
+        type=_speed,
+        metavar="SPEED",
+        help="original: as it was recorded; 2: twice as fast (default: at once)",
+    )
     parser.add_argument("file", metavar="FILE", help="recorded body; - reads standard input")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prints the events of one body; returns the exit status."""
+    """Prints the events of one recording; returns the exit status."""
+    lines = _as_json if arguments.json else _as_transcript
+    answers = _stored_answers(arguments.file)
+    if answers is not None:
+        return _replay_stored(arguments, answers, lines)
+    if arguments.dialect is None:
+        raise InvalidRequest(
+            f"{arguments.file} is no answer of a cache and no cassette. For the body of a response add "
+            f"--dialect DIALECT: {', '.join(DIALECTS)}."
+        )
     wire = wire_of(arguments.dialect, arguments.provider)
-    with _opened(arguments.file) as source:
+    with _opened(arguments.file, arguments.pace) as pieces:
         if wire.warning:
             print_message(f"warning: {wire.warning}")
         recording = Recording(wire.dialect, provider=wire.provider, include_raw=arguments.raw)
-        lines = _as_json if arguments.json else _as_transcript
-        for events in recording.events(_pieces(source, arguments.file)):
+        for events in recording.events(pieces):
             if not arguments.quiet:
                 write_bytes(lines(events))
     if recording.error is not None:
         print_message(str(recording.error))
         return FAILED
     return SUCCESS
+
+
+def _speed(text: str) -> float:
+    """Reads the value of --pace."""
+    from llmstream.middleware.caching.form import speed_of
+
+    try:
+        speed = speed_of("original" if text == "original" else float(text))
+        assert speed is not None  # only for "none", which is no number
+    except ValueError:  # an InvalidRequest is one
+        raise argparse.ArgumentTypeError(f"original or a positive number, not {text!r}") from None
+    return speed
+
+
+def _stored_answers(file: str) -> list[Answer] | None:
+    """The answers of a cache or cassette; None for another file.
+
+    raises: InvalidRequest if it is damaged
+    """
+    path = Path(file)
+    if file == "-" or not path.is_file():
+        return None
+    try:
+        with open(path, "rb") as source:
+            head = source.read(_STORED_HEAD_BYTES)
+        if b'"llmstream.cache"' in head:
+            from llmstream.middleware.caching.form import decode_answer
+
+            return [decode_answer(read_whole(path))]
+        if b'"llmstream.cassette"' in head:
+            from llmstream.testing.cassette_file import read_cassette
+
+            return [each.answer for each in read_cassette(path) if each.answer is not None]
+    except OSError as error:
+        raise _cannot_read(file, error) from None
+    except InvalidRequest:
+        raise
+    except ValueError as error:
+        raise InvalidRequest(f"{file} is a damaged answer of a cache: {error}") from None
+    return None
+
+
+def _replay_stored(
+    arguments: argparse.Namespace, answers: list[Answer], lines: Callable[[list[Event]], bytes]
+) -> int:
+    status = SUCCESS
+    for answer in answers:
+        pace = _Pace(arguments.pace)
+        for due_s, events in answer.batches:
+            pace.wait(due_s)
+            if not arguments.quiet:
+                write_bytes(lines(events))
+        for error in [event.error for event in answer.events if isinstance(event, ErrorEvent)]:
+            print_message(error.message)
+            status = FAILED
+    return status
+
+
+class _Pace:
+    """Waits until something is due.
+
+    speed: as many times faster than recorded; None does not wait
+    """
+
+    def __init__(self, speed: float | None) -> None:
+        self._speed = speed
+        self._began = time.monotonic()
+
+    def wait(self, due_s: float) -> None:
+        """Waits until so many seconds since the start of the recording."""
+        if self._speed is not None:
+            time.sleep(max(0.0, self._began + due_s / self._speed - time.monotonic()))
 
 
 def _as_json(events: list[Event]) -> bytes:
@@ -83,7 +179,29 @@ def _as_transcript(events: list[Event]) -> bytes:
     return "".join([event_line(event) + "\n" for event in events]).encode()
 
 
-def _opened(file: str) -> AbstractContextManager[BinaryIO]:
+@contextmanager
+def _opened(file: str, speed: float | None) -> Iterator[Iterator[bytes]]:
+    """The pieces of a body: of a recording with its timing when they are due, else as they can be read."""
+    if file != "-" and (speed is not None or (Path(file) / "response.bin").exists()):
+        yield _paced(file, speed)
+        return
+    with _source(file) as source:
+        yield _pieces(source, file)
+
+
+def _paced(file: str, speed: float | None) -> Iterator[bytes]:
+    from llmstream.simulator.recording import Recording as RecordedBody
+
+    recorded = RecordedBody.load(file)
+    if speed is not None and not recorded.timing:
+        print_message(f"warning: {file} has no timing, so it is replayed at once")
+    pace = _Pace(speed)
+    for due_s, piece in recorded.pieces():
+        pace.wait(due_s)
+        yield piece
+
+
+def _source(file: str) -> AbstractContextManager[BinaryIO]:
     if file == "-":
         return nullcontext(sys.stdin.buffer)
     try:

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.agent.file_lock import is_at, lock
 from llmstream.chats.content import write_whole
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
+from llmstream.file_lock import is_at, lock
 from llmstream.mapping.lines import Line, Lines, records
 from llmstream.mapping.places import NOWHERE, Places
 from llmstream.mapping.result import MapProgress

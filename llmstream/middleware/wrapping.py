@@ -21,6 +21,7 @@ from llmstream.request import Request
 from llmstream.streams.call import Call
 from llmstream.streams.model import Model, Opener
 from llmstream.streams.options import Options
+from llmstream.transport.deadlines import Due
 
 __all__ = ["Ask", "Middleware", "Reply", "wrap"]
 
@@ -48,14 +49,21 @@ class Reply:
         while True:
             for event in self._batch:
                 return event
-            batch = await self.call.next()
+            batch = await self._next()
             if not batch:
-                break
+                raise StopAsyncIteration
             self._batch = iter(batch)
-        if self.call.error is not None and not self._ended:
+
+    async def batch(self) -> list[Event]:
+        """The events that have arrived, at least one; [] after the last. Raises as iteration does."""
+        return [*self._batch] or await self._next()
+
+    async def _next(self) -> list[Event]:
+        batch = await self.call.next()
+        if not batch and self.call.error is not None and not self._ended:
             self._ended = True
             raise self.call.error
-        raise StopAsyncIteration
+        return batch
 
     @property
     def answered_by(self) -> str:
@@ -79,14 +87,24 @@ class Ask:
 
     Options and the total deadline are those of the call, for any number of requests.
 
-    model: the wrapped model
+    model:   the wrapped model
+    options: of the call
     """
 
     def __init__(self, model: Model, options: Options | None, started: float | None) -> None:
         self.model = model
+        self.options: Options = options or {}
         self.replies: list[Reply] = []
         self._options = options
         self._started = started
+
+    @property
+    def due(self) -> Due | None:
+        """When the total deadline of the call passes; None without one."""
+        limit_s = (self.options.get("deadlines") or self.model.deadlines).total_s
+        return (
+            None if limit_s is None or self._started is None else (self._started + limit_s, "total", limit_s)
+        )
 
     def __call__(self, request: Request, model: Model | None = None) -> Reply:
         """Creates an answer; nothing is sent before it is read.

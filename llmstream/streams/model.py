@@ -6,8 +6,8 @@ import copy
 import dataclasses
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeAlias, Unpack, overload
 
 import msgspec
@@ -87,6 +87,29 @@ class Opener(Protocol):
 
     def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
         """Creates a call; nothing is sent yet."""
+
+
+class _OverHTTP:
+    """The opener of calls that nothing intercepts."""
+
+    def open(self, model: Model, request: Request, options: Options | None, started: float | None) -> Call:
+        return model._http_call(request, options, started)
+
+
+OVER_HTTP: Final[Opener] = _OverHTTP()
+
+# Of the process, since tests have threads and loops of their own; the last one counts.
+_interceptors: list[Opener] = []
+
+
+@contextmanager
+def intercepted(opener: Opener) -> Iterator[None]:
+    """Opens the calls of all models in another way than HTTP within the block, below their middleware."""
+    _interceptors.append(opener)
+    try:
+        yield
+    finally:
+        _interceptors.remove(opener)
 
 
 class ModelArguments(ModelOptions, total=False):
@@ -406,8 +429,12 @@ class Model(Generic[T]):
 
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """Creates a call; nothing is sent yet. `started`: loop time of the total deadline's start."""
-        if self._opener is not None:
-            return self._opener.open(self, request, options, started)
+        opener = self._opener or (_interceptors[-1] if _interceptors else None)
+        if opener is not None:
+            return opener.open(self, request, options, started)
+        return self._http_call(request, options, started)
+
+    def _http_call(self, request: Request, options: Options | None, started: float | None) -> Call:
         wire = self._wire(request)
         model, before = self, list[Warning]()
         if wire is not None:

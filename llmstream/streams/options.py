@@ -123,11 +123,13 @@ class CallOptions(CommonOptions, total=False):
     retry:     how often to repeat a refused request. Default: the model's, else `Retry()`
     deadlines: timeouts; for an agent, `total_s` is the time of the complete run. Default: the model's, else
                `Deadlines()`
+    refresh:   have a `cache` around the model ask anew, and store the new answer. Default: False
     """
 
     headers: Mapping[str, str] | None
     retry: Retry | None
     deadlines: Deadlines | None
+    refresh: bool
 
 
 class StreamOptions(ModelOptions, CallOptions, total=False):
@@ -470,6 +472,8 @@ def check_options(given: Mapping[str, Any]) -> None:
             )
     if given.get("errors") not in (None, "raise", "events"):
         raise InvalidRequest(f'errors must be "raise" or "events", got {given["errors"]!r}')
+    if not isinstance(given.get("refresh"), bool | None):
+        raise InvalidRequest(f"refresh must be True or False, got {given['refresh']!r}")
     for name in ("provider_options", "headers"):
         if not isinstance(given.get(name), Mapping | None):
             raise InvalidRequest(f"{name} must be a mapping, got {type(given[name]).__name__}")

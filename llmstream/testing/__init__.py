@@ -1,7 +1,8 @@
 """Tools for testing applications, providers and dialects.
 
 For an application: `ScriptedModel` answers in this process, `Simulator` over real HTTP on
-loopback, and `record` stores a vendor's response for it. For a provider or dialect: `decode_body`,
+loopback, and `record` stores a vendor's response for it; `cassette` records and replays the answers of
+all models of a test. For a provider or dialect: `decode_body`,
 `cuts`, `check_stream` and `assert_dialect_conforms`. `docs/guides/testing.md` has examples.
 
 Names are loaded on first use, because pytest imports `pytest_plugin` in every run of a project.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         Turn,
         VendorLimits,
     )
+    from llmstream.testing.cassettes import Cassette, CassetteWarning, UnrecordedRequest, cassette
     from llmstream.testing.clock import VirtualClock
     from llmstream.testing.conformance import assert_dialect_conforms, check_stream, cuts, decode_body
     from llmstream.testing.faults import (
@@ -57,6 +59,7 @@ _MODULES = {
         "Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptFunction ScriptLike "
         "Simulator Stall Turn VendorLimits"
     ),
+    "llmstream.testing.cassettes": "Cassette CassetteWarning UnrecordedRequest cassette",
     "llmstream.testing.clock": "VirtualClock",
     "llmstream.testing.conformance": "assert_dialect_conforms check_stream cuts decode_body",
     "llmstream.testing.faults": "Chaos Do FaultServer Flood Step Trickle answered chaos chunked gzipped head",
@@ -71,6 +74,8 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names.sp
 __all__ = [
     "Break",
     "Call",
+    "Cassette",
+    "CassetteWarning",
     "Chaos",
     "Continue",
     "Cut",
@@ -91,11 +96,13 @@ __all__ = [
     "Step",
     "Trickle",
     "Turn",
+    "UnrecordedRequest",
     "UnscriptedRequest",
     "VendorLimits",
     "VirtualClock",
     "answered",
     "assert_dialect_conforms",
+    "cassette",
     "chaos",
     "check_stream",
     "chunked",

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
+import re
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack
 from pathlib import Path
@@ -19,10 +21,12 @@ import pytest
 
 if TYPE_CHECKING:
     from llmstream.simulator import ScriptLike, Simulator
+    from llmstream.testing.cassettes import Cassette
     from llmstream.testing.clock import VirtualClock
     from llmstream.testing.faults import FaultServer
 
 __all__ = [
+    "llm_cassette",
     "llm_fault_server",
     "llm_no_leaks",
     "llm_no_requests",
@@ -39,8 +43,11 @@ _MARKERS = (
     "llm_fault_server(*scripts): scripts of the fixture llm_fault_server, one per connection",
     "llm_no_leaks(within_s=1.0): the test fails if it leaks tasks, sockets or threads",
     "llm_virtual_clock: the loop's time jumps over waits",
+    "cassette(name=None, mode=None, **options): answers of models are recorded in cassettes/FILE/NAME.json "
+    "beside the test file, and replayed from then on; the name is that of the test",
     "llm_real_requests: allow real requests in this test although the ini option llm_forbid_requests is on",
 )
+_CASSETTE = pytest.StashKey["Cassette"]()
 _WITHIN = pytest.StashKey[list[tuple[int, "_Context"]]]()
 # Order of entering: the leak check includes the servers.
 _LEAKS, _CLOCK, _SERVER = range(3)
@@ -49,7 +56,12 @@ _Context = AbstractAsyncContextManager[Any] | AbstractContextManager[Any]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Registers the ini option."""
+    """Registers the options."""
+    parser.addoption(
+        "--llm-cassettes",
+        choices=["once", "none", "new", "all"],
+        help="mode of all cassettes: record what is missing (once, new) or everything (all), or send nothing",
+    )
     parser.addini(
         "llm_forbid_requests",
         "forbid requests of llmstream to other machines",
@@ -74,12 +86,22 @@ def pytest_configure(config: pytest.Config) -> None:
     """Registers the markers."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
+    mode = config.getoption("--llm-cassettes")
+    if mode is not None:
+        os.environ["LLMSTREAM_CASSETTES"] = mode  # also for cassettes without a marker
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Runs the test inside the context managers of its fixtures and markers."""
     contexts = [*item.stash.get(_WITHIN, []), *_marked(item)]
+    if item.get_closest_marker("cassette") is not None and _CASSETTE not in item.stash:
+        with _cassette(item):
+            return (yield from _run(item, contexts))
+    return (yield from _run(item, contexts))
+
+
+def _run(item: pytest.Item, contexts: list[tuple[int, _Context]]) -> Generator[None, object, object]:
     if not contexts or not isinstance(item, pytest.Function):
         return (yield)
     test = item.obj
@@ -144,6 +166,28 @@ def _beside(test: Callable[..., Any], contexts: list[tuple[int, _Context]]) -> C
 def _enter(request: pytest.FixtureRequest, order: int, context: _Context) -> None:
     """Makes the test run inside a context manager."""
     request.node.stash.setdefault(_WITHIN, []).append((order, context))
+
+
+def _cassette(item: pytest.Item) -> Cassette:
+    """The cassette of a test, as its marker describes it."""
+    from llmstream.testing.cassettes import cassette
+
+    marker = item.get_closest_marker("cassette")
+    args, options = (marker.args, dict(marker.kwargs)) if marker is not None else ((), {})
+    name, *rest = [*args] or [options.pop("name", None)]
+    folder = item.path.parent / "cassettes" / item.path.stem
+    return cassette(
+        name or re.sub(r"[^\w.-]+", "-", item.name).strip("-"), *rest, **{"folder": folder, **options}
+    )
+
+
+@pytest.fixture
+def llm_cassette(request: pytest.FixtureRequest) -> Generator[Cassette]:
+    """The `Cassette` of the test, as `@pytest.mark.cassette` describes it, from its first fixture on."""
+    item = request.node
+    item.stash[_CASSETTE] = _cassette(item)
+    with item.stash[_CASSETTE] as tape:
+        yield tape
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from llmstream.streams.options import Options, Prompt
 from llmstream.transport.deadlines import deadline_error
 from llmstream.transport.http import Response, send
 
-__all__ = ["MAX_BYTES", "record"]
+__all__ = ["MAX_BYTES", "overwritten", "record"]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Recorded responses with images have a few megabytes."""
@@ -74,8 +74,8 @@ async def record(
     hidden = sorted(filter(None, {*secrets, *scrub}), key=len, reverse=True)
     content_type = response.headers.get("content-type", "").encode("utf-8", "replace")
     recording = Recording(
-        body=_overwritten(b"".join(pieces), hidden),
-        content_type=_overwritten(content_type, hidden).decode("utf-8", "replace"),
+        body=overwritten(b"".join(pieces), hidden),
+        content_type=overwritten(content_type, hidden).decode("utf-8", "replace"),
         status=response.status,
         timing=tuple(timing),
     )
@@ -110,7 +110,7 @@ async def _read(
     return None
 
 
-def _overwritten(body: bytes, secrets: Iterable[str]) -> bytes:
+def overwritten(body: bytes, secrets: Iterable[str]) -> bytes:
     """Replaces secrets by asterisks of the same length, so that the timing still fits."""
     for secret in secrets:
         body = _spelled(secret).sub(lambda found: b"*" * len(found[0]), body)

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 import llmstream as ls
-from llmstream.agent import PendingCall, file_lock
-from llmstream.agent.file_lock import taking
+from llmstream import file_lock
+from llmstream.agent import PendingCall
 from llmstream.chats.content import ToolResult
 from llmstream.events import ToolApprovalRequest
+from llmstream.file_lock import taking
 from llmstream.grammar import check
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel

@@ -13,7 +13,10 @@ import pytest
 
 from llmstream import events, grammar
 from llmstream.cli import main
+from llmstream.cli import replay as replay_command
 from llmstream.dialects.base import DIALECTS
+from llmstream.middleware.caching.form import Answer, encode_answer
+from llmstream.testing.cassette_file import Recorded, write_cassette
 
 RECORDINGS = Path(__file__).parent / "recordings"
 OPENAI_CHAT = RECORDINGS / "openai_chat.sse"
@@ -248,3 +251,80 @@ def test_no_network_or_terminal_import():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=False)
     assert done.stderr == b"[] []\n"
+
+
+# Answers that are stored as events, and the pace of a recording.
+
+EVENTS = [
+    events.StreamStart([]),
+    events.TextStart("0"),
+    events.TextDelta("Hello", "0"),
+    events.TextEnd("0"),
+    events.Finish("stop", events.Usage(1, 1, 2)),
+]
+TIMING = [(0.5, 2), (2.5, 3)]
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the command waits for, in a time that stands still."""
+    found: list[float] = []
+    monkeypatch.setattr(replay_command.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(replay_command.time, "sleep", found.append)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pace", "expected"), [((), []), (("--pace", "original"), [0.5, 2.5]), (("--pace", "5"), [0.1, 0.5])]
+)
+def test_cached_answer_has_its_pace(pace, expected, tmp_path, capsys, waits):
+    path = written(tmp_path, encode_answer(Answer(EVENTS, TIMING)))
+    assert replay(capsys, *pace, path) == (0, EVENTS, "")
+    assert waits == pytest.approx(expected)
+
+
+def test_cassette_shows_all_its_answers(tmp_path, capsys, waits):
+    failed = [
+        events.StreamStart([]),
+        events.ErrorEvent(events.ErrorInfo("overloaded", "too busy", False)),
+        events.Finish("error"),
+    ]
+    path = tmp_path / "tape.json"
+    write_cassette(path, [Recorded({"model": "a:b"}, Answer(EVENTS, TIMING)), Recorded({}, Answer(failed))])
+    assert replay(capsys, path, "--pace", "2") == (3, [*EVENTS, *failed], "llmstream: too busy\n")
+    assert waits == pytest.approx([0.25, 1.25, 0])
+
+
+def test_recorded_folder_has_its_pace(tmp_path, capsys, waits):
+    body = OLLAMA.read_bytes()
+    (tmp_path / "response.bin").write_bytes(body)
+    (tmp_path / "timing.jsonl").write_text(f"[0.2, 10]\n[0.4, {len(body) - 10}]\n")
+    expected = replay(capsys, "--dialect", "ollama", OLLAMA)
+    assert replay(capsys, "--dialect", "ollama", tmp_path) == expected
+    assert replay(capsys, "--dialect", "ollama", "--pace", "original", tmp_path) == expected
+    assert waits == pytest.approx([0.2, 0.4])
+
+
+def test_pace_without_timing_is_a_warning(capsys):
+    status, _, err = replay(capsys, "--dialect", "ollama", "--pace", "original", OLLAMA)
+    assert status == 0
+    assert "has no timing" in err
+
+
+def test_a_body_needs_a_dialect(capsys):
+    status, found, err = replay(capsys, OLLAMA)
+    assert (status, found) == (2, [])
+    assert "add --dialect" in err
+
+
+def test_a_damaged_answer_is_reported(tmp_path, capsys):
+    path = written(tmp_path, encode_answer(Answer(EVENTS))[:-30])
+    status, found, err = replay(capsys, path)
+    assert (status, found) == (2, [])
+    assert "damaged" in err
+
+
+@pytest.mark.parametrize("pace", ["fast", "0", "-1", "nan"])
+def test_an_invalid_pace_is_refused(pace, capsys):
+    assert main(["replay", f"--pace={pace}", str(OLLAMA)]) == 2
+    assert "original or a positive number" in capsys.readouterr().err

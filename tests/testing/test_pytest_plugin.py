@@ -203,3 +203,43 @@ def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
         pytest.fail("docs/guides/testing.md shows nothing of the plugin")
     said = run(tmp_path, "\n".join(examples))
     assert counts(said).keys() == {"passed"}, said
+
+
+CASSETTES = """
+@pytest.fixture
+def told():
+    return "Hi"
+
+@pytest.mark.cassette
+async def test_marked(told):
+    assert (await ls.Model("sim:demo").ask(told)).text.startswith("You said: Hi")
+
+@pytest.mark.cassette
+@pytest.mark.parametrize("told", ["one", "two/three"])
+def test_sync(told):
+    assert asyncio.run(ls.Model("sim:demo").ask(told)).text.startswith(f"You said: {told}")
+
+@pytest.mark.cassette
+async def test_fixture(llm_cassette):
+    assert llm_cassette.path.name == "test_fixture.json"
+    await ls.Model("sim:demo").ask("Hello")
+"""
+
+
+def test_cassettes_are_recorded_and_replayed(tmp_path: Path) -> None:
+    """In the second run nothing is sent, and a changed test shows what differs."""
+    assert counts(run(tmp_path, CASSETTES)) == {"passed": 4}
+    names = sorted(file.name for file in (tmp_path / "cassettes" / "test_it").iterdir())
+    assert names == [
+        "test_fixture.json",
+        "test_marked.json",
+        "test_sync-one.json",
+        "test_sync-two-three.json",
+    ]
+    no_demo = CASSETTES.replace('"sim:demo"', '"sim:demo", base_url="http://127.0.0.1:9"')
+    assert counts(run(tmp_path, no_demo, "--llm-cassettes=none")) == {"passed": 4}
+    changed = no_demo.replace('return "Hi"', 'return "Hey"')
+    said = run(tmp_path, changed, "--llm-cassettes=none")
+    assert counts(said) == {"passed": 3, "failed": 1}
+    assert "UnrecordedRequest" in said
+    assert '"text": "Hey"' in said

@@ -1,0 +1,257 @@
+"""Requests under way: equal ones side by side share one answer, and read its events as they arrive.
+
+A `Flight` has the events so far. A task of the request that began it fills it, so that a reader who pauses
+holds up no other. Between processes, a claim in the store tells who asks; the others watch what that process
+publishes. When the answer fails, or the one who asked leaves, the readers look again, and the first one asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import weakref
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Final, TypeAlias, TypeVar
+
+from llmstream.events import ErrorEvent, Event, Finish, decode, encode
+from llmstream.middleware.caching.stores import LEASE_S, CacheStore, SharedStore
+from llmstream.middleware.wrapping import Reply
+from llmstream.transport.deadlines import Due, deadline_error
+
+__all__ = ["Flight", "Flights"]
+
+T = TypeVar("T")
+
+AskOnce: TypeAlias = Callable[[], Reply]
+Known: TypeAlias = Callable[[], Awaitable[bool]]
+
+_log = logging.getLogger("llmstream")
+
+# How often events are published, and looked for: what a reader in another process is late by.
+_POLL_S: Final = 0.02
+
+_RENEW_S: Final = LEASE_S / 3
+
+
+class Flight:
+    """One answer under way, and what is known of it.
+
+    events: so far; the first reader's own, so the others get copies
+    lines:  the events as JSON, encoded before a reader can change them; None if JSON cannot hold one
+    timing: seconds since the request, and events that arrived then
+    asked:  whether this process asks the model, rather than another one
+    ended:  no event follows
+    failed: the answer is not complete, and whoever needs it looks again
+    error:  of the one who asked
+    task:   fills it
+    landed: set when the reader who began it has everything, or has left
+    stored: the answer is stored, or was tried to be; `storing` is held meanwhile
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.lines: list[bytes] | None = []
+        self.timing: list[tuple[float, int]] = []
+        self.asked = self.ended = self.failed = self.stored = False
+        self.error: BaseException | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.landed = asyncio.Event()
+        self.storing = asyncio.Lock()
+        self._news = asyncio.Event()
+
+    def add(self, events: list[Event], at_s: float) -> None:
+        """Adds events that have arrived together."""
+        if not events:
+            return
+        self.events += events
+        self.timing.append((at_s, len(events)))
+        try:
+            if self.lines is not None:
+                self.lines += [encode(event) for event in events]
+        except (TypeError, ValueError, OverflowError) as error:
+            _log.info("an answer is not stored: %s", error)
+            self.lines = None
+        self.failed = self.failed or any(type(event) is ErrorEvent for event in events)
+        self._wake()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Ends the flight; without a finish it has failed. Idempotent."""
+        if not self.ended:
+            self.ended, self.error = True, error
+            if error is not None or not self.events or type(self.events[-1]) is not Finish:
+                self.failed = True
+            self._wake()
+
+    async def news(self) -> None:
+        """Waits for events, or the end."""
+        await self._news.wait()
+
+    def _wake(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def read(self, *, own: bool, due: Due | None) -> AsyncGenerator[Event]:
+        """Yields the events as they arrive; to others than the one who asked, none after a failure.
+
+        due:    when the reader's total deadline passes; whoever asks has a call that counts itself
+        raises: DeadlineExceeded
+        """
+        seen = 0
+        while True:
+            while seen < len(self.events):
+                event = self.events[seen]
+                if not own and (type(event) is ErrorEvent or (self.failed and type(event) is Finish)):
+                    return
+                seen += 1
+                yield event if own or self.lines is None else decode(self.lines[seen - 1])
+            if self.ended:
+                return
+            await self._wait(None if own and self.asked else due)
+
+    async def _wait(self, due: Due | None) -> None:
+        try:
+            async with asyncio.timeout_at(due[0] if due else None):
+                await self._news.wait()
+        except TimeoutError:
+            assert due is not None
+            raise deadline_error(due[1], due[2]) from None
+
+
+class Flights:
+    """The requests of this process that are under way, by loop and key, and its claims in the store."""
+
+    def __init__(self, store: CacheStore) -> None:
+        self._shared = store if isinstance(store, SharedStore) else None
+        self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Flight]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def find(self, key: str) -> Flight | None:
+        """The flight of an equal request, unless it has failed."""
+        flight = self._open.get(asyncio.get_running_loop(), {}).get(key)
+        return None if flight is None or flight.failed else flight
+
+    def begin(self, key: str, ask: AskOnce, known: Known) -> Flight:
+        """Begins a flight that equal requests find; `land` ends it.
+
+        ask:   makes the request
+        known: whether the answer is stored by now
+        """
+        flight = Flight()
+        self._open.setdefault(asyncio.get_running_loop(), {})[key] = flight
+        work = _fly(flight, ask) if self._shared is None else _claim(flight, key, self._shared, ask, known)
+        flight.task = asyncio.create_task(work)
+        return flight
+
+    def begin_alone(self, ask: AskOnce) -> Flight:
+        """Begins a flight that nobody finds."""
+        flight = Flight()
+        flight.task = asyncio.create_task(_fly(flight, ask))
+        return flight
+
+    async def land(self, key: str, flight: Flight) -> None:
+        """Ends a flight, because its reader has everything or leaves; waits for the cleanup."""
+        flights = self._open.get(asyncio.get_running_loop(), {})
+        if flights.get(key) is flight:
+            del flights[key]
+        flight.landed.set()
+        if flight.task is not None:
+            if not flight.ended:
+                flight.task.cancel()
+            await asyncio.wait([flight.task])
+
+
+async def _fly(flight: Flight, ask: AskOnce) -> None:
+    """Asks, and adds what arrives."""
+    flight.asked = True
+    clock = asyncio.get_running_loop().time
+    began, finish = clock(), list[Event]()
+    try:
+        reply = ask()
+        while batch := await reply.batch():
+            if type(batch[-1]) is Finish:
+                finish = [batch.pop()]  # given when it is clear whether an error follows
+            flight.add(batch, clock() - began)
+        flight.add(finish, clock() - began)
+        flight.end()
+    except Exception as error:  # the reader who asked gets it
+        flight.failed = True
+        flight.add(finish, clock() - began)
+        flight.end(error)
+    finally:
+        flight.end()
+
+
+async def _claim(flight: Flight, key: str, store: SharedStore, ask: AskOnce, known: Known) -> None:
+    """Asks unless another process does; its events are read then."""
+    owner = os.urandom(12).hex()
+    publishing: asyncio.Task[None] | None = None
+    try:
+        if not await _succeeds("claimed", store.claim(key, owner), default=True):
+            await _follow(flight, key, store)
+            return
+        if await known():  # since it was looked for
+            return
+        publishing = asyncio.create_task(_publish(flight, key, owner, store))
+        await _fly(flight, ask)
+        await publishing
+        if not flight.failed:
+            await flight.landed.wait()  # the answer is stored by now, or will not be
+    finally:
+        flight.end()
+        if publishing is not None:
+            publishing.cancel()
+        await _succeeds("released", store.release(key, owner), default=None)
+
+
+async def _publish(flight: Flight, key: str, owner: str, store: SharedStore) -> None:
+    """Shows the events to other processes as they arrive, and that this one lives."""
+    shown, ended = 0, False
+    while not ended and flight.lines is not None:
+        ended = flight.ended
+        lines = flight.lines[shown:]
+        shown += len(lines)
+        if not await _succeeds("published", store.publish(key, owner, lines), default=False):
+            return
+        if shown == len(flight.lines) and not flight.ended:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(flight.news(), _RENEW_S)
+            with contextlib.suppress(TimeoutError):  # more may come
+                await asyncio.wait_for(flight.landed.wait(), _POLL_S)
+            if flight.stored and flight.landed.is_set():
+                return  # the others find it
+
+
+async def _follow(flight: Flight, key: str, store: SharedStore) -> None:
+    """Reads what another process publishes, until its finish, or until it is gone."""
+    clock = asyncio.get_running_loop().time
+    began, owner, place = clock(), "", 0
+    try:
+        while (found := await store.watch(key, place)) is not None:
+            if found.owner != (owner := owner or found.owner):
+                return  # another one asks, and its answer is another one
+            place = found.place
+            events = [decode(line) for line in found.lines]
+            if any(type(event) is ErrorEvent for event in events):
+                flight.failed = True
+            if not flight.failed:
+                flight.add(events, clock() - began)
+            if events and type(events[-1]) is Finish and not flight.failed:
+                flight.end()
+                return
+            await asyncio.sleep(_POLL_S)
+    except Exception as error:
+        _log.warning("an answer that another process reads cannot be followed: %s", error)
+    if not place:
+        await asyncio.sleep(_POLL_S)  # the claim is between two owners
+
+
+async def _succeeds(what: str, work: Awaitable[T], *, default: T) -> T:
+    """The result of the store; what fails there fails no answer."""
+    try:
+        return await work
+    except Exception as error:
+        _log.warning("a request cannot be %s in the cache: %s", what, error)
+        return default
