@@ -150,11 +150,9 @@ class _Answers:
         if not shared:
             return self._flights.begin_alone(ask), True
         flight = self._flights.find(key)
-        return (
-            (flight, False)
-            if flight is not None
-            else (self._flights.begin(key, ask, partial(self._has, key)), True)
-        )
+        if flight is not None:
+            return flight, False
+        return self._flights.begin(key, ask, partial(self._has, key)), True
 
     async def _has(self, key: str) -> bool:
         return await self._found(key) is not None

@@ -171,9 +171,10 @@ async def _fly(flight: Flight, ask: AskOnce) -> None:
     try:
         reply = ask()
         while batch := await reply.batch():
-            if type(batch[-1]) is Finish:
-                finish = [batch.pop()]  # given when it is clear whether an error follows
-            flight.add(batch, clock() - began)
+            content = batch
+            if type(batch[-1]) is Finish:  # given when it is clear whether an error follows
+                content, finish = batch[:-1], batch[-1:]
+            flight.add(content, clock() - began)
         flight.add(finish, clock() - began)
         flight.end()
     except Exception as error:  # the reader who asked gets it
