@@ -131,6 +131,10 @@ class Gemini(Dialect, frozen=True):
         """Long responses in several parts."""
         return GeminiContinuation()
 
+    def streamed_form(self, body: bytes) -> bytes:
+        """Returns the body as it is: a stream without `alt=sse` is a list of such objects."""
+        return body
+
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
     ) -> LLMStreamError:

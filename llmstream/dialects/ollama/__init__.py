@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.complete_answers import on_one_line
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.ollama.decoder import OllamaDecoder
@@ -63,6 +64,10 @@ class Ollama(Dialect, frozen=True, kw_only=True):
         return OllamaDecoder(
             provider=provider, new_id=self.new_call_id, include_raw=include_raw, limits=limits
         )
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as the only line of a stream."""
+        return on_one_line(body) + b"\n"
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str

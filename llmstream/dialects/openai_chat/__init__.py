@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.complete_answers import as_data, on_one_line
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
@@ -119,6 +120,10 @@ class OpenAIChat(Dialect, frozen=True):
             limits=limits,
             new_call_id=self.new_call_id,
         )
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as one chunk, which has a `message` for a `delta`."""
+        return as_data(on_one_line(body), b"[DONE]")
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str
