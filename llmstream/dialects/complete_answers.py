@@ -7,7 +7,7 @@ there is one decoder a wire, and both kinds of answer become the same events.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 
 if TYPE_CHECKING:
-    from llmstream.dialects.base import Dialect, StreamLimits
+    from llmstream.dialects.base import Decoder, Dialect, StreamLimits
     from llmstream.events import Event
 
 __all__ = ["as_data", "decode_complete", "json_object", "json_text", "on_one_line", "status_of"]
@@ -24,13 +24,23 @@ __all__ = ["as_data", "decode_complete", "json_object", "json_text", "on_one_lin
 _FRAME_BYTES = 4096
 
 
-def decode_complete(dialect: Dialect, body: bytes, *, provider: str, limits: StreamLimits) -> list[Event]:
-    """The events of a complete answer, from `stream-start` to `finish`, whatever the body holds."""
+def decode_complete(
+    dialect: Dialect,
+    body: bytes,
+    *,
+    provider: str,
+    limits: StreamLimits,
+    reading: Callable[[Decoder], Decoder] = lambda decoder: decoder,
+) -> list[Event]:
+    """The events of a complete answer, from `stream-start` to `finish`, whatever the body holds.
+
+    reading: wraps the decoder, where the request's mode of output needs it
+    """
     streamed = dialect.streamed_form(body)
     # The body is in memory already, so its size is the caller's decision.
     size = max(limits.max_event_bytes, len(streamed) + _FRAME_BYTES)
     roomy = msgspec.structs.replace(limits, max_event_bytes=size)
-    decoder = GuardedDecoder(dialect.decoder(provider=provider, limits=roomy), provider=provider)
+    decoder = GuardedDecoder(reading(dialect.decoder(provider=provider, limits=roomy)), provider=provider)
     events = decoder.start() + decoder.feed(streamed)
     return events if decoder.done else events + decoder.close()
 

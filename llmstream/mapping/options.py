@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llmstream.chats.message import Message
     from llmstream.structured import Output
 
-__all__ = ["list_prices", "make", "map", "prompt_function"]
+__all__ = ["asked_of", "list_prices", "make", "map", "prompt_function"]
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -210,7 +210,7 @@ def make(
         patience_s=patience_s,
     )
     identity = Identity(
-        _name(asked), _prompt_name(prompt) if prompt_id is None else prompt_id, _asked(asked, request)
+        _name(asked), _prompt_name(prompt) if prompt_id is None else prompt_id, asked_of(asked, request)
     )
     plan = Plan(
         items=items,
@@ -294,7 +294,7 @@ def _prompt_name(prompt: str | Callable[[Any], Prompt] | None) -> str:
     return prompt if isinstance(prompt, str) else getattr(prompt, "__qualname__", "")
 
 
-def _asked(model: Model[Any], request: Any) -> dict[str, Any]:
+def asked_of(model: Model[Any], request: Any) -> dict[str, Any]:
     """What is asked of every item: the request without its prompt, headers and defaults."""
     names = ("tools", "tool_choice", "settings", "response_format", "reasoning", "provider_options")
     found = {name: msgspec.to_builtins(getattr(request, name)) for name in names}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import importlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeAlias, Unpack, overload
 
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     import aiohttp
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
 
+    from llmstream.batches import Batch
     from llmstream.chats.message import Message
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
@@ -328,6 +331,27 @@ class Model(Generic[T]):
         from llmstream.streams.lookups import end_kept  # loaded by those who cancel
 
         await end_kept(prepared, self._decode_error, self.deadlines, self._session)
+
+    async def submit(
+        self,
+        rows: Iterable[Any] | AsyncIterable[Any],
+        *,
+        keep: str | os.PathLike[str],
+        **options: Any,
+    ) -> Batch[Any, T]:
+        """Submits rows to the vendor's batch API, at half the price; see `llmstream.submit`.
+
+            batch = await model.submit(rows, keep="job.json")
+            await batch.wait()
+            async for row in batch.results():
+                print(row.item, row.value)
+
+        raises: as `llmstream.submit`
+        """
+        # By name: batches stand above models.
+        batches = importlib.import_module("llmstream.batches")
+        batch: Batch[Any, T] = await batches.submit(self, rows, keep=keep, **options)
+        return batch
 
     async def events(
         self, request: Request | Prompt, *, output: Any = None, **options: Unpack[StreamOptions]

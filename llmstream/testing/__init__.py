@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llmstream.simulator import (
+        BatchFaults,
         Break,
         Call,
         Continue,
@@ -53,8 +54,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "llmstream.simulator": (
-        "Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptFunction ScriptLike "
-        "Simulator Stall Turn"
+        "BatchFaults Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptFunction "
+        "ScriptLike Simulator Stall Turn"
     ),
     "llmstream.testing.clock": "VirtualClock",
     "llmstream.testing.conformance": "assert_dialect_conforms check_stream cuts decode_body",
@@ -68,6 +69,7 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
+    "BatchFaults",
     "Break",
     "Call",
     "Chaos",
