@@ -224,6 +224,7 @@ class Batch(Generic[Item, T]):
                     await asyncio.sleep(poll_s)  # the vendor's queue was full
                 await self._submit(left)
             else:
+                self.close()  # nothing is written any more
                 return
 
     async def results(self, *, poll_s: float = _POLL_S) -> AsyncGenerator[MapResult[Item, T]]:
@@ -232,7 +233,6 @@ class Batch(Generic[Item, T]):
         Rows that failed have their `error`. With `finish_online` those without an answer are asked now.
         """
         await self.wait(poll_s=poll_s)
-        self.close()  # nothing is written any more
         given: set[str] = set()
         for part in self._record.parts:
             for number, (request, outcome) in enumerate(self._outcomes(part)):

@@ -8,7 +8,7 @@ from typing import Final, get_args
 
 from llmstream.request import Effort
 
-__all__ = ["EFFORTS", "REASONING_HELP", "count", "decimal", "effort", "number", "positive", "whole"]
+__all__ = ["EFFORTS", "REASONING_HELP", "count", "decimal", "effort", "number", "positive", "shard", "whole"]
 
 _MOST_DIGITS: Final = 15
 _MOST_SHOWN: Final = 20
@@ -61,3 +61,13 @@ def effort(text: str) -> str | int:
     if text not in EFFORTS:
         raise argparse.ArgumentTypeError(f"expected {REASONING_HELP}, not {text[:_MOST_SHOWN]!r}")
     return text
+
+
+def shard(text: str) -> tuple[int, int]:
+    """The value of --shard, such as 3/16: the third of sixteen."""
+    first, slash, of = text.partition("/")
+    if slash and first.isdecimal() and of.isdecimal() and len(text) <= _MOST_DIGITS:
+        found = int(first), int(of)
+        if 1 <= found[0] <= found[1]:
+            return found
+    raise argparse.ArgumentTypeError(f"expected I/N such as 3/16, I from 1 to N, not {text[:_MOST_SHOWN]!r}")
