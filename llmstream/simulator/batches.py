@@ -7,10 +7,10 @@ is in `Simulator.requests` with the method BATCH.
 from __future__ import annotations
 
 import datetime
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from email.parser import BytesParser
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import parse_qs, unquote
 
@@ -18,6 +18,7 @@ import msgspec
 
 from llmstream.errors import BadRequest, NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.simulator.batch_files import JSONL, BatchFiles, json_page, object_of
 
 __all__ = ["BatchFaults", "BatchPages", "SilentJob"]
 
@@ -27,7 +28,6 @@ Answer: TypeAlias = Callable[[HttpRequest], HttpResponse]
 _encode: Final = msgspec.json.Encoder().encode
 _lines: Final = msgspec.json.Decoder(dict[str, Any])
 _DAY: Final = datetime.timedelta(days=1)
-_JSONL: Final = {"content-type": "application/jsonl"}
 
 
 class BatchFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -125,10 +125,15 @@ class BatchPages:
         self._url = url
         # The real time: clients find a job of theirs by it.
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC))
-        self._files: dict[str, tuple[str, bytes]] = {}
-        self._uploads: dict[str, str] = {}
+        self.files = BatchFiles(url, self._now)
         self._jobs: dict[str, _Job] = {}
         self._refused = self._silent = 0
+        self._pages = {
+            "files": self.files.page,
+            "openai": self._openai,
+            "mistral": self._mistral,
+            "anthropic": self._anthropic,
+        }
 
     def page(self, http: HttpRequest) -> HttpResponse | None:
         """The answer to a request about batches and their files; None for any other.
@@ -136,91 +141,16 @@ class BatchPages:
         raises: BadRequest, NotFound; SilentJob
         """
         path, _, query = http.url.partition("?")
-        found = _PATH.fullmatch(unquote(path))
-        if found is None:
-            return None
         parameters = {name: values[-1] for name, values in parse_qs(query).items()}
-        groups = found.groupdict()
-        if any(groups[name] for name in ("g_upload", "g_files", "g_download", "g_direct")):
-            return self._google_file(http, groups, parameters)
-        if groups["files"] is not None:
-            return self._file_page(http, groups["files"].strip("/"))
-        if groups["openai"] is not None:
-            return self._openai(http, groups["openai"].strip("/"), parameters)
-        if groups["mistral"] is not None:
-            return self._mistral(http, groups["mistral"].strip("/"), parameters)
-        if groups["anthropic"] is not None:
-            return self._anthropic(http, groups["anthropic"].strip("/"), parameters)
-        return self._google(http, groups, parameters)
-
-    # Files.
-
-    def _store(self, name: str, data: bytes, kind: str = "file-") -> str:
-        number = f"{kind}sim{len(self._files)}"
-        self._files[number] = (name, data)
-        return number
-
-    def _file_page(self, http: HttpRequest, rest: str) -> HttpResponse:
-        """Files of OpenAI and Mistral, in a form that both understand."""
-        if http.method == "POST" and not rest:
-            name, data = _form_file(http)
-            return _json(self._file(self._store(name, data)))
-        number, _, action = rest.partition("/")
-        if not rest:
-            return _json({"object": "list", "data": [self._file(n) for n in reversed(self._files)],
-                          "has_more": False, "total": len(self._files)})  # fmt: skip
-        if number not in self._files:
-            raise NotFound(f"No such File object: {number}", status=404)
-        if action == "content":
-            return HttpResponse(200, self._files[number][1], _JSONL)
-        return _json(self._file(number))
-
-    def _file(self, number: str) -> dict[str, Any]:
-        name, data = self._files[number]
-        return {
-            "id": number,
-            "object": "file",
-            "bytes": len(data),
-            "created_at": int(self._now().timestamp()),
-            "filename": name,
-            "purpose": "batch",
-            "status": "processed",
-            "sample_type": "batch_request",
-            "source": "upload",
-        }
-
-    def _google_file(
-        self, http: HttpRequest, groups: Mapping[str, str | None], query: Mapping[str, str]
-    ) -> HttpResponse:
-        if wanted := groups["g_download"] or groups["g_direct"]:
-            data = self._files.get(wanted)
-            if data is None:
-                raise NotFound("the file does not exist", status=404)
-            return HttpResponse(200, data[1], _JSONL)
-        if groups["g_files"] is not None:
-            files = [self._google_shape(number) for number in self._files]
-            return _json({"files": files})
-        if "upload_id" in query:
-            number = self._store(self._uploads.pop(query["upload_id"]), http.body, "files/")
-            shown = _json({"file": self._google_shape(number)})
-            return msgspec.structs.replace(shown, headers={**shown.headers, "x-goog-upload-status": "final"})
-        about = (_object(http).get("file") or {}) if http.body else {}
-        upload = f"up{len(self._uploads)}-{len(self._files)}"
-        self._uploads[upload] = str(about.get("display_name") or about.get("displayName") or "")
-        address = f"{self._url()}/upload/v1beta/files?upload_id={upload}"
-        return HttpResponse(200, b"{}", {"content-type": "application/json", "x-goog-upload-url": address})
-
-    def _google_shape(self, number: str) -> dict[str, Any]:
-        name, data = self._files[number]
-        return {
-            "name": number,
-            "displayName": name,
-            "sizeBytes": str(len(data)),
-            "mimeType": "application/jsonl",
-            "state": "ACTIVE",
-            "uri": f"{self._url()}/v1beta/{number}",
-            "downloadUri": f"{self._url()}/v1beta/{number}:download?alt=media",
-        }
+        # Google's client and OpenAI's use the same paths below /v1.
+        if _is_google(http, path) and (found := _GOOGLE_PATH.fullmatch(unquote(path))):
+            return self._google(http, found.groupdict(), parameters)
+        if (found := _PATH.fullmatch(unquote(path))) is None:
+            return None
+        for kind, rest in found.groupdict().items():
+            if rest is not None:
+                return self._pages[kind](http, rest.strip("/"), parameters)
+        return None
 
     # Jobs.
 
@@ -292,24 +222,24 @@ class BatchPages:
     def _openai(self, http: HttpRequest, rest: str, query: Mapping[str, str]) -> HttpResponse:
         number, _, action = rest.partition("/")
         if http.method == "POST" and not rest:
-            return _json(self._openai_shape(self._new_openai(_object(http))))
+            return json_page(self._openai_shape(self._new_openai(object_of(http))))
         if not rest:
             jobs = self._of("openai")
             if query.get("after"):
                 jobs = list(itertools.dropwhile(lambda job: job.id != query["after"], jobs))[1:]
             limit = int(query.get("limit") or 20)
             shown = [self._openai_shape(job) for job in jobs[:limit]]
-            return _json({"object": "list", "data": shown, "has_more": len(jobs) > limit})
+            return json_page({"object": "list", "data": shown, "has_more": len(jobs) > limit})
         job = self._job(number, "openai")
         if action == "cancel":
             job.cancelled = True
-            return _json(self._openai_shape(job))
+            return json_page(self._openai_shape(job))
         shape = self._openai_shape(job)
         self._polled(job)
-        return _json(shape)
+        return json_page(shape)
 
     def _new_openai(self, body: dict[str, Any]) -> _Job:
-        lines = self._lines_of(body.get("input_file_id"))
+        lines = self.files.lines_of(body.get("input_file_id"))
         endpoint = str(body.get("endpoint"))
         requests = (
             (str(line["custom_id"]), HttpRequest(str(line["url"]), _encode(line["body"]))) for line in lines
@@ -322,15 +252,6 @@ class BatchPages:
             file=body["input_file_id"],
             metadata=body.get("metadata") or {},
         )
-
-    def _lines_of(self, number: object) -> list[dict[str, Any]]:
-        if number not in self._files:
-            raise BadRequest(f"No such File object: {number}", status=400)
-        lines = [_lines.decode(line) for line in self._files[str(number)][1].splitlines() if line.strip()]
-        ids = [line.get("custom_id", line.get("key")) for line in lines]
-        if len(set(ids)) < len(ids):
-            raise BadRequest("The custom_id of a request is used twice in the file", status=400)
-        return lines
 
     def _openai_shape(self, job: _Job) -> dict[str, Any]:
         status = "in_progress"
@@ -371,17 +292,17 @@ class BatchPages:
         number = f"file-{kind}-{job.id}"
         if not rows:
             return None
-        if number not in self._files:
-            self._files[number] = (f"{job.id}_{kind}.jsonl", b"".join(_result_lines(job, rows, line)))
-        return number
+        return self.files.put(
+            number, f"{job.id}_{kind}.jsonl", lambda: b"".join(_result_lines(job, rows, line))
+        )
 
     # Mistral.
 
     def _mistral(self, http: HttpRequest, rest: str, query: Mapping[str, str]) -> HttpResponse:
         number, _, action = rest.partition("/")
         if http.method == "POST" and not rest:
-            body = _object(http)
-            lines = [line for file in body.get("input_files") or () for line in self._lines_of(file)]
+            body = object_of(http)
+            lines = [line for file in body.get("input_files") or () for line in self.files.lines_of(file)]
             model, endpoint = str(body.get("model") or ""), str(body.get("endpoint"))
             requests = (
                 (
@@ -392,7 +313,7 @@ class BatchPages:
             )
             about = {"endpoint": endpoint, "model": model, "file": (body.get("input_files") or [""])[0]}
             metadata = body.get("metadata") or {}
-            return _json(
+            return json_page(
                 self._mistral_shape(
                     self._create("mistral", requests, prefix="job-", metadata=metadata, **about)
                 )
@@ -401,15 +322,15 @@ class BatchPages:
             size, page = int(query.get("page_size") or 100), int(query.get("page") or 0)
             jobs = self._of("mistral")
             shown = [self._mistral_shape(job) for job in jobs[page * size : (page + 1) * size]]
-            return _json({"object": "list", "data": shown, "total": len(jobs)})
+            return json_page({"object": "list", "data": shown, "total": len(jobs)})
         job = self._job(number, "mistral")
         if action == "cancel":
             job.cancelled = True
         else:
             shape = self._mistral_shape(job)
             self._polled(job)
-            return _json(shape)
-        return _json(self._mistral_shape(job))
+            return json_page(shape)
+        return json_page(self._mistral_shape(job))
 
     def _mistral_shape(self, job: _Job) -> dict[str, Any]:
         status = "RUNNING"
@@ -443,7 +364,7 @@ class BatchPages:
     def _anthropic(self, http: HttpRequest, rest: str, query: Mapping[str, str]) -> HttpResponse:
         number, _, action = rest.partition("/")
         if http.method == "POST" and not rest:
-            given = _object(http).get("requests")
+            given = object_of(http).get("requests")
             if not isinstance(given, list) or not given:
                 raise BadRequest("requests: List should have at least 1 item", status=400)
             ids = [one.get("custom_id") for one in given]
@@ -453,7 +374,7 @@ class BatchPages:
                 (one["custom_id"], HttpRequest("/v1/messages", _encode(one["params"]), http.headers))
                 for one in given
             )
-            return _json(self._anthropic_shape(self._create("anthropic", requests, prefix="msgbatch_")))
+            return json_page(self._anthropic_shape(self._create("anthropic", requests, prefix="msgbatch_")))
         if not rest:
             jobs = self._of("anthropic")
             if query.get("after_id"):
@@ -462,18 +383,18 @@ class BatchPages:
             shown = [self._anthropic_shape(job) for job in jobs[:limit]]
             first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
             more = len(jobs) > limit
-            return _json({"data": shown, "has_more": more, "first_id": first, "last_id": last})
+            return json_page({"data": shown, "has_more": more, "first_id": first, "last_id": last})
         job = self._job(number, "anthropic")
         if action == "results":
             if not job.over:
                 raise BadRequest("the batch is still in progress", status=400)
-            return HttpResponse(200, b"".join(_result_lines(job, job.rows, _anthropic_line)), _JSONL)
+            return HttpResponse(200, b"".join(_result_lines(job, job.rows, _anthropic_line)), JSONL)
         if action == "cancel":
             job.cancelled = True
-            return _json(self._anthropic_shape(job))
+            return json_page(self._anthropic_shape(job))
         shape = self._anthropic_shape(job)
         self._polled(job)
-        return _json(shape)
+        return json_page(shape)
 
     def _anthropic_shape(self, job: _Job) -> dict[str, Any]:
         over = job.over
@@ -501,30 +422,32 @@ class BatchPages:
     def _google(
         self, http: HttpRequest, groups: Mapping[str, str | None], query: Mapping[str, str]
     ) -> HttpResponse:
-        if groups["g_model"]:
-            return _json(self._google_job(self._new_google(groups["g_model"], _object(http))))
-        rest = (groups["google"] or "").strip("/")
+        if groups["model"]:
+            return json_page(self._google_job(self._new_google(groups["model"], object_of(http))))
+        if not groups["jobs"]:
+            return self.files.google_page(http, groups, query)
+        rest = groups["jobs"].removeprefix("batches").strip("/")
         if not rest:
             size, at = int(query.get("pageSize") or 50), int(query.get("pageToken") or 0)
             jobs = self._of("google")
             shown = [self._google_job(job) for job in jobs[at : at + size]]
             more = {"nextPageToken": str(at + size)} if len(jobs) > at + size else {}
-            return _json({"operations": shown, **more})
+            return json_page({"operations": shown, **more})
         number, _, action = rest.partition(":")
         job = self._job(f"batches/{number}", "google")
         if action == "cancel":
             job.cancelled = True
-            return _json({})
+            return json_page({})
         shape = self._google_job(job)
         self._polled(job)
-        return _json(shape)
+        return json_page(shape)
 
     def _new_google(self, model: str, body: dict[str, Any]) -> _Job:
         batch = body.get("batch") or {}
         source = batch.get("inputConfig") or batch.get("input_config") or {}
         file = source.get("fileName") or source.get("file_name") or ""
         if file:
-            items = [(str(line["key"]), line["request"]) for line in self._lines_of(file)]
+            items = [(str(line["key"]), line["request"]) for line in self.files.lines_of(file)]
         else:
             inline = ((source.get("requests") or {}).get("requests")) or []
             items = [(str((one.get("metadata") or {}).get("key", n)), one["request"])
@@ -563,8 +486,8 @@ class BatchPages:
             about["endTime"] = self._now().isoformat()
             if job.file:
                 number = f"files/output-{job.number}"
-                lines = b"".join(_result_lines(job, job.rows, _google_line))
-                self._files.setdefault(number, (f"{job.id}.jsonl", lines))
+                made = functools.partial(b"".join, _result_lines(job, job.rows, _google_line))
+                self.files.put(number, f"{job.id}.jsonl", made)
                 output: dict[str, Any] = {"responsesFile": number}
             else:
                 rows = [_google_inline(row) for row in job.rows for _ in range(1 + row.twice)]
@@ -574,52 +497,36 @@ class BatchPages:
         return shape
 
 
+_VERSION: Final = "(/v1(beta|alpha)?)?"
+_PREFIX: Final = "(/[a-z-]+)??"
+_GOOGLE_PATH: Final = re.compile(
+    _PREFIX + "("
+    rf"/upload{_VERSION}(?P<upload>/files)"
+    rf"|(/download)?{_VERSION}/(?P<download>files/[^/:]+):download"
+    rf"|{_VERSION}(?P<files>/files)"
+    rf"|{_VERSION}/models/(?P<model>[^/:]+):batchGenerateContent"
+    rf"|{_VERSION}/(?P<jobs>batches(/[^/]+)?)"
+    ")/?"
+)
 _PATH: Final = re.compile(
-    r"(?P<prefix>(/[a-z-]+)??)("
-    r"/upload(/v1beta)?(?P<g_upload>/files)"
-    r"|/download(/v1beta)?/(?P<g_download>files/[^/:]+):download"
-    r"|(/v1beta)?/(?P<g_direct>files/[^/:]+):download"
-    r"|(/v1beta)?(?P<g_files>/files)"
-    r"|(/v1beta)?/models/(?P<g_model>[^/:]+):batchGenerateContent"
-    r"|(/v1beta)?/batches(?P<google>(/[^/]+)?)"
-    r"|/v1/messages/batches(?P<anthropic>(/[^/]+){0,2})"
-    r"|/v1/batch/jobs(?P<mistral>(/[^/]+){0,2})"
-    r"|/v1/files(?P<files>(/[^/]+){0,2})"
-    r"|/v1/batches(?P<openai>(/[^/]+){0,2})"
-    r")/?"
+    _PREFIX + "("
+    "/v1/messages/batches(?P<anthropic>(/[^/]+){0,2})"
+    "|/v1/batch/jobs(?P<mistral>(/[^/]+){0,2})"
+    "|/v1/files(?P<files>(/[^/]+){0,2})"
+    "|/v1/batches(?P<openai>(/[^/]+){0,2})"
+    ")/?"
 )
 _ANTHROPIC_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
+def _is_google(http: HttpRequest, path: str) -> bool:
+    named = path.startswith(("/upload/", "/download/", "/v1beta/", "/batches", "/files")) or ":batch" in path
+    # An upload goes to the address that was given for it, without a key.
+    return named or "x-goog-api-key" in http.headers or "upload_id=" in http.url
+
+
 def _is_nth(number: int, every: int) -> bool:
     return bool(every) and number % every == 0
-
-
-def _json(value: Any) -> HttpResponse:
-    return HttpResponse(200, _encode(value), {"content-type": "application/json"})
-
-
-def _object(http: HttpRequest) -> dict[str, Any]:
-    """raises: BadRequest"""
-    try:
-        return _lines.decode(http.body)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise BadRequest("the body is not a JSON object", status=400) from None
-
-
-def _form_file(http: HttpRequest) -> tuple[str, bytes]:
-    """Name and content of the file of a form.
-
-    raises: BadRequest
-    """
-    kind = http.headers.get("content-type", "")
-    message = BytesParser().parsebytes(f"content-type: {kind}\r\n\r\n".encode() + http.body)
-    parts = message.get_payload()
-    for part in parts if isinstance(parts, list) else ():
-        if part.get_param("name", header="content-disposition") == "file":  # type: ignore[union-attr]
-            data = part.get_payload(decode=True)  # type: ignore[union-attr]
-            return part.get_filename() or "file", data if isinstance(data, bytes) else b""  # type: ignore[union-attr]
-    raise BadRequest("the form has no file", status=400)
 
 
 def _without_model(request: dict[str, Any]) -> dict[str, Any]:

@@ -333,23 +333,10 @@ class Model(Generic[T]):
         await end_kept(prepared, self._decode_error, self.deadlines, self._session)
 
     async def submit(
-        self,
-        rows: Iterable[Any] | AsyncIterable[Any],
-        *,
-        keep: str | os.PathLike[str],
-        **options: Any,
+        self, rows: Iterable[Any] | AsyncIterable[Any], *, keep: str | os.PathLike[str], **options: Any
     ) -> Batch[Any, T]:
-        """Submits rows to the vendor's batch API, at half the price; see `llmstream.submit`.
-
-            batch = await model.submit(rows, keep="job.json")
-            await batch.wait()
-            async for row in batch.results():
-                print(row.item, row.value)
-
-        raises: as `llmstream.submit`
-        """
-        # By name: batches stand above models.
-        batches = importlib.import_module("llmstream.batches")
+        """Submits rows to the vendor's batch API, at half the price; see `llmstream.submit`."""
+        batches = importlib.import_module("llmstream.batches")  # by name: they stand above models
         batch: Batch[Any, T] = await batches.submit(self, rows, keep=keep, **options)
         return batch
 

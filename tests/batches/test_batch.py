@@ -94,7 +94,7 @@ async def test_parts_obey_the_limits(bench, tmp_path, monkeypatch):
     assert [job.total for job in bench.jobs] == [10, 10, 5]
     monkeypatch.setattr(OpenAIBatches, "max_bytes", 2000)
     await bench.collect(await bench.model("openai").submit(ROWS, keep=tmp_path / "other.json"))
-    assert max(len(data) for name, data in bench.simulator._batches._files.values()) < 10_000
+    assert max(len(data) for name, data in bench.simulator._batches.files._files.values()) < 10_000
     assert len(bench.jobs) > 6
 
 
