@@ -164,6 +164,17 @@ def _objects(value: object) -> list[dict[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
+def _dict(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int:
+    """A number of requests; Google writes it as text."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 12:
+        return int(value)
+    return value if type(value) is int else 0
+
+
 def _segment(value: str) -> str:
     return quote(value, safe="-_.~")
 
@@ -259,9 +270,9 @@ class OpenAIBatches(_FilesApi):
             found = _object((yield _get(f"/batches?limit=100{after}")))
             listed = _objects(found.get("data"))
             for one in listed:
-                if (one.get("metadata") or {}).get("llmstream") == job.name:
+                if _dict(one.get("metadata")).get("llmstream") == job.name:
                     return [_id(one)]
-            old = bool(listed) and float(listed[-1].get("created_at") or 0) < job.at - _CLOCK_SKEW_S
+            old = bool(listed) and _count(listed[-1].get("created_at")) < job.at - _CLOCK_SKEW_S
             if not found.get("has_more") or not listed or old:
                 break
             after = f"&after={_segment(_id(listed[-1]))}"
@@ -269,11 +280,11 @@ class OpenAIBatches(_FilesApi):
 
     def state(self, job_id: str) -> Steps[JobState]:
         found = _object((yield _get(f"/batches/{_segment(job_id)}")))
-        status, counts = found.get("status"), found.get("request_counts") or {}
-        problems = _objects((found.get("errors") or {}).get("data")) if status == "failed" else []
+        status, counts = found.get("status"), _dict(found.get("request_counts"))
+        problems = _objects(_dict(found.get("errors")).get("data")) if status == "failed" else []
         return JobState(
             over=status in ("completed", "failed", "expired", "cancelled"),
-            finished=int(counts.get("completed") or 0) + int(counts.get("failed") or 0),
+            finished=_count(counts.get("completed")) + _count(counts.get("failed")),
             downloads=self._contents(found, "output_file_id", "error_file_id"),
             problem="; ".join(str(p.get("message") or p.get("code")) for p in problems[:3])
             or ("the batch failed" if status == "failed" else ""),
@@ -308,7 +319,7 @@ class MistralBatches(_FilesApi):
             found = _object((yield _get(f"/v1/batch/jobs?page={page}&page_size=100")))
             listed = _objects(found.get("data"))
             for one in listed:
-                if (one.get("metadata") or {}).get("llmstream") == job.name:
+                if _dict(one.get("metadata")).get("llmstream") == job.name:
                     return [_id(one)]
             if len(listed) < 100:
                 break
@@ -320,7 +331,7 @@ class MistralBatches(_FilesApi):
         problems = "; ".join(str(one.get("message")) for one in _objects(found.get("errors"))[:3])
         return JobState(
             over=status in ("SUCCESS", "FAILED", "TIMEOUT_EXCEEDED", "CANCELLED"),
-            finished=int(found.get("completed_requests") or 0),
+            finished=_count(found.get("completed_requests")),
             downloads=self._contents(found, "output_file", "error_file"),
             problem=(problems or "the job failed") if status == "FAILED" else "",
         )
@@ -380,8 +391,7 @@ class AnthropicBatches(BatchApi):
             for one in listed:
                 if _unix(one.get("created_at")) < job.at - _CLOCK_SKEW_S:
                     return ids
-                counts = one.get("request_counts") or {}
-                if sum(n for n in counts.values() if isinstance(n, int)) == job.count:
+                if sum(map(_count, _dict(one.get("request_counts")).values())) == job.count:
                     ids.append(_id(one))
             if not found.get("has_more") or not listed:
                 break
@@ -391,9 +401,9 @@ class AnthropicBatches(BatchApi):
     def state(self, job_id: str) -> Steps[JobState]:
         path = f"/v1/messages/batches/{_segment(job_id)}"
         found = _object((yield _get(path)))
-        counts = found.get("request_counts") or {}
+        counts = _dict(found.get("request_counts"))
         over = found.get("processing_status") == "ended"
-        done = sum(n for name, n in counts.items() if name != "processing" and isinstance(n, int))
+        done = sum(_count(n) for name, n in counts.items() if name != "processing")
         return JobState(over, done, downloads=(_get(f"{path}/results"),) if over else ())
 
     def cancel(self, job_id: str) -> Steps[None]:
@@ -463,7 +473,7 @@ class GoogleBatches(BatchApi):
             raise DecodeError("Google's file API returned no address for the upload")
         send = {"x-goog-upload-command": "upload, finalize", "x-goog-upload-offset": "0"}
         stored = _object((yield HttpRequest(target, data, send)))
-        return _id(stored.get("file") or {}, "name")
+        return _id(_dict(stored.get("file")), "name")
 
     def find_file(self, name: str) -> Steps[str | None]:
         found = _object((yield _get("/files?pageSize=100")))
@@ -485,7 +495,7 @@ class GoogleBatches(BatchApi):
         for _ in range(_PAGES):
             found = _object((yield _get(f"/batches?pageSize=100{token}")))
             for one in _objects(found.get("operations")):
-                if (one.get("metadata") or {}).get("displayName") == job.name:
+                if _dict(one.get("metadata")).get("displayName") == job.name:
                     return [_id(one, "name")]
             if not found.get("nextPageToken"):
                 break
@@ -494,17 +504,17 @@ class GoogleBatches(BatchApi):
 
     def state(self, job_id: str) -> Steps[JobState]:
         found = _object((yield _get(f"/{quote(job_id, safe='/-_.~')}")))
-        about = found.get("metadata") or {}
+        about = _dict(found.get("metadata"))
         status = str(about.get("state") or "").rpartition("STATE_")[2]
-        output = about.get("output") or found.get("response") or {}
-        stats = about.get("batchStats") or {}
-        listed = output.get("inlinedResponses") or {}
+        output = _dict(about.get("output") or found.get("response"))
+        stats = _dict(about.get("batchStats"))
+        listed = output.get("inlinedResponses")
         listed = listed.get("inlinedResponses") if isinstance(listed, dict) else listed
         file = output.get("responsesFile")
-        error = found.get("error") or about.get("error") or {}
+        error = _dict(found.get("error") or about.get("error"))
         return JobState(
             over=status in ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"),
-            finished=sum(int(stats.get(f"{name}RequestCount") or 0) for name in ("successful", "failed")),
+            finished=sum(_count(stats.get(f"{name}RequestCount")) for name in ("successful", "failed")),
             downloads=(_get(f"/:download/{quote(str(file), safe='/-_.~')}:download?alt=media"),)
             if file
             else (),

@@ -25,7 +25,13 @@ from llmstream.batches.apis import BatchApi, JobState, NewJob, Outcome, api_of
 from llmstream.batches.record import Part, Record, ids_of
 from llmstream.batches.rows import Reader, Rows, lines_in, not_made, own_options
 from llmstream.batches.vendor import GRACE_S, UnknownJob, Vendor
-from llmstream.errors import BadRequest, InvalidRequest, LLMStreamError
+from llmstream.errors import (
+    AuthenticationError,
+    BadRequest,
+    InvalidRequest,
+    LLMStreamError,
+    MissingKey,
+)
 from llmstream.mapping.asking import Price
 from llmstream.mapping.lines import JSONLines
 from llmstream.mapping.options import asked_of, list_prices, make, prompt_function
@@ -45,6 +51,7 @@ Item = TypeVar("Item")
 
 _POLL_S: Final = 60.0
 _ROUNDS: Final = 3
+_PATIENCE_S: Final = 600.0
 # Rows that are encoded or decoded before other tasks get a turn.
 _WITHOUT_PAUSE: Final = 32
 # What the vendor has around the body of a request: its id, method and path.
@@ -210,11 +217,20 @@ class Batch(Generic[Item, T]):
 
         poll_s:  seconds between two questions to the vendor
         observe: called after each of them
-        raises:  the vendor's error; TransportError if it cannot be reached
+        raises:  the vendor's error; TransportError if it cannot be reached for ten minutes
         """
+        since: float | None = None  # when the vendor was last heard
         while True:
-            for part in self._open:
-                await self._look_after(part)
+            try:
+                for part in self._open:
+                    await self._look_after(part)
+                since = None
+            except LLMStreamError as error:
+                now = time.monotonic()
+                since = now if since is None else since
+                # The job goes on without us, so a broken network is no reason to leave.
+                if not error.retryable or now - since > _PATIENCE_S:
+                    raise
             if observe is not None:
                 observe(self.progress)
             if self._open:
@@ -380,7 +396,7 @@ class Batch(Generic[Item, T]):
             asked = self._model.request(self._rows.prompt(request), **self._options)
             wrote = await written(self._model, asked)
         except LLMStreamError as error:
-            if error.retryable:
+            if error.retryable or isinstance(error, MissingKey | AuthenticationError):
                 raise
             self._fatal.add(request)
             self._errors[request] = error

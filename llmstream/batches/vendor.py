@@ -17,6 +17,9 @@ __all__ = ["GRACE_S", "UnknownJob", "Vendor"]
 
 T = TypeVar("T")
 
+# Statuses of a server that has not looked at the request.
+_BUSY: Final = (503, 529)
+
 GRACE_S: Final = 5.0
 """How long a request may take to appear at the vendor after its sender has died."""
 
@@ -82,7 +85,7 @@ class Vendor:
             try:
                 return await self._once(self._api.create(job, lines))
             except LLMStreamError as error:
-                refused = error.status is not None and error.status < 500
+                refused = error.status is not None and (error.status < 500 or error.status in _BUSY)
                 wait_s = wait_before_retry_s(self._model.retry, error, attempt)
                 if wait_s is None:
                     raise error if refused else UnknownJob(error) from None

@@ -85,17 +85,14 @@ class _Job(msgspec.Struct):
     def over(self) -> bool:
         return self.polls <= 0 or self.cancelled
 
-    def count(self, *statuses: int) -> int:
-        """How many requests have one of these statuses; those that were lost count as answered."""
-        return sum(row.status in statuses for row in self.rows)
-
     @property
     def succeeded(self) -> int:
+        """How many were answered; those that were lost count too."""
         return self.total - self.expired - self.failed
 
     @property
     def expired(self) -> int:
-        return self.count(0)
+        return sum(row.status == 0 for row in self.rows)
 
     @property
     def failed(self) -> int:
@@ -280,7 +277,7 @@ class BatchPages:
             shape["errors"] = {"object": "list", "data": [problem]}
         elif job.over:
             good = [row for row in job.rows if 200 <= row.status < 400]
-            bad = [row for row in job.rows if row not in good]
+            bad = [row for row in job.rows if not 200 <= row.status < 400]
             shape["output_file_id"] = self._results(job, "output", good, _openai_line)
             shape["error_file_id"] = self._results(job, "error", bad, _openai_line)
         return shape

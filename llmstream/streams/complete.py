@@ -114,7 +114,8 @@ async def exchange(
         url = _ROOT.sub(r"\1/\3\2/", prepared.http.url)
         ready = msgspec.structs.replace(prepared.http, url=url)
     try:
-        async with asyncio.timeout(_EXCHANGE_S):
+        # Results may be hundreds of megabytes; each piece has its own limit.
+        async with asyncio.timeout(_EXCHANGE_S if into is None else None):
             response = await send(ready, model.deadlines, model._session, fresh=once)
             try:
                 if response.status < 400:

@@ -207,3 +207,55 @@ async def test_another_batch_is_refused(bench, tmp_path):
 async def test_provider_without_batches(tmp_path):
     with pytest.raises(ls.Unsupported, match="no batch API of ollama"):
         await ls.Model("ollama:x").submit(["a"], keep=tmp_path / "j")
+
+
+async def test_missing_key_fails_no_row(tmp_path, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with pytest.raises(ls.MissingKey):
+        await ls.Model("openai:m").submit(["a"], keep=tmp_path / "j")
+    assert not (tmp_path / "j").exists()
+
+
+async def test_wrong_key_leaves_no_part(tmp_path):
+    async with ls.testing.Simulator(api_keys=["right"]) as simulator:
+        model = ls.Model("openai:m", base_url=f"{simulator.url}/v1", api_key="wrong")
+        with pytest.raises(ls.AuthenticationError):
+            await model.submit(["a"], keep=tmp_path / "j")
+        assert json.loads((tmp_path / "j").read_text())["parts"] == []
+        right = ls.Model("openai:m", base_url=f"{simulator.url}/v1", api_key="right")
+        rows = [row async for row in (await right.submit(["a"], keep=tmp_path / "j")).results()]
+        assert rows[0].error is None
+
+
+async def test_broken_network_does_not_end_it(open_bench, tmp_path, monkeypatch):
+    """Looks that fail are repeated: the job goes on at the vendor."""
+    real, failures = vendor_module.exchange, iter(range(8))
+
+    async def broken(model, http, **options):
+        if http.method == "GET" and next(failures, None) is not None:
+            raise ls.ConnectionFailed("no route")
+        return await real(model, http, **options)
+
+    async with open_bench(polls=1) as bench:
+        batch = await bench.model("openai").submit(ROWS, keep=tmp_path / "j")
+        monkeypatch.setattr(vendor_module, "exchange", broken)
+        assert answered(await bench.collect(batch)) == EXPECTED
+        assert next(failures, None) is None
+
+
+async def test_cancelled_batch_ends(open_bench, tmp_path, vendor):
+    async with open_bench(polls=1000) as bench:
+        batch = await bench.model(vendor).submit(ROWS, keep=tmp_path / "j")
+        assert batch.progress.waiting == 1
+        await batch.cancel()
+        assert len(await bench.collect(batch)) == len(ROWS)
+        assert len(bench.jobs) == 1
+
+
+async def test_large_google_batch_is_a_file(bench, tmp_path, monkeypatch):
+    from llmstream.batches.apis import GoogleBatches
+
+    monkeypatch.setattr(GoogleBatches, "_inline_bytes", 100)
+    batch = await bench.model("google").submit(ROWS, keep=tmp_path / "j")
+    assert answered(await bench.collect(batch)) == EXPECTED
+    assert bench.jobs[0].file.startswith("files/")
