@@ -34,7 +34,7 @@ from llmstream.errors import (
 )
 from llmstream.mapping.asking import Price
 from llmstream.mapping.lines import JSONLines
-from llmstream.mapping.options import asked_of, list_prices, make, prompt_function
+from llmstream.mapping.options import asked_of, list_prices, make, prompt_function, prompt_name
 from llmstream.mapping.result import MapResult
 from llmstream.streams.complete import Written, written
 from llmstream.streams.model import Model
@@ -91,6 +91,7 @@ async def submit(
     rounds: int = _ROUNDS,
     dedupe: bool = True,
     price: Price | None = None,
+    prompt_id: str | None = None,
     **options: Any,
 ) -> Batch[Any, Any]:
     """Submits rows to the vendor's batch API, at half the price; answers come within a day.
@@ -108,6 +109,8 @@ async def submit(
     rounds:        how often a row is submitted at most. Only those that expired or failed are repeated
     dedupe:        submit the same prompt once, and give its answer to each row
     price:         of single requests; by default the list prices, if the extra `prices` is installed
+    prompt_id:     what tells this form of the prompt from others in the record; by default the template, or
+                   the name of the function
     options:       those of `Model.stream`
     raises:        InvalidRequest for invalid options, or the file of another batch; Unsupported for a
                    provider without batches; the vendor's error if it does not take the batch
@@ -124,7 +127,8 @@ async def submit(
     prompt_of = prompt_function(prompt)
     found = await asyncio.to_thread(Rows, items, prompt_of, dedupe=dedupe)
     name = f"{asked.provider.name}:{asked.name}"
-    record = Record(keep, name, asked_of(asked, request))
+    form = prompt_name(prompt) if prompt_id is None else prompt_id
+    record = Record(keep, name, {**asked_of(asked, request), "prompt": form})
     batch: Batch[Any, Any] = Batch(
         asked,
         api,

@@ -39,6 +39,7 @@ class MapPlan:
     model: Model[Any]
     items: Iterable[Any] | AsyncIterable[Any]
     prompt_of: PromptOf
+    prompt_id: str
     keep: Callable[[], Keep]
     record: str
     options: dict[str, Any]
@@ -153,6 +154,7 @@ class BatchMap:
             rows,
             keep=plan.record,
             prompt=plan.prompt_of,
+            prompt_id=plan.prompt_id,
             finish_online=plan.finish_online,
             dedupe=plan.dedupe,
             price=plan.price,

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from llmstream.chats.message import Message
     from llmstream.structured import Output
 
-__all__ = ["asked_of", "identity_of", "list_prices", "make", "map", "open_keep", "prompt_function"]
+__all__ = [
+    "asked_of",
+    "identity_of",
+    "list_prices",
+    "make",
+    "map",
+    "open_keep",
+    "prompt_function",
+    "prompt_name",
+]
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -209,7 +218,7 @@ def make(
         price=price,
         patience_s=patience_s,
     )
-    identity = identity_of(asked, _prompt_name(prompt) if prompt_id is None else prompt_id, request)
+    identity = identity_of(asked, prompt_name(prompt) if prompt_id is None else prompt_id, request)
     plan = Plan(
         items=items,
         prompt_of=prompt_function(prompt),
@@ -296,7 +305,7 @@ def _name(model: Model[Any]) -> str:
     return f"{model.provider.name}:{model.name}"
 
 
-def _prompt_name(prompt: str | Callable[[Any], Prompt] | None) -> str:
+def prompt_name(prompt: str | Callable[[Any], Prompt] | None) -> str:
     """What tells one form of the prompt from another. A function's rows are told apart by their prompts."""
     return prompt if isinstance(prompt, str) else getattr(prompt, "__qualname__", "")
 

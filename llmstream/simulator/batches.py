@@ -268,7 +268,7 @@ class BatchPages:
             "error_file_id": None,
             "created_at": int(job.created.timestamp()),
             "expires_at": int((job.created + _DAY).timestamp()),
-            "request_counts": {"total": job.total, "completed": job.succeeded, "failed": job.failed},
+            "request_counts": {"total": job.total, "completed": 0, "failed": 0},
             "metadata": job.metadata,
         }
         if job.refused:
@@ -276,6 +276,7 @@ class BatchPages:
             problem = {"code": "token_limit_exceeded", "message": full, "param": None, "line": None}
             shape["errors"] = {"object": "list", "data": [problem]}
         elif job.over:
+            shape["request_counts"] |= {"completed": job.succeeded, "failed": job.failed}
             good = [row for row in job.rows if 200 <= row.status < 400]
             bad = [row for row in job.rows if not 200 <= row.status < 400]
             shape["output_file_id"] = self._results(job, "output", good, _openai_line)

@@ -199,6 +199,8 @@ async def test_another_batch_is_refused(bench, tmp_path):
     first.close()
     with pytest.raises(ls.InvalidRequest, match="with other options"):
         await bench.model("openai").submit(["a"], keep=keep, temperature=0.5)
+    with pytest.raises(ls.InvalidRequest, match="with other options"):
+        await bench.model("openai").submit(["a"], keep=keep, prompt="Rate: {{text}}")
     keep.write_text("[]")
     with pytest.raises(ls.InvalidRequest, match="not the record of a batch"):
         await bench.model("openai").submit(["a"], keep=keep)

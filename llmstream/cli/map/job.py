@@ -114,6 +114,7 @@ class Job:
                 model=model,
                 items=in_background(rows) if self.source.is_stdin else rows,
                 prompt_of=self.prompt_of,
+                prompt_id=self.template or "",
                 keep=functools.partial(open_keep, path, self.lines(survey), identity, arguments.retry_failed),
                 record=f"{path}.batch",
                 options=self.options,
@@ -359,6 +360,8 @@ def _remedy(job: Job, outcome: Outcome) -> str:
     """How to go on."""
     if job.path is None:
         return "the answers so far are written. With -o FILE, the same command goes on where it stopped"
+    if job.arguments.batch:
+        return f"to go on, run the same command again: {job.path}.batch has what is submitted"
     first = ""
     if isinstance(outcome.error, LimitExceeded):
         first = "raise --max-cost and "
