@@ -175,8 +175,6 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.errors": (
         "AuthenticationError",
         "BadRequest",
-        "Batch",
-        "BatchProgress",
         "ConnectionFailed",
         "ConnectionLost",
         "ContentFiltered",
@@ -281,6 +279,8 @@ __all__ = [
     "Audio",
     "AuthenticationError",
     "BadRequest",
+    "Batch",
+    "BatchProgress",
     "CallFinished",
     "CallerError",
     "Capabilities",
