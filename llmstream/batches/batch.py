@@ -15,7 +15,7 @@ import weakref
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
@@ -23,7 +23,7 @@ import msgspec
 
 from llmstream.batches.apis import BatchApi, JobState, NewJob, Outcome, api_of
 from llmstream.batches.record import Part, Record, ids_of
-from llmstream.batches.rows import Reader, Rows, lines_in, not_made, own_options
+from llmstream.batches.rows import Reader, Rows, Waiting, lines_in, not_made, own_options
 from llmstream.batches.vendor import GRACE_S, UnknownJob, Vendor
 from llmstream.errors import (
     AuthenticationError,
@@ -54,8 +54,6 @@ _ROUNDS: Final = 3
 _PATIENCE_S: Final = 600.0
 # Rows that are encoded or decoded before other tasks get a turn.
 _WITHOUT_PAUSE: Final = 32
-# What the vendor has around the body of a request: its id, method and path.
-_AROUND_BYTES: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,29 +221,37 @@ class Batch(Generic[Item, T]):
         observe: called after each of them
         raises:  the vendor's error; TransportError if it cannot be reached for ten minutes
         """
-        since: float | None = None  # when the vendor was last heard
+        since: float | None = None  # when the vendor ceased to be heard
         while True:
             try:
-                for part in self._open:
-                    await self._look_after(part)
+                over = await self._looked_after(poll_s)
                 since = None
             except LLMStreamError as error:
-                now = time.monotonic()
+                now, over = time.monotonic(), False
                 since = now if since is None else since
-                # The job goes on without us, so a broken network is no reason to leave.
+                # The jobs go on without us, so a broken network is no reason to leave.
                 if not error.retryable or now - since > _PATIENCE_S:
                     raise
             if observe is not None:
                 observe(self.progress)
-            if self._open:
-                await asyncio.sleep(poll_s)
-            elif left := self._left():
-                if any(not part.counts for part in self._record.parts[-1:]):
-                    await asyncio.sleep(poll_s)  # the vendor's queue was full
-                await self._submit(left)
-            else:
+            if over:
                 self.close()  # nothing is written any more
                 return
+            if since is not None or self._open:
+                await asyncio.sleep(poll_s)
+
+    async def _looked_after(self, poll_s: float) -> bool:
+        """Stores what is over, and submits what needs another round; returns whether all is done."""
+        for part in self._open:
+            await self._look_after(part)
+        if self._open:
+            return False
+        left = self._left()
+        if left and not self._record.parts[-1].counts:
+            await asyncio.sleep(poll_s)  # the vendor's queue was full
+        if left:
+            await self._submit(left)
+        return not left
 
     async def results(self, *, poll_s: float = _POLL_S) -> AsyncGenerator[MapResult[Item, T]]:
         """Yields the result of each row once, in no order; waits first if the batch is not over.
@@ -268,7 +274,7 @@ class Batch(Generic[Item, T]):
         rest = [request for request in self._rows.places if request not in given]
         online = [request for request in rest if self._finish_online and request not in self._fatal]
         for request in rest:
-            if request not in online:
+            if not self._finish_online or request in self._fatal:
                 error = self._errors.get(request) or not_made()
                 for done in self._of_rows(request, self._failure(error)):
                     yield done
@@ -345,7 +351,7 @@ class Batch(Generic[Item, T]):
     async def _submit(self, requests: list[str]) -> None:
         """Submits requests in as many parts as the vendor's limits need."""
         number = 1 + max((part.round for part in self._record.parts), default=-1)
-        waiting: dict[str, _Waiting] = {}  # by endpoint
+        waiting: dict[str, Waiting] = {}  # by endpoint
         for count, request in enumerate(requests):
             if count % _WITHOUT_PAUSE == 0:
                 await asyncio.sleep(0)
@@ -353,15 +359,15 @@ class Batch(Generic[Item, T]):
             if wrote is None:
                 continue
             body = msgspec.json.encode(wrote.body)
-            ready = waiting.setdefault(wrote.url, _Waiting())
+            ready = waiting.setdefault(wrote.url, Waiting())
             if not ready.has_room(len(body), self._api):
                 await self._submit_part(wrote.url, ready, number)
-                ready = waiting[wrote.url] = _Waiting()
+                ready = waiting[wrote.url] = Waiting()
             ready.add(request, body, wrote.headers)
         for url, ready in waiting.items():
             await self._submit_part(url, ready, number)
 
-    async def _submit_part(self, url: str, ready: _Waiting, number: int) -> None:
+    async def _submit_part(self, url: str, ready: Waiting, number: int) -> None:
         part = self._record.begin(url, [request for request, _ in ready.bodies], time.time(), number)
         await self._send(part, ready.bodies, ready.headers)
 
@@ -414,7 +420,7 @@ class Batch(Generic[Item, T]):
     async def _look_after(self, part: Part) -> None:
         """Asks for the state of a part; stores its results once it is over."""
         if part.state == "planned":
-            await self._suspect(part)
+            await (self._recover(part) if self._api.by_name else self._suspect(part))
             return
         state = await self._vendor.run(self._api.state(part.job))
         if not state.over:
@@ -493,7 +499,8 @@ class Batch(Generic[Item, T]):
     def _outcomes(self, part: Part) -> Iterator[tuple[str, Outcome]]:
         """The stored outcomes of the rows that are in the input, in the vendor's order."""
         path = self._record.results_path(part)
-        if part.state != "collected" or not os.path.exists(path):
+        readable = part.endpoint in self._readers and os.path.exists(path)
+        if part.state != "collected" or not readable:
             return
         begins, own = f"{part.name}-", set(ids_of(part))
         for line in lines_in(path):
@@ -555,9 +562,11 @@ class Batch(Generic[Item, T]):
 
     async def _prepare_reader(self, part: Part) -> None:
         """Makes the reader of a part of an earlier process, from one of its requests."""
-        known = next((request for request in ids_of(part) if request in self._rows.places), None)
-        if known is not None and part.endpoint not in self._readers:
-            await self._written(known)
+        for request in ids_of(part):
+            if part.endpoint in self._readers:
+                return
+            if request in self._rows.places:
+                await self._written(request)
 
     def _reader(self, endpoint: str) -> Reader:
         return self._readers[endpoint]
@@ -566,25 +575,6 @@ class Batch(Generic[Item, T]):
         self._readers[wrote.url] = Reader(
             self._model, wrote.dialect, wrote.reading, self._output, self._price, self._api.price_share
         )
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """Requests of the next part."""
-
-    bodies: list[tuple[str, bytes]] = field(default_factory=list)
-    headers: dict[str, str] = field(default_factory=dict)
-    size: int = 0
-
-    def has_room(self, size: int, api: BatchApi) -> bool:
-        """Whether another request fits the vendor's limits; the first always does."""
-        return not self.bodies or (len(self.bodies) < api.max_rows and self.size + size <= api.max_bytes)
-
-    def add(self, request: str, body: bytes, headers: dict[str, str]) -> None:
-        """Adds a request."""
-        self.bodies.append((request, body))
-        self.headers.update(headers)
-        self.size += len(body) + _AROUND_BYTES
 
 
 def _output(model: Model[Any], options: dict[str, Any]) -> Output | None:

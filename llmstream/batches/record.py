@@ -116,7 +116,9 @@ class Record:
 
         raises: OSError
         """
-        part = Part(f"{self._file.name}-{len(self.parts)}", endpoint, "".join(ids), at, number)
+        numbers = [int(part.name.rpartition("-")[2]) for part in self.parts]
+        name = f"{self._file.name}-{max(numbers, default=-1) + 1}"
+        part = Part(name, endpoint, "".join(ids), at, number)
         self.parts.append(part)
         self.write()
         return part

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from llmstream.batches.apis import Outcome
+from llmstream.batches.apis import BatchApi, Outcome
 from llmstream.dialects.base import Decoder, Dialect
 from llmstream.errors import InvalidRequest, LLMStreamError, ServerError
 from llmstream.mapping.asking import Price
@@ -19,7 +19,10 @@ from llmstream.streams.reading import final_object
 from llmstream.structured.output import Output
 from llmstream.usage import Usage
 
-__all__ = ["Reader", "Rows"]
+__all__ = ["Reader", "Rows", "Waiting", "lines_in", "not_made", "own_options"]
+
+# What the vendor has around the body of a request: its id, method and path.
+_AROUND_BYTES: Final = 200
 
 
 class Rows:
@@ -62,6 +65,25 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.items)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Requests of the next part."""
+
+    bodies: list[tuple[str, bytes]] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+    def has_room(self, size: int, api: BatchApi) -> bool:
+        """Whether another request fits the vendor's limits; the first always does."""
+        return not self.bodies or (len(self.bodies) < api.max_rows and self.size + size <= api.max_bytes)
+
+    def add(self, request: str, body: bytes, headers: dict[str, str]) -> None:
+        """Adds a request."""
+        self.bodies.append((request, body))
+        self.headers.update(headers)
+        self.size += len(body) + _AROUND_BYTES
 
 
 @dataclass(frozen=True)
