@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from llmstream.accumulate import Accumulator
     from llmstream.agent import Agent, AgentRun, Approve, Deny, Hooks, Journal, StepPlan, Suspension
+    from llmstream.batches import Batch, BatchProgress, submit
     from llmstream.chats import Audio, Chat, Document, Image, Message, Role
     from llmstream.dialects.base import StreamLimits
     from llmstream.errors import (
@@ -247,6 +248,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.structured": ("Output",),
     "llmstream.agent": ("Agent", "AgentRun", "Approve", "Deny", "Hooks", "Journal", "StepPlan", "Suspension"),
     "llmstream.mapping": ("MapProgress", "MapResult", "MapRun", "map"),
+    "llmstream.batches": ("Batch", "BatchProgress", "submit"),
     "llmstream.log": ("open_logs",),
     "llmstream.providers.base": ("Provider",),
 }
@@ -279,6 +281,8 @@ __all__ = [
     "Audio",
     "AuthenticationError",
     "BadRequest",
+    "Batch",
+    "BatchProgress",
     "CallFinished",
     "CallerError",
     "Capabilities",
@@ -403,6 +407,7 @@ __all__ = [
     "prices",
     "serve",
     "stream",
+    "submit",
     "telemetry",
     "testing",
     "tool",

@@ -93,7 +93,7 @@ PAGES = (
         "map.md",
         "Many prompts",
         "One prompt for each of many rows. The guide is [Many prompts: map](../guides/map.md).",
-        "map MapRun MapResult MapProgress",
+        "map MapRun MapResult MapProgress submit Batch BatchProgress",
     ),
     Page(
         "chats.md",

@@ -17,6 +17,7 @@ __all__ = [
     "effort",
     "number",
     "positive",
+    "shard",
     "whole",
 ]
 
@@ -92,3 +93,13 @@ def effort(text: str) -> str | int:
     if text not in EFFORTS:
         raise argparse.ArgumentTypeError(f"expected {REASONING_HELP}, not {text[:_MOST_SHOWN]!r}")
     return text
+
+
+def shard(text: str) -> tuple[int, int]:
+    """The value of --shard, such as 3/16: the third of sixteen."""
+    first, slash, of = text.partition("/")
+    if slash and first.isdecimal() and of.isdecimal() and len(text) <= _MOST_DIGITS:
+        found = int(first), int(of)
+        if 1 <= found[0] <= found[1]:
+            return found
+    raise argparse.ArgumentTypeError(f"expected I/N such as 3/16, I from 1 to N, not {text[:_MOST_SHOWN]!r}")

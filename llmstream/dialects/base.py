@@ -15,7 +15,7 @@ import msgspec
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
-from llmstream.errors import LLMStreamError
+from llmstream.errors import LLMStreamError, Unsupported
 from llmstream.events import Event, Finish, Metadata, Usage, Warning
 from llmstream.exchange import HttpRequest, Talk
 
@@ -135,6 +135,25 @@ class Dialect(msgspec.Struct, frozen=True):
     ) -> LLMStreamError:
         """Returns the typed error of a response that is not a stream; header names are lower case."""
         return vendor_error(status, headers, body, provider=provider)
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as the body of a stream with the same content, for `decode_whole`.
+
+        raises: Unsupported for a dialect that only streams
+        """
+        raise Unsupported(f"the dialect {self.name} reads streams only: it has no streamed_form()")
+
+    def decode_whole(
+        self, body: bytes, *, provider: str = "", limits: StreamLimits = StreamLimits()
+    ) -> list[Event]:
+        """Decodes a complete answer: the body of a response without `stream`, or a result of a batch.
+
+        returns: a valid sequence of events, from `stream-start` to `finish`. For a body that is an error, or
+                 cannot be read, it ends in `error` and `finish`
+        """
+        from llmstream.dialects.complete_answers import decode_complete  # streams do not need it
+
+        return decode_complete(self, body, provider=provider or self.name, limits=limits)
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL. Otherwise it is downloaded and sent as bytes.

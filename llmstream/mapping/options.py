@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from llmstream.chats.message import Message
     from llmstream.structured import Output
 
-__all__ = ["list_prices", "make", "map", "prompt_function"]
+__all__ = [
+    "asked_of",
+    "identity_of",
+    "list_prices",
+    "make",
+    "map",
+    "open_keep",
+    "prompt_function",
+    "prompt_name",
+]
 
 Item = TypeVar("Item")
 T = TypeVar("T")
@@ -209,9 +218,7 @@ def make(
         price=price,
         patience_s=patience_s,
     )
-    identity = Identity(
-        _name(asked), _prompt_name(prompt) if prompt_id is None else prompt_id, _asked(asked, request)
-    )
+    identity = identity_of(asked, prompt_name(prompt) if prompt_id is None else prompt_id, request)
     plan = Plan(
         items=items,
         prompt_of=prompt_function(prompt),
@@ -220,7 +227,7 @@ def make(
         ordered=ordered,
         ahead=concurrency * (_AHEAD_ORDERED if ordered else _AHEAD),
         output=output,
-        keep=partial(_open, keep, lines, identity, retry_failed) if keep is not None and lines else None,
+        keep=partial(open_keep, keep, lines, identity, retry_failed) if keep is not None and lines else None,
         max_cost=max_cost,
         dedupe=dedupe,
         show_stored=show_stored,
@@ -229,7 +236,11 @@ def make(
     return MapRun(plan)
 
 
-def _open(keep: str | os.PathLike[str], lines: Lines, identity: Identity, retry_failed: bool) -> Keep:
+def open_keep(keep: str | os.PathLike[str], lines: Lines, identity: Identity, retry_failed: bool) -> Keep:
+    """Opens an output file; drops the lines of failed items if they should be asked again.
+
+    raises: InvalidRequest, KeepFailed
+    """
     opened = Keep(keep, lines, identity)
     try:
         if retry_failed:
@@ -238,6 +249,11 @@ def _open(keep: str | os.PathLike[str], lines: Lines, identity: Identity, retry_
         opened.close()
         raise
     return opened
+
+
+def identity_of(model: Model[Any], prompt_id: str, request: Any) -> Identity:
+    """What makes two runs into one file the same."""
+    return Identity(_name(model), prompt_id, asked_of(model, request))
 
 
 def _lines(keep: str | os.PathLike[str]) -> Lines:
@@ -289,12 +305,12 @@ def _name(model: Model[Any]) -> str:
     return f"{model.provider.name}:{model.name}"
 
 
-def _prompt_name(prompt: str | Callable[[Any], Prompt] | None) -> str:
+def prompt_name(prompt: str | Callable[[Any], Prompt] | None) -> str:
     """What tells one form of the prompt from another. A function's rows are told apart by their prompts."""
     return prompt if isinstance(prompt, str) else getattr(prompt, "__qualname__", "")
 
 
-def _asked(model: Model[Any], request: Any) -> dict[str, Any]:
+def asked_of(model: Model[Any], request: Any) -> dict[str, Any]:
     """What is asked of every item: the request without its prompt, headers and defaults."""
     names = ("tools", "tool_choice", "settings", "response_format", "reasoning", "provider_options")
     found = {name: msgspec.to_builtins(getattr(request, name)) for name in names}

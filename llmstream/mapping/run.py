@@ -41,7 +41,7 @@ else:
     Item = TypeVar("Item")
     T = TypeVar("T")
 
-__all__ = ["MapRun", "Plan", "PromptOf"]
+__all__ = ["MapRun", "Plan", "PromptOf", "Row", "row_of"]
 
 PromptOf: TypeAlias = Callable[[Any], Prompt]
 
@@ -77,7 +77,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class _Row(Generic[Item]):
+class Row(Generic[Item]):
     """An item on its way.
 
     key:     of item and prompt, for the file
@@ -108,7 +108,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         self._keep: Keep | None = None
         self._feeder: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._asking: dict[int, list[_Row[Item]]] = {}  # by request: the items that wait for its answer
+        self._asking: dict[int, list[Row[Item]]] = {}  # by request: the items that wait for its answer
         self._places = Places()  # of answers in the file, by request
         self._remembered: OrderedDict[int, Answer] = OrderedDict()  # where there is no such file
         self._spent = asyncio.Event()  # a request is over, so its cost is known
@@ -204,7 +204,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         async with _closing(plan.items) as items:
             async for item in items:
                 await self._results.enter()
-                row = _row(item, index, plan.prompt_of)
+                row = row_of(item, index, plan.prompt_of)
                 if not self._settled(row):
                     await self._affordable()
                     turn = await plan.gate.acquire()
@@ -216,7 +216,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
                 if index % _WITHOUT_PAUSE == 0:
                     await asyncio.sleep(0)
 
-    def _settled(self, row: _Row[Item]) -> bool:
+    def _settled(self, row: Row[Item]) -> bool:
         """Whether an item needs no request of its own."""
         stored = None if self._keep is None else self._keep.take(row.key)
         if stored is not None:
@@ -250,7 +250,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
             self._spent.clear()
             await self._spent.wait()
 
-    async def _ask(self, row: _Row[Item], turn: float) -> None:
+    async def _ask(self, row: Row[Item], turn: float) -> None:
         answer = await self._plan.asker.ask(row.prompt, turn)
         first, *others = self._asking.pop(row.request)
         at = self._deliver(first, answer)
@@ -305,7 +305,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
                 answer.message = Message.assistant(encode(plain).decode())
         return answer
 
-    def _show_stored(self, row: _Row[Item], at: int) -> None:
+    def _show_stored(self, row: Row[Item], at: int) -> None:
         """Gives the result of an earlier run."""
         assert self._keep is not None
         self._keep.put(row.index, at)
@@ -316,7 +316,7 @@ class MapRun(AsyncOnly, Generic[Item, T]):
         result = _result(row, self._answer_at(at), stored=True) if self._plan.show_stored else None
         self._results.put(row.index, result)
 
-    def _deliver(self, row: _Row[Item], answer: Answer, *, reused: bool = False) -> int | None:
+    def _deliver(self, row: Row[Item], answer: Answer, *, reused: bool = False) -> int | None:
         """Writes a result, counts it and gives it to the reader; returns the place of its line.
 
         raises: KeepFailed
@@ -352,10 +352,10 @@ class MapRun(AsyncOnly, Generic[Item, T]):
             self._results.end()
 
 
-def _row(item: Any, index: int, prompt_of: PromptOf) -> _Row[Any]:
+def row_of(item: Any, index: int, prompt_of: PromptOf) -> Row[Any]:
     """An item with its prompt and digests. What the prompt's function raises is the item's error."""
     fields, encoded = fields_of(item)
-    row: _Row[Any] = _Row(item, index, fields)
+    row: Row[Any] = Row(item, index, fields)
     try:
         prompt = prompt_of(item)
         if isinstance(prompt, str):
@@ -375,7 +375,7 @@ def _row(item: Any, index: int, prompt_of: PromptOf) -> _Row[Any]:
     return row
 
 
-def _result(row: _Row[Any], answer: Answer, *, stored: bool = False) -> MapResult[Any, Any]:
+def _result(row: Row[Any], answer: Answer, *, stored: bool = False) -> MapResult[Any, Any]:
     return MapResult(
         item=row.item,
         index=row.index,

@@ -3,6 +3,7 @@
 It serves `Model("sim:...")`, `llmstream demo`, `llmstream simulate` and tests.
 """
 
+from llmstream.simulator.batches import BatchFaults
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.obedient import Obedient
 from llmstream.simulator.recording import Received, Recording
@@ -24,6 +25,7 @@ from llmstream.simulator.server import Simulator
 from llmstream.simulator.vendor_limits import VendorLimits
 
 __all__ = [
+    "BatchFaults",
     "Break",
     "Call",
     "Continue",

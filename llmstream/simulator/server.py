@@ -35,6 +35,7 @@ from llmstream.simulator.admission import (
     usual_path,
 )
 from llmstream.simulator.background import BackgroundResponses, uncut
+from llmstream.simulator.batches import BatchFaults, BatchPages, SilentJob
 from llmstream.simulator.bodies import (
     complete_body,
     complete_response,
@@ -102,6 +103,7 @@ class Simulator:
     limits:       rate limits that all clients share; requests beyond them get a 429 (HTTP only)
     strict_paths: answers paths that no vendor has, such as `/v1/v1/messages`, with not found; otherwise
                   any path that ends like a vendor's is accepted
+    batches:      what goes wrong in batches; by default they are over at once, and complete
 
     url:      base URL, such as "http://127.0.0.1:40123"
     requests: received requests in order; the oldest bodies are dropped for new ones. For a WebSocket,
@@ -126,6 +128,7 @@ class Simulator:
         models: Sequence[str] = ("sim",),
         limits: VendorLimits | None = None,
         strict_paths: bool = False,
+        batches: BatchFaults | None = None,
         clock: Callable[[], float] = lambda: asyncio.get_running_loop().time(),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], datetime.datetime] | None = None,
@@ -150,6 +153,7 @@ class Simulator:
         self._player = Player(clock, sleep, block_bytes)
         self._background = BackgroundResponses(clock)
         self._continued = ContinuedAnswers()
+        self._batches = BatchPages(batches, self._answer_alone, lambda: self.url)
         self._now = now or (lambda: datetime.datetime.now(datetime.UTC).replace(microsecond=0))
         self._next_turn = 0
         self._received = 0
@@ -267,7 +271,7 @@ class Simulator:
             # Read only now: a request that is refused for its path or key costs no memory.
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             self._log.body(received, masked(http))
-            page = count_tokens(http, self._sides)
+            page = count_tokens(http, self._sides) or self._batches.page(http)
             if page is not None:
                 return _web_response(page)
             found = self._background.parse(http, self._sides)
@@ -284,6 +288,30 @@ class Simulator:
             return await self._respond(incoming, side, http, received)
         except LLMStreamError as error:
             return _web_response(error_response(side or self._router.guess(http), error.info, received))
+        except SilentJob:
+            if incoming.transport is not None:
+                incoming.transport.close()
+            raise ConnectionError("the job was created in silence") from None
+
+    def _answer_alone(self, http: HttpRequest) -> HttpResponse:
+        """Answers a request of a batch as if it had been sent alone."""
+        received = self._log_request(masked(msgspec.structs.replace(http, method="BATCH")))
+        received.done.set()
+        side = self._router.find(http)
+        if side is None:
+            return error_response(self._router.guess(http), no_such_path(http, None).info, received)
+        received.dialect = side.name
+        try:
+            request = side.decode_request(as_streamed(http) or http)
+            received.request = msgspec.structs.replace(request, headers=redact_headers(request.headers))
+            turn, number = self._turn(side, request)
+            timeline = timeline_of(uncut(turn), request, number=number, pace=self._pace, now=self._now())
+            failure = failure_of(timeline)
+            if failure is not None:
+                return error_response(side, failure, received)
+            return complete_response(complete_body(side, request, timeline), received)
+        except LLMStreamError as error:
+            return error_response(side, error.info, received)
 
     def _check_path(self, http: HttpRequest, side: ServerSide | None, received: Received) -> None:
         """Checks the path if strict_paths is on.

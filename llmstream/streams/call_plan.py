@@ -40,6 +40,7 @@ __all__ = [
     "background_of",
     "call_plan",
     "check_transport",
+    "in_output_mode",
     "reattached_plan",
     "secrets_of",
 ]
@@ -218,7 +219,7 @@ def call_plan(model: PlannedModel, request: Request, given: Options, before: lis
     if given.get("background"):
         request, asked = asking_to_keep(dialect, request, provider=name)
         warnings = [*before, *asked]
-    sent, reading = _in_output_mode(model, request)
+    sent, reading = in_output_mode(model, request)
     call_id = _new_id()
     # One for all attempts of the call: what was downloaded for the first serves the others.
     inliner = Inliner(dialect, model.downloads)
@@ -263,7 +264,7 @@ def reattached_plan(
     name = model.provider.name
     background = background_of(model.provider.dialect, token, provider=name)
     request = msgspec.structs.replace(request, model=token.model)
-    _, reading = _in_output_mode(model, request)
+    _, reading = in_output_mode(model, request)
     after = None if whole else Position(token.response_id, token.sequence_number)
     kept = _kept(model, background, request)
     return _plan(
@@ -296,7 +297,7 @@ def _socket_way(model: PlannedModel) -> SocketWay | None:
     )
 
 
-def _in_output_mode(model: PlannedModel, request: Request) -> tuple[Request, Callable[[Decoder], Decoder]]:
+def in_output_mode(model: PlannedModel, request: Request) -> tuple[Request, Callable[[Decoder], Decoder]]:
     """The request in the mode of its response format, and what wraps the decoder of its response."""
     if request.response_format is None:
         return request, _unchanged

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import importlib
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeAlias, Unpack, overload
 
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     import aiohttp
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
 
+    from llmstream.batches import Batch
     from llmstream.chats.message import Message
     from llmstream.chunks import StreamingChunk
     from llmstream.streams.call import Call
@@ -351,6 +354,14 @@ class Model(Generic[T]):
         from llmstream.streams.lookups import end_kept  # loaded by those who cancel
 
         await end_kept(prepared, self._decode_error, self.deadlines, self._session)
+
+    async def submit(
+        self, rows: Iterable[Any] | AsyncIterable[Any], *, keep: str | os.PathLike[str], **options: Any
+    ) -> Batch[Any, T]:
+        """Submits rows to the vendor's batch API, at half the price; see `llmstream.submit`."""
+        batches = importlib.import_module("llmstream.batches")  # by name: they stand above models
+        batch: Batch[Any, T] = await batches.submit(self, rows, keep=keep, **options)
+        return batch
 
     async def events(
         self, request: Request | Prompt, *, output: Any = None, **options: Unpack[StreamOptions]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llmstream.simulator import (
+        BatchFaults,
         Break,
         Call,
         Continue,
@@ -56,8 +57,8 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "llmstream.simulator": (
-        "Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptFunction ScriptLike "
-        "Simulator Stall Turn VendorLimits"
+        "BatchFaults Break Call Continue Cut Fault Pace Received Recording Refuse Script ScriptFunction "
+        "ScriptLike Simulator Stall Turn VendorLimits"
     ),
     "llmstream.testing.cassettes": "Cassette CassetteWarning UnrecordedRequest cassette",
     "llmstream.testing.clock": "VirtualClock",
@@ -72,6 +73,7 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
+    "BatchFaults",
     "Break",
     "Call",
     "Cassette",

@@ -178,11 +178,16 @@ class Response:
 
 
 async def send(
-    request: HttpRequest, deadlines: Deadlines, session: aiohttp.ClientSession | None = None
+    request: HttpRequest,
+    deadlines: Deadlines,
+    session: aiohttp.ClientSession | None = None,
+    *,
+    fresh: bool = False,
 ) -> Response:
     """Sends one request and waits for the head of the response.
 
     session: the caller's own; by default the pooled one of the running loop
+    fresh:   use a new connection, so that the request is certainly written once
     raises:  TransportError, InvalidRequest; RedirectRefused for any 3xx, ProxyError for 407
     """
     url, scheme, host, port = parsed_url(request.url)
@@ -190,7 +195,7 @@ async def send(
     check_headers(request.headers)
     if session is None:
         session = await current_session()
-    response = await _ask(session, request, url, deadlines, proxy_for(scheme, host, port))
+    response = await _ask(session, request, url, deadlines, proxy_for(scheme, host, port), fresh=fresh)
     check_answer(response, host)
     encoding = response.headers.get("content-encoding", "").strip().lower()
     # aiohttp passes the bytes of an unknown encoding on as they are; they would look like a broken stream.
@@ -260,12 +265,14 @@ async def _ask(
     url: URL,
     deadlines: Deadlines,
     proxy: str | None,
+    *,
+    fresh: bool,
 ) -> aiohttp.ClientResponse:
     """Sends the request; a second time, on a new connection, if a reused one had been closed.
 
     Not after a byte of the response: then the server had the request, and may have acted on it.
     """
-    current = Exchange()
+    current = Exchange(fresh=fresh)
     while True:
         before = exchange.set(current)
         try:

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, whole
+from llmstream.batches.apis import api_of
+from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, shard, whole
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import api_key_for
@@ -52,6 +53,8 @@ examples:
   llmstream map a.csv -o b.csv --prompt "Rate: {{review}}" --schema "score int"
   llmstream map a.jsonl -m anthropic:claude-haiku-4-5 -o b.jsonl --dry-run
   llmstream map a.jsonl -m anthropic:claude-haiku-4-5 -o b.jsonl --max-cost 20
+  llmstream map a.jsonl -m anthropic:claude-haiku-4-5 -o b.jsonl --batch
+  llmstream map a.jsonl -m sim:demo -o b.3.jsonl --shard 3/16           on each of 16 machines
 """
 
 
@@ -106,6 +109,10 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--rpm", metavar="N", type=count, help="most requests per minute")
     add("--tpm", metavar="N", type=count, help="most tokens per minute")
     add("--max-cost", metavar="DOLLARS", type=decimal, help="start no more requests at this cost")
+    add("--batch", action="store_true", help="by the vendor's batch API: half the price, within a day")
+    add("--finish-online", action="store_true", help="with --batch: ask at once for what it left out")
+    add("--poll", metavar="S", type=decimal, default=60.0, help="with --batch: seconds between two looks")
+    add("--shard", type=shard, metavar="I/N", help="only every N-th row, from the I-th; one file each")
     add("--dry-run", action="store_true", help="print rows, tokens and cost, and send nothing")
     add("-y", "--yes", action="store_true", help="do not ask for confirmation")
     add("--retry-failed", action="store_true", help="ask again for the rows of the output that failed")
@@ -118,7 +125,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Asks for each row; returns the exit status."""
-    source = Source(arguments.input, arguments.format, arguments.limit)
+    source = Source(arguments.input, arguments.format, arguments.limit, arguments.shard)
     schema = read_schema(arguments.schema) if arguments.schema is not None else None
     job = Job(
         source=source,
@@ -129,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments=arguments,
     )
     _check_output(arguments)
+    _check_batch(arguments, job.spec)
     survey = None
     if not source.is_stdin:
         survey = surveyed(source.rows(), job.prompt_of)
@@ -151,6 +159,8 @@ def _agreed(job: Job, survey: Survey) -> bool:
     answer = answer_tokens(arguments.max_tokens)
     share = max(0, survey.rows - stored) / max(1, survey.rows)
     cost = survey.cost(job.price(), job.spec, share=share, overhead=job.overhead, answer=answer)
+    if cost is not None and arguments.batch:
+        cost *= job.batch_api().price_share
     lines = estimate_lines(survey, job.spec, stored=stored, overhead=job.overhead, answer=answer, cost=cost)
     if arguments.dry_run:
         print("\n".join(lines), flush=True)
@@ -222,6 +232,25 @@ def _check_output(arguments: argparse.Namespace) -> None:
         and os.path.samefile(output, source)
     ):
         raise InvalidRequest(f"{output} is the input. Name another output.")
+
+
+def _check_batch(arguments: argparse.Namespace, spec: str) -> None:
+    """raises: InvalidRequest for options that a batch cannot obey; Unsupported for a model without batches"""
+    if not arguments.batch:
+        if arguments.finish_online:
+            raise InvalidRequest("--finish-online belongs to --batch.")
+        return
+    if arguments.output in (None, "-"):
+        raise InvalidRequest("--batch needs -o FILE: the batch is recorded beside it until it is over.")
+    if arguments.max_cost is not None:
+        raise InvalidRequest(
+            "--max-cost cannot stop a batch, which is paid as a whole. --dry-run shows what it costs; "
+            "--limit submits fewer rows."
+        )
+    for name, given in (("fallback", arguments.fallback), ("rpm", arguments.rpm), ("tpm", arguments.tpm)):
+        if given:
+            raise InvalidRequest(f"--{name} does not go with --batch. Leave it out.")
+    api_of(Model(spec).provider)
 
 
 def _check_template(template: str | None) -> None:

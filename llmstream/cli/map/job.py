@@ -17,6 +17,8 @@ from typing import Any, BinaryIO, Final, cast
 
 import msgspec
 
+from llmstream.batches.apis import BatchApi, api_of
+from llmstream.batches.mapping import BatchMap, MapPlan
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS, USAGE, error_message, exit_status
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.map.estimate import Survey
@@ -34,7 +36,7 @@ from llmstream.errors import (
 from llmstream.mapping.asking import Price
 from llmstream.mapping.keep import KeepFailed
 from llmstream.mapping.lines import CSVLines, JSONLines, Lines, fields_of, records
-from llmstream.mapping.options import list_prices, make, prompt_function
+from llmstream.mapping.options import identity_of, list_prices, make, open_keep, prompt_function
 from llmstream.mapping.result import MapProgress
 from llmstream.mapping.run import MapRun, PromptOf
 from llmstream.streams.attempts import Retry
@@ -89,6 +91,41 @@ class Job:
         with open(self.path, "rb") as file:
             found = sum(complete for _, complete in records(file, quoted=quoted))
         return max(0, found - quoted)
+
+    def batch_api(self) -> BatchApi:
+        """The batch API of the model.
+
+        raises: Unsupported
+        """
+        return api_of(Model(self.spec).provider)
+
+    def batch_run(self, survey: Survey | None, note: Callable[[str], object]) -> BatchMap:
+        """The run by the vendor's batch API, before its first request."""
+        arguments, path = self.arguments, self.path
+        if path is None:
+            raise InvalidRequest("--batch needs a regular file as its output: -o FILE.")
+        retry = Retry(max_retries=arguments.retries)
+        model = Model(self.spec, base_url=arguments.base_url, api_key=api_key_for(self.spec), retry=retry)
+        request = model.request("?", **self.options)
+        identity = identity_of(model, self.template or "", request)
+        rows = self.source.rows()
+        return BatchMap(
+            MapPlan(
+                model=model,
+                items=in_background(rows) if self.source.is_stdin else rows,
+                prompt_of=self.prompt_of,
+                prompt_id=self.template or "",
+                keep=functools.partial(open_keep, path, self.lines(survey), identity, arguments.retry_failed),
+                record=f"{path}.batch",
+                options=self.options,
+                finish_online=arguments.finish_online,
+                dedupe=arguments.dedupe,
+                price=self.price(),
+                sort=arguments.ordered,
+                poll_s=arguments.poll,
+                note=note,
+            )
+        )
 
     def run(self, survey: Survey | None) -> MapRun[Any, Any]:
         """The run, before its first request."""
@@ -193,7 +230,12 @@ def execute(job: Job, survey: Survey | None) -> int:
 
 
 async def _execute(job: Job, survey: Survey | None) -> Outcome:
-    run, lines = job.run(survey), job.lines(survey)
+    run: MapRun[Any, Any] | BatchMap
+    if job.arguments.batch:
+        run = job.batch_run(survey, lambda message: display.note(message))
+    else:
+        run = job.run(survey)
+    lines = job.lines(survey)
     began, error, interrupted = time.monotonic(), None, False
     arguments, total = job.arguments, None if survey is None else survey.rows
     display = Display(total, lambda: run.progress, sys.stderr, quiet=arguments.quiet, color=arguments.color)
@@ -246,7 +288,7 @@ def _device(path: str) -> BinaryIO:
 class _Signals:
     """Ctrl-C and SIGTERM: the first one starts no more requests, the second one ends those under way."""
 
-    def __init__(self, run: MapRun[Any, Any], display: Display) -> None:
+    def __init__(self, run: MapRun[Any, Any] | BatchMap, display: Display) -> None:
         self.count = 0
         self._run = run
         self._display = display
@@ -259,13 +301,13 @@ class _Signals:
             return
         self._run.stop()
         under_way = self._run.progress.under_way
-        if under_way:
+        if under_way and isinstance(self._run, MapRun):
             requests = counted(under_way, "request")
             self._display.note(f"waiting for {requests} under way; Ctrl-C again drops them")
 
 
 @contextmanager
-def _signals(run: MapRun[Any, Any], display: Display) -> Iterator[_Signals]:
+def _signals(run: MapRun[Any, Any] | BatchMap, display: Display) -> Iterator[_Signals]:
     loop, handler, handled = asyncio.get_running_loop(), _Signals(run, display), []
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         # Windows has no SIGHUP, and its loops have no signal handlers. nohup ignores SIGHUP.
@@ -318,6 +360,8 @@ def _remedy(job: Job, outcome: Outcome) -> str:
     """How to go on."""
     if job.path is None:
         return "the answers so far are written. With -o FILE, the same command goes on where it stopped"
+    if job.arguments.batch:
+        return f"to go on, run the same command again: {job.path}.batch has what is submitted"
     first = ""
     if isinstance(outcome.error, LimitExceeded):
         first = "raise --max-cost and "

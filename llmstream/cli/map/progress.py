@@ -166,7 +166,10 @@ def figures(progress: MapProgress, total: int | None, rows_per_s: float, tokens_
         facts.append(f"{_round(tokens_per_s)} tokens/s")
     if progress.cost:
         facts.append(amount(progress.cost))
-    facts.append(f"{progress.under_way} of {progress.concurrency} at once")
+    if progress.concurrency:
+        facts.append(f"{progress.under_way} of {progress.concurrency} at once")
+    elif progress.under_way:
+        facts.append(f"{progress.under_way:,} at the vendor")
     if progress.failed:
         facts.append(failures(progress))
     if progress.paused_s > 1:

@@ -62,12 +62,14 @@ class Source:
     format:  one of FORMATS; by default what the file's name ends in, and for standard input what its first
              line looks like
     limit:   read only so many rows
+    shard:   (i, n): of these, only every n-th from the i-th on, counted from 1
     columns: of CSV, once rows are read
     """
 
     path: str
     format: str | None = None
     limit: int | None = None
+    shard: tuple[int, int] | None = None
 
     @property
     def is_stdin(self) -> bool:
@@ -79,7 +81,8 @@ class Source:
 
         raises: InvalidRequest if it cannot be read at all
         """
-        return itertools.islice(self._rows(), self.limit)
+        first, step = self.shard or (1, 1)
+        return itertools.islice(self._rows(), first - 1, self.limit, step)
 
     def _rows(self) -> Iterator[Row]:
         with self._opened() as file:

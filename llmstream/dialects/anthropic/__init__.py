@@ -15,9 +15,10 @@ from llmstream.dialects.anthropic.decoder import AnthropicDecoder
 from llmstream.dialects.anthropic.messages import accepts_url
 from llmstream.dialects.anthropic.quirks import BEDROCK_INVOKE_QUIRKS, VERTEX_QUIRKS, Quirks
 from llmstream.dialects.anthropic.request import dropping_bound_thinking, encode_request
-from llmstream.dialects.anthropic.wire import invoke_frames
+from llmstream.dialects.anthropic.wire import invoke_frame, invoke_frames
 from llmstream.dialects.aws import answer_error
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.complete_answers import as_data, on_one_line, status_of
 from llmstream.dialects.decoder import Framing
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
@@ -118,6 +119,14 @@ class Anthropic(Dialect, frozen=True):
         else:
             framing = invoke_frames(provider=provider, max_bytes=limits.max_event_bytes)
         return AnthropicDecoder(framing, provider=provider, include_raw=include_raw, limits=limits)
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as the first event of a stream, which may hold complete blocks."""
+        line = on_one_line(body)
+        events = [line]
+        if status_of(line, ("type",)) == "message":
+            events = [b'{"type":"message_start","message":%b}' % line, b'{"type":"message_stop"}']
+        return as_data(*events) if self.framing == "sse" else b"".join(map(invoke_frame, events))
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.aws import answer_error
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.bedrock_converse.complete_answer import streamed_form
 from llmstream.dialects.bedrock_converse.content import accepts_url
 from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
 from llmstream.dialects.bedrock_converse.quirks import traits
@@ -55,6 +56,10 @@ class BedrockConverse(Dialect, frozen=True):
     ) -> BedrockConverseDecoder:
         """Creates a decoder for one response body."""
         return BedrockConverseDecoder(provider=provider, include_raw=include_raw, limits=limits)
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as the messages of a stream."""
+        return streamed_form(body)
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str

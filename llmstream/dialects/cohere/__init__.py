@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.cohere.complete_answer import streamed_form
 from llmstream.dialects.cohere.decoder import CohereDecoder
 from llmstream.dialects.cohere.request import accepts_url, encode_request
 from llmstream.dialects.cohere.wire import KEY, answer_id
@@ -62,6 +63,10 @@ class Cohere(Dialect, frozen=True, kw_only=True):
         return CohereDecoder(
             provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
         )
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as the events of a stream."""
+        return streamed_form(body)
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str

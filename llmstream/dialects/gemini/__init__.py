@@ -129,6 +129,10 @@ class Gemini(Dialect, frozen=True):
         """Long responses in several parts."""
         return GeminiContinuation()
 
+    def streamed_form(self, body: bytes) -> bytes:
+        """Returns the body as it is: a stream without `alt=sse` is a list of such objects."""
+        return body
+
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL: only files stored at Google."""
         return is_at_google(part.url)

@@ -13,7 +13,8 @@ import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, Place, StreamLimits
-from llmstream.dialects.gemini_interactions.decoder import InteractionsDecoder
+from llmstream.dialects.complete_answers import as_data, on_one_line, status_of
+from llmstream.dialects.gemini_interactions.decoder import BEGINNINGS, InteractionsDecoder
 from llmstream.dialects.gemini_interactions.request import encode_request
 from llmstream.dialects.gemini_interactions.wire import CONTINUATION, KEY
 from llmstream.dialects.google import facts_of, wants_continuation, with_options, without_option
@@ -101,6 +102,14 @@ class GeminiInteractions(Dialect, frozen=True):
     def continuation(self) -> GeminiInteractionsContinuation:
         """Long responses in several parts."""
         return GeminiInteractionsContinuation()
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as the last event of a stream, which holds all of it."""
+        line, status = on_one_line(body), status_of(body)
+        if status is None:
+            return as_data(line)
+        kind = b"interaction.created" if status in BEGINNINGS else b"interaction.completed"
+        return as_data(b'{"event_type":"%b","interaction":%b}' % (kind, line))
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL: only files stored at Google."""

@@ -29,12 +29,12 @@ from llmstream.errors import LLMStreamError, ProviderError
 from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, Usage
 from llmstream.framing.sse import SSEDecoder
 
-__all__ = ["InteractionsDecoder"]
+__all__ = ["BEGINNINGS", "InteractionsDecoder"]
 
 # Fields of an interaction that become metadata of the finish.
 _FINISH_FIELDS: Final = ("service_tier", "environment_id")
 
-_BEGINNINGS: Final = frozenset({"created", "queued", "in_progress", "status_update"})
+BEGINNINGS: Final = frozenset({"created", "queued", "in_progress", "status_update"})
 _FALLING_SHORT: Final = ("length", "content-filter", "error")
 _OF_STEPS: Final = frozenset({"step.start", "step.delta", "step.stop"})
 
@@ -168,7 +168,7 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
 
     def _conclude(self, status: Any) -> None:
         """Stores a status; every one that does not belong to the beginning is final."""
-        if isinstance(status, str) and status not in _BEGINNINGS:
+        if isinstance(status, str) and status not in BEGINNINGS:
             self._status = status
             self.complete = True
 

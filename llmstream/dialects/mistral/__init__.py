@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, StreamLimits
+from llmstream.dialects.complete_answers import as_data, on_one_line
 from llmstream.dialects.errors import vendor_error
 from llmstream.dialects.mistral.decoder import MistralDecoder
 from llmstream.dialects.mistral.request import accepts_url, encode_request
@@ -62,6 +63,10 @@ class Mistral(Dialect, frozen=True, kw_only=True):
         return MistralDecoder(
             provider=provider, include_raw=include_raw, limits=limits, new_call_id=self.new_call_id
         )
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as one chunk, which has a `message` for a `delta`."""
+        return as_data(on_one_line(body), b"[DONE]")
 
     def decode_error(
         self, status: int, headers: Mapping[str, str], body: bytes, *, provider: str

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.complete_answers import on_one_line
 from llmstream.dialects.model_facts import ModelPage
 from llmstream.dialects.ollama.decoder import OllamaDecoder
 from llmstream.dialects.ollama.request import encode_request, is_inline
@@ -61,6 +62,10 @@ class Ollama(Dialect, frozen=True, kw_only=True):
         return OllamaDecoder(
             provider=provider, new_id=self.new_call_id, include_raw=include_raw, limits=limits
         )
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as the only line of a stream."""
+        return on_one_line(body) + b"\n"
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether the part can be sent as a URL: only images as data URLs."""

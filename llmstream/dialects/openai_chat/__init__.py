@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.complete_answers import as_data, on_one_line
 from llmstream.dialects.model_facts import ModelFacts, ModelPage
 from llmstream.dialects.openai_chat.decoder import OpenAIChatDecoder
 from llmstream.dialects.openai_chat.messages import accepts_url
@@ -117,6 +118,10 @@ class OpenAIChat(Dialect, frozen=True):
             limits=limits,
             new_call_id=self.new_call_id,
         )
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as one chunk, which has a `message` for a `delta`."""
+        return as_data(on_one_line(body), b"[DONE]")
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL, by the quirks."""

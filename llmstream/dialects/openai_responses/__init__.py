@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
+from llmstream.dialects.complete_answers import as_data, on_one_line, status_of
 from llmstream.dialects.model_facts import ModelFacts, ModelPage, with_fields
 from llmstream.dialects.openai_responses.background import ResponsesBackground
 from llmstream.dialects.openai_responses.content import accepts_url
@@ -135,6 +136,14 @@ class OpenAIResponses(Dialect, frozen=True):
     def sockets(self) -> ResponsesSockets | None:
         """Responses over WebSockets, where the server has them."""
         return ResponsesSockets(self.quirks) if self.quirks.delivery.websocket else None
+
+    def streamed_form(self, body: bytes) -> bytes:
+        """Rewrites a complete answer as the last event of a stream, which holds all of it."""
+        line = on_one_line(body)
+        if status_of(line, ("object",)) != "response":
+            return as_data(line)
+        status = status_of(line) or "completed"
+        return as_data(b'{"type":"response.%b","response":%b}' % (status.encode(), line))
 
     def accepts_url(self, part: Image | Audio | Document | File) -> bool:
         """Whether a part can be sent as a URL: images and files by the quirks, recordings never."""

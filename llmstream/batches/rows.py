@@ -1,0 +1,161 @@
+"""The rows of a batch: their prompts, the ids of their requests, and the results that they get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from llmstream.batches.apis import BatchApi, Outcome
+from llmstream.dialects.base import Decoder, Dialect
+from llmstream.errors import InvalidRequest, LLMStreamError, ServerError
+from llmstream.mapping.asking import Price
+from llmstream.mapping.result import MapResult
+from llmstream.mapping.run import Row, row_of
+from llmstream.streams.complete import read_answer
+from llmstream.streams.model import Model
+from llmstream.streams.options import Options, Prompt
+from llmstream.streams.reading import final_object
+from llmstream.structured.output import Output
+from llmstream.usage import Usage
+
+__all__ = ["Reader", "Rows", "Waiting", "lines_in", "not_made", "own_options"]
+
+# What the vendor has around the body of a request: its id, method and path.
+_AROUND_BYTES: Final = 200
+
+
+class Rows:
+    """All rows, by the ids of their requests.
+
+    dedupe: rows with the same prompt share one request
+
+    places: by id, the places of its rows
+    failed: places of rows without a prompt, with the error
+    """
+
+    def __init__(self, items: Iterable[Any], prompt_of: Callable[[Any], Prompt], *, dedupe: bool) -> None:
+        self.items = items if isinstance(items, list) else list(items)
+        self.places: dict[str, list[int]] = {}
+        self.failed: list[tuple[int, LLMStreamError]] = []
+        self._prompt_of = prompt_of
+        for index in range(len(self.items)):
+            row = self.row(index)
+            if row.error is not None:
+                self.failed.append((index, row.error))
+                continue
+            request = f"{row.request:016x}"
+            if not dedupe:
+                request = self._unused(row.request)
+            self.places.setdefault(request, []).append(index)
+
+    def _unused(self, request: int) -> str:
+        # In the order of the rows, so that each run gives a row the same id.
+        while (name := f"{request:016x}") in self.places:
+            request = (request + 1) % 2**64
+        return name
+
+    def row(self, index: int) -> Row[Any]:
+        """The row of an item, with its prompt."""
+        return row_of(self.items[index], index, self._prompt_of)
+
+    def prompt(self, request: str) -> Prompt:
+        """The prompt of a request."""
+        return self.row(self.places[request][0]).prompt
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Requests of the next part."""
+
+    bodies: list[tuple[str, bytes]] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+
+    def has_room(self, size: int, api: BatchApi) -> bool:
+        """Whether another request fits the vendor's limits; the first always does."""
+        return not self.bodies or (len(self.bodies) < api.max_rows and self.size + size <= api.max_bytes)
+
+    def add(self, request: str, body: bytes, headers: dict[str, str]) -> None:
+        """Adds a request."""
+        self.bodies.append((request, body))
+        self.headers.update(headers)
+        self.size += len(body) + _AROUND_BYTES
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Turns an outcome into the results of its rows.
+
+    dialect: of the part that it belongs to
+    share:   of the price of single requests
+    """
+
+    model: Model[Any]
+    dialect: Dialect
+    reading: Callable[[Decoder], Decoder]
+    output: Output | None
+    price: Price | None
+    share: float
+
+    def result(self, outcome: Outcome) -> MapResult[Any, Any]:
+        """The result, without its row."""
+        name = f"{self.model.provider.name}:{self.model.name}"
+        if outcome.status == 0:
+            return MapResult(item=None, index=0, error=not_made(), attempts=1, model=name)
+        if outcome.status >= 400:
+            refused = self.model._decode_error(outcome.status, {}, outcome.body)
+            return MapResult(item=None, index=0, error=refused, attempts=1, model=name)
+        answer = read_answer(self.dialect, outcome.body, self.reading, provider=self.model.provider.name)
+        value: Any = answer.message
+        error = answer.error
+        if error is None and self.output is not None:
+            try:
+                value = final_object(answer.message, answer.finish_reason, self.output)
+            except LLMStreamError as invalid:
+                error = invalid
+        return MapResult(
+            item=None,
+            index=0,
+            message=None if error is not None else answer.message,
+            error=error,
+            usage=answer.usage,
+            cost=self._cost(name, answer.usage),
+            attempts=1,
+            model=name,
+            finish_reason=answer.finish_reason if error is None else None,
+            _value=None if error is not None else value,
+        )
+
+    def _cost(self, name: str, usage: Usage) -> float | None:
+        cost = None if self.price is None else self.price(name, usage)
+        return None if cost is None else cost * self.share
+
+
+def not_made() -> LLMStreamError:
+    """The error of a request that the vendor did not get to."""
+    return ServerError(
+        "the vendor did not make this request: its batch expired or was cancelled. Submit it again.",
+        retryable=True,
+        reason="expired",
+    )
+
+
+def own_options(options: Options) -> dict[str, Any]:
+    """The options of the requests: those about sending one are the engine's."""
+    about_sending = ("retry", "deadlines", "limiter", "observe", "background")
+    refused = [name for name in ("background",) if options.get(name)]
+    if refused:
+        raise InvalidRequest(f"a batch has no {refused[0]}. Leave it out.")
+    return {name: value for name, value in options.items() if name not in about_sending}
+
+
+def lines_in(path: str) -> Iterator[bytes]:
+    """The lines of a file of results."""
+    with open(path, "rb") as file:
+        for line in file:
+            if line.strip():
+                yield line

@@ -1,0 +1,137 @@
+"""Requests to a vendor's batch API: what is repeated, and what is looked for before it is made again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, BinaryIO, Final, TypeVar
+
+from llmstream.batches.apis import BatchApi, JobState, NewJob, Steps
+from llmstream.errors import LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.streams.attempts import wait_before_retry_s
+from llmstream.streams.complete import exchange
+from llmstream.streams.model import Model
+
+__all__ = ["GRACE_S", "UnknownJob", "Vendor"]
+
+T = TypeVar("T")
+
+# Statuses of a server that has not looked at the request.
+_BUSY: Final = (503, 529)
+
+GRACE_S: Final = 5.0
+"""How long a request may take to appear at the vendor after its sender has died."""
+
+
+class UnknownJob(Exception):
+    """A job may have been created: its request failed without an answer."""
+
+    def __init__(self, error: LLMStreamError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Vendor:
+    """Carries out what an API describes, with the address and the key of a model."""
+
+    def __init__(self, model: Model[Any], api: BatchApi) -> None:
+        self._model = model
+        self._api = api
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Carries out the steps of a method; repeats requests that failed: none costs anything.
+
+        raises: the vendor's error; TransportError
+        """
+        try:
+            http = next(steps)
+            while True:
+                http = steps.send(await self._repeated(http))
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+    async def _repeated(self, http: HttpRequest) -> HttpResponse:
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await exchange(self._model, http)
+            except LLMStreamError as error:
+                wait_s = wait_before_retry_s(self._model.retry, error, attempt)
+                if wait_s is None:
+                    raise
+            await asyncio.sleep(wait_s)
+
+    async def _once(self, steps: Steps[T]) -> T:
+        """Carries out steps of which none is repeated."""
+        try:
+            http = next(steps)
+            while True:
+                http = steps.send(await exchange(self._model, http, once=True))
+        except StopIteration as end:
+            found: T = end.value
+            return found
+
+    async def created(self, job: NewJob, lines: list[bytes]) -> str:
+        """Creates a job; looks for it before it is created again.
+
+        raises: UnknownJob if it is not known whether the vendor has it; the vendor's refusal
+        """
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._once(self._api.create(job, lines))
+            except LLMStreamError as error:
+                refused = error.status is not None and (error.status < 500 or error.status in _BUSY)
+                wait_s = wait_before_retry_s(self._model.retry, error, attempt)
+                if wait_s is None:
+                    raise error if refused else UnknownJob(error) from None
+                failure = error
+            await asyncio.sleep(wait_s)
+            if not refused:
+                if not self._api.by_name:
+                    raise UnknownJob(failure)
+                await asyncio.sleep(GRACE_S)
+                try:
+                    found = await self.run(self._api.find(job))
+                except LLMStreamError as error:
+                    raise UnknownJob(error) from None
+                if found:
+                    return found[0]
+
+    async def download(self, path: str, state: JobState) -> None:
+        """Writes the results of a job to a file, JSON lines of the vendor.
+
+        raises: the vendor's error; TransportError; OSError
+        """
+        with _new(path) as file:
+            for line in state.inline:
+                file.write(line + b"\n")
+            for http in state.downloads:
+                await self._download_one(http, file)
+                file.write(b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    async def _download_one(self, http: HttpRequest, file: BinaryIO) -> None:
+        """raises: the vendor's error; what came of a download that broke off is cut off again"""
+        began, attempt = file.tell(), 0
+        while True:
+            attempt += 1
+            try:
+                await exchange(self._model, http, into=file)
+                return
+            except LLMStreamError as error:
+                file.seek(began)
+                file.truncate()
+                wait_s = wait_before_retry_s(self._model.retry, error, attempt)
+                if wait_s is None:
+                    raise
+            await asyncio.sleep(wait_s)
+
+
+def _new(path: str) -> BinaryIO:
+    return open(path, "wb")
