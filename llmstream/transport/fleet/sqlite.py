@@ -36,7 +36,7 @@ _PUT: Final = "insert or replace into llmstream_limits (name, part, value) value
 _DELETE: Final = "delete from llmstream_limits where name = ? and part = ?"
 _STATE: Final = "state"
 
-_BUSY_S: Final = 2.0
+_BUSY_S: Final = 5.0
 """How long a batch waits for those of other processes."""
 
 _POLL_S: Final = 0.02
