@@ -54,6 +54,7 @@ PACKAGE: Final = {
     **_all("APIError APIStatusError OpenAIError LLMError", "Write ls.LLMStreamError"),
     **_all("Timeout APITimeoutError TimeoutError", "Write ls.DeadlineExceeded"),
     **_all("RateLimitError", "Write ls.RateLimited"),
+    **_all("Limiter AsyncLimiter", "Write ls.RateLimiter"),
     **_all("APIConnectionError", "Write ls.ConnectionFailed"),
 }
 """Attributes of the package."""

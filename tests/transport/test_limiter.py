@@ -303,3 +303,72 @@ async def test_own_debt_is_paid_to_the_end() -> None:
     await time.run(3.0)
     assert waiting.done()
     waiting.result().release()
+
+
+async def test_a_higher_priority_goes_first() -> None:
+    time = VirtualTime()
+    limiter = paced(time, requests_per_minute=60, max_concurrent=1)
+    permit = await limiter.acquire()
+    order: list[int] = []
+
+    async def go(priority: int) -> None:
+        turn = await limiter.acquire(priority=priority)
+        order.append(priority)
+        turn.release()
+
+    tasks = [asyncio.create_task(go(priority)) for priority in (-1, 0, 2, 1)]
+    await settled()
+    permit.release()
+    await time.run(10.0)
+    await asyncio.gather(*tasks)
+    assert order == [2, 1, 0, -1]
+
+
+async def test_input_and_output_count_apart() -> None:
+    time = VirtualTime()
+    limiter = paced(time, input_tokens_per_minute=6000, output_tokens_per_minute=600)
+    permit = await limiter.acquire(input_tokens=100, output_tokens=600)
+    waiting = asyncio.create_task(limiter.acquire(input_tokens=100, output_tokens=60))
+    await time.run(5.0)
+    assert not waiting.done()
+    permit.release(110, input_tokens=100, output_tokens=10)
+    await settled()
+    assert waiting.done()
+    (await waiting).release()
+
+
+async def test_unexplained_refusals_cut_the_sizes() -> None:
+    """Once for all that went before; and they grow back."""
+    time = VirtualTime()
+    limiter = paced(time, requests_per_minute=100)
+    first, second = await limiter.acquire(), await limiter.acquire()
+    time.now = 1.0
+    limiter.refused(first)
+    limiter.refused(second)
+    assert limiter._pacer.levels[0] == pytest.approx(70.0)  # type: ignore[union-attr]
+    time.now = 121.0
+    assert limiter._pacer.levels[0] == pytest.approx(80.0, abs=0.2)  # type: ignore[union-attr]
+    first.release()
+    second.release()
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"x-ratelimit-remaining-requests": "0"}], ids=["ours", "the vendor's"]
+)
+async def test_explained_refusals_cut_nothing(headers: dict[str, str]) -> None:
+    time = VirtualTime()
+    limiter = paced(time, requests_per_minute=10)
+    permits = [await limiter.acquire() for _ in range(1 if headers else 10)]
+    limiter.refused(permits[-1], headers)
+    time.now = 60.0
+    assert limiter._pacer.levels[0] == 10.0  # type: ignore[union-attr]
+
+
+async def test_an_old_header_counts_later_grants() -> None:
+    time = VirtualTime()
+    limiter = paced(time, requests_per_minute=60)
+    first = await limiter.acquire()
+    later = [await limiter.acquire() for _ in range(10)]
+    limiter.learn({"x-ratelimit-remaining-requests": "30"}, first)
+    assert limiter._pacer.levels[0] == pytest.approx(20.0)  # type: ignore[union-attr]
+    assert len(later) == 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.transport.rate_headers import RateState, rate_states
+from llmstream.transport.rate_headers import RateState, rate_states, vendor_time
 
 NOW = 1_800_000_000.0
 
@@ -65,3 +65,17 @@ def test_resets_in_every_spelling(text: str, seconds: float) -> None:
 def test_what_cannot_be_read_is_not_said(text: str) -> None:
     names = ("x-ratelimit-reset-tokens", "x-ratelimit-remaining-requests", "x-ratelimit-limit-tokens")
     assert rate_states(dict.fromkeys(names, text), NOW) == {}
+
+
+def test_halves_are_reported_apart() -> None:
+    headers = {"anthropic-ratelimit-input-tokens-limit": "4000", "x-ratelimit-remaining-output-tokens": "7"}
+    assert rate_states(headers, NOW) == {
+        "input_tokens": RateState(limit=4000),
+        "output_tokens": RateState(remaining=7),
+    }
+
+
+def test_points_in_time_are_the_vendors() -> None:
+    """Our own clock may be wrong by an hour."""
+    assert vendor_time({"date": "Fri, 15 Jan 2027 08:00:00 GMT"}, 5.0) == NOW
+    assert vendor_time({"date": "yesterday"}, 5.0) == vendor_time({}, 5.0) == 5.0

@@ -47,6 +47,9 @@ _MOST_OPS: Final = 200
 # What nobody waits for goes with the next batch, or after this time.
 _LINGER_S: Final = 0.05
 
+# The same while one of ours waits: its next trip takes the others along.
+_LINGER_BEHIND_S: Final = 0.2
+
 # A process that has waiters is heard of so often: messages that wake them may be lost.
 _SIGN_S: Final = 1.0
 
@@ -321,7 +324,8 @@ class Member:
         if self._local is not None:  # the store is lost: one attempt in a while
             return self._spoke + _RETRY_S
         if self._ops:
-            due = min(due, self._ops_since + (0.0 if self._urgent else _LINGER_S))
+            linger_s = _LINGER_BEHIND_S if self._denied.total() else _LINGER_S
+            due = min(due, self._ops_since + (0.0 if self._urgent else linger_s))
         return min(due, self._next_sign(), self._next_renewal())
 
     def _is_stale(self, due: float, id: str) -> bool:

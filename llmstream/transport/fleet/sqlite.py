@@ -37,7 +37,7 @@ _DELETE: Final = "delete from llmstream_limits where name = ? and part = ?"
 _STATE: Final = "state"
 
 # How long a batch waits for those of other processes.
-_BUSY_S: Final = 2.0
+_BUSY_S: Final = 5.0
 
 # How often the file's version is looked at while somebody waits, without a lock.
 _POLL_S: Final = 0.02
