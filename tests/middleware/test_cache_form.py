@@ -21,6 +21,8 @@ from llmstream.middleware.caching.form import Answer, decode_answer, encode_answ
 from llmstream.providers.registry import find_provider
 from llmstream.testing import ScriptedModel, VirtualClock
 
+MARK = "llmstream"
+
 EVENTS: list[ls.Event] = [
     ls.StreamStart([]),
     ls.TextStart("0"),
@@ -138,8 +140,25 @@ async def test_saved_dollars_are_marked(read: Any) -> None:
     assert {"llmstream": {"cached": True, "saved": saved}} in metadata
 
 
+async def through_cache(events: list[ls.Event]) -> list[list[ls.Event]]:
+    """A stream of these events, asked for, and asked for again, without the marks."""
+
+    async def played(request: ls.Request, ask: Ask) -> AsyncGenerator[ls.Event]:
+        for event in events:
+            yield event
+
+    model = wrap(ScriptedModel("never"), played, cache({}))
+    streams = []
+    for _ in range(2):
+        seen = [event async for event in model.events(model.request("Hi"), errors="events")]
+        streams.append(
+            [e for e in seen if "cached" not in (getattr(e, "provider_metadata", 0) or {}).get(MARK, {})]
+        )
+    return streams
+
+
 @pytest.mark.slow
-def test_recordings_are_stored_as_they_are(shared_dir: Path) -> None:
+async def test_recordings_are_stored_as_they_are(shared_dir: Path) -> None:
     """Every recording of a corpus: the events of a replay are those that were stored, and a valid stream."""
     count = 0
     for meta in sorted((shared_dir / "corpus").glob("*/*/meta.json")):
@@ -150,8 +169,9 @@ def test_recordings_are_stored_as_they_are(shared_dir: Path) -> None:
             continue
         decoder = GuardedDecoder(provider.dialect.decoder(provider=provider.name), provider=provider.name)
         events = decoder.start() + decoder.feed((meta.parent / "response.bin").read_bytes()) + decoder.close()
-        replayed = decode_answer(encode_answer(Answer(events))).events
-        assert replayed == events, meta.parent.name
+        asked, replayed = await through_cache(events)
+        stored = decode_answer(encode_answer(Answer(events))).events
+        assert asked == replayed == stored == events, meta.parent.name
         assert check(replayed) == []
         assert replayed[-1].usage == events[-1].usage  # type: ignore[union-attr]
         count += 1
