@@ -1,0 +1,10 @@
+"""A gateway: clients of every vendor's API, answered by any model.
+
+`Gateway(routes)` is an ASGI application (`.asgi`), an application of aiohttp.web (`.aiohttp()`), or a
+function from request to response (`.answer`). `llmstream gateway FILE` runs one from a file.
+"""
+
+from llmstream.gateway.gateway import Gateway
+from llmstream.gateway.routes import Price, Route, Routes, Target
+
+__all__ = ["Gateway", "Price", "Route", "Routes", "Target"]

@@ -1,0 +1,212 @@
+"""`Gateway`: answers requests of every client's wire with any model, without a server."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, NotFound
+from llmstream.events import Warning
+from llmstream.events.types import warning_text
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.gateway.accounts import Account, Row, estimated_tokens
+from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
+from llmstream.gateway.routes import RouteLike, Routes, Target, routes_of
+from llmstream.gateway.translating import answer_whole, events_of
+from llmstream.serve.body import Body
+from llmstream.server_side.catalogue import count_request, is_public, lookup
+from llmstream.server_side.routing import Router, default_dialects
+from llmstream.server_side.wires import server_side
+from llmstream.streams.model import Model
+from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from llmstream.serve.asgi import Receive, Scope, Send
+
+__all__ = ["Gateway"]
+
+_log: Final = logging.getLogger("llmstream.gateway")
+
+ReadBody = Callable[[], Awaitable[bytes]]
+
+_SECURITY: Final = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+
+# Enough for a summary; a header has no room for more.
+_MOST_WARNINGS_CHARS: Final = 1_000
+
+
+class Gateway:
+    """Serves models to clients of every vendor's API.
+
+        gateway = Gateway({"claude-sonnet": "anthropic:claude-sonnet-4-5", "*": "google:gemini-3-flash"})
+        app = gateway.asgi              # uvicorn, granian, hypercorn
+        app = gateway.aiohttp()         # an aiohttp.web.Application
+        body = await gateway.answer(HttpRequest("/v1/messages", body, headers))
+
+    routes:         name or pattern to "provider:model", a `Model`, or several: the next answers where one
+                    fails before its first content
+    max_body_bytes: of a request; larger ones are refused
+    heartbeat_s:    silence after which a stream gets bytes that clients ignore
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, RouteLike] | Routes,
+        *,
+        max_body_bytes: int = 32 * 1024 * 1024,
+        heartbeat_s: float = 15.0,
+    ) -> None:
+        self.routes = routes_of(routes)
+        self.max_body_bytes = max_body_bytes
+        self._heartbeat_s = heartbeat_s
+        self._sides = [server_side(dialect) for dialect in default_dialects()]
+        self._router = Router(self._sides)
+
+    async def answer(self, http: HttpRequest, read: ReadBody | None = None) -> Body:
+        """Returns the response to one request: status, headers and an async iterator of bytes.
+
+        Errors are responses too, in the form of the client's wire.
+
+        http: the request as received: path and query, header names in lower case
+        read: returns the body, and is called once the request is admitted; without it `http` has the body
+        """
+        side = self._router.find(http)
+        try:
+            page = lookup(http, self.routes.names)
+            if page is not None and is_public(http):
+                return _whole(page)
+            if page is not None:
+                return _whole(page)
+            http = msgspec.structs.replace(http, body=http.body if read is None else await read())
+            if len(http.body) > self.max_body_bytes:
+                raise too_large(self.max_body_bytes)
+            counted = await self._counted(http)
+            if counted is not None:
+                return _whole(counted)
+            if side is None:
+                raise _no_such_path(http)
+            return await self._respond(ClientCall.of(side, http))
+        except LLMStreamError as error:
+            failure = client_error(error.info)
+        except Exception:
+            _log.exception("the gateway failed")
+            failure = ErrorInfo(
+                "server-error", "The gateway failed. Its log has more.", retryable=True, status=500
+            )
+        return _whole(error_reply(side or self._router.guess(http), failure))
+
+    async def _respond(self, client: ClientCall) -> Body:
+        route = self.routes.find(client.model)
+        targets = route.asked(client.model)
+        row = Row(
+            started=time.time(),
+            route=route.pattern,
+            wire=client.side.name,
+            asked=client.model,
+            streamed=client.streamed,
+        )
+        account = Account(
+            row, input_estimate=estimated_tokens(len(client.http.body)), price=_price, settled=_ignored
+        )
+        return await self._translated(client, targets, account)
+
+    async def _translated(
+        self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
+    ) -> Body:
+        request = client.request()
+        headers: dict[str, str] = {}
+
+        def warned(warnings: Sequence[Warning]) -> None:
+            headers.update(_warning_header(warnings))
+            headers["x-llmstream-model"] = account.row.model
+
+        events = events_of(request, targets, account, warned)
+        if not client.streamed:
+            reply = await answer_whole(client, request, events)
+            return _whole(msgspec.structs.replace(reply, headers={**reply.headers, **headers}))
+        writer = WireWriter(client.side, client.side.event_encoder(request))
+        body = Body(events, writer, heartbeat_s=self._heartbeat_s)
+        await self._open(body, headers)
+        return body
+
+    async def _open(self, body: Body, headers: dict[str, str]) -> None:
+        """Waits until the status is known; what was learned until then goes into the headers."""
+        await body.open()
+        body.headers |= {**headers, **_SECURITY}
+
+    async def _counted(self, http: HttpRequest) -> HttpResponse | None:
+        """Returns the page of a token count: the vendor's own, or an estimate; None for another request."""
+        from llmstream.streams.lookups import count_tokens
+
+        asked = count_request(http, self._sides)
+        if asked is None:
+            return None
+        name = ClientCall.of(asked.side, asked.http).model
+        model, _ = self.routes.find(name).asked(name)[0]
+        request = asked.request
+        try:
+            found = (
+                await count_tokens(model, msgspec.structs.replace(request, model=model.name))
+            ).input_tokens
+        except LLMStreamError:
+            # Clients that count before each request, such as Claude Code, would otherwise fail here for a
+            # vendor that answers them well.
+            found = estimated_tokens(len(http.body))
+        return asked.page(found)
+
+    @property
+    def asgi(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        """The gateway as an ASGI application."""
+        from llmstream.gateway.servers import asgi_application
+
+        return asgi_application(self)
+
+    def aiohttp(self) -> web.Application:
+        """The gateway as an application of aiohttp.web."""
+        from llmstream.gateway.servers import aiohttp_application
+
+        return aiohttp_application(self)
+
+
+def too_large(limit: int) -> BadRequest:
+    """Returns the error for a body beyond the limit."""
+    return BadRequest(f"the request is larger than {limit} bytes", status=413, reason="request_too_large")
+
+
+def _whole(reply: HttpResponse) -> Body:
+    return Body.whole(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
+
+
+def _no_such_path(http: HttpRequest) -> NotFound:
+    path = http.url.partition("?")[0]
+    return NotFound(f"The gateway has no path {http.method} {path}.", status=404, reason="not_found")
+
+
+def _warning_header(warnings: Sequence[Warning]) -> dict[str, str]:
+    """What the model that answers has no room for, in one line of ASCII."""
+    texts = [warning_text(one) for one in warnings]
+    line = "; ".join(texts).encode("ascii", "replace").decode()
+    shown = "".join(char if char.isprintable() else " " for char in line)[:_MOST_WARNINGS_CHARS]
+    return {"x-llmstream-warnings": shown} if shown else {}
+
+
+def _price(model: str, usage: Usage, target: Target) -> float | None:
+    """What the tokens cost, in US dollars; None if no price is known."""
+    if target.price is not None:
+        return target.price.cost(usage)
+    from llmstream.prices import price
+
+    try:
+        return price(model, usage)
+    except LLMStreamError:
+        return None  # the price list is not installed
+
+
+def _ignored(row: Row) -> None:
+    """Where nothing keeps a log."""

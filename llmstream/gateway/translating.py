@@ -1,0 +1,160 @@
+"""The translate lane: the client's request to any model, and its events back onto the client's wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.errors import (
+    DeadlineExceeded,
+    ErrorInfo,
+    IncompleteStream,
+    InvalidRequest,
+    LLMStreamError,
+)
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    Raw,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    Warning,
+)
+from llmstream.exchange import HttpResponse, carries_secret
+from llmstream.gateway.accounts import Account
+from llmstream.gateway.client_wire import ClientCall, client_error, error_reply
+from llmstream.gateway.routes import Target
+from llmstream.request import Request
+from llmstream.streams.model import Model
+
+__all__ = ["NO_CONTENT", "answer_whole", "events_of", "worth_another"]
+
+NO_CONTENT: Final = frozenset(
+    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
+)
+"""Events before which another model may still answer."""
+
+Warned = Callable[[Sequence[Warning]], object]
+
+
+def worth_another(error: LLMStreamError) -> bool:
+    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
+    if isinstance(error, DeadlineExceeded):
+        return error.reason != "total"
+    return not isinstance(error, InvalidRequest)
+
+
+async def events_of(
+    request: Request,
+    targets: Sequence[tuple[Model[Any], Target]],
+    account: Account,
+    warned: Warned,
+) -> AsyncGenerator[Event]:
+    """Yields the events of the first model that gets to its first content; ends in an error if none does.
+
+    Leaving it closes the vendor's socket. The account is settled in any case.
+
+    warned: called with the warnings of the model that answers, before its first content
+    """
+    try:
+        for number, (model, target) in enumerate(targets, 1):
+            account.asked(f"{model.provider.name}:{model.name}", target)
+            held, failure = list[Event](), None
+            answer = _answer(model, request, account)
+            try:
+                async for event in answer:
+                    if account.began:
+                        yield event
+                        continue
+                    held.append(event)
+                    if type(event) is StreamStart:
+                        warned(event.warnings)
+                    if type(event) not in NO_CONTENT:
+                        account.begin()
+                        for first in held:
+                            yield first
+                        held = []
+            except LLMStreamError as error:
+                failure = error
+            finally:
+                await answer.aclose()
+            if failure is not None and not account.began and number < len(targets) and worth_another(failure):
+                account.failed_over(failure.info)
+                continue
+            if failure is not None:
+                account.failed(failure.info)
+            for event in held:
+                yield event
+            if failure is not None:
+                raise failure
+            return
+    finally:
+        account.settle()
+
+
+async def _answer(model: Model[Any], request: Request, account: Account) -> AsyncGenerator[Event]:
+    """Yields the events of one model, and counts what was made.
+
+    raises: LLMStreamError after the finish of a failed response
+    """
+    # The client's credentials are for the gateway; those of the model are added by its provider.
+    headers = {name: value for name, value in request.headers.items() if not carries_secret(name)}
+    sent = msgspec.structs.replace(request, model=model.name, headers=headers)
+    call = model.call(sent)
+    chars = 0
+    try:
+        while batch := await call.next():
+            for event in batch:
+                kind = type(event)
+                if kind is TextDelta or kind is ReasoningDelta or kind is ToolInputDelta:
+                    chars += len(event.delta)  # type: ignore[union-attr]  # the three above
+                elif kind is Finish:
+                    account.usage = event.usage  # type: ignore[union-attr]  # as above
+                    account.complete = True
+                yield event
+            batch = []
+    finally:
+        if not account.complete:
+            account.usage = call.usage
+        account.chars += chars
+        await call.aclose()
+    if call.error is not None:
+        raise call.error
+
+
+async def answer_whole(client: ClientCall, request: Request, events: AsyncGenerator[Event]) -> HttpResponse:
+    """Returns the response in one piece, or its error in the form of the client's wire."""
+    side = client.side
+    if side.complete_response is None:
+        info = ErrorInfo(
+            "bad-request", f"{side.name} has streamed responses only.", retryable=False, status=400
+        )
+        return error_reply(side, info)
+    encoder = side.event_encoder(request)
+    written, error, reason = list[bytes](), None, ""
+    try:
+        async for event in events:
+            if isinstance(event, Finish):
+                reason = event.finish_reason
+            elif isinstance(event, ErrorEvent):
+                error = event.error
+            written.append(encoder.feed(event))
+    except LLMStreamError as failed:
+        error, reason = failed.info, "error"
+    finally:
+        await events.aclose()
+    if reason in ("error", ""):
+        return error_reply(side, client_error(error or IncompleteStream("the stream broke off").info))
+    written.append(encoder.close())
+    body = msgspec.json.encode(side.complete_response(b"".join(written)))
+    return HttpResponse(200, body, {"content-type": "application/json", "cache-control": "no-store"})

@@ -1,0 +1,83 @@
+"""A gateway on aiohttp.web before a simulator of every vendor."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+import llmstream as ls
+from llmstream.gateway import Gateway
+from llmstream.providers.registry import find_provider
+from llmstream.testing import Script, Simulator, Turn
+
+WIRES = (
+    "openai-chat",
+    "openai-responses",
+    "anthropic",
+    "gemini",
+    "gemini-interactions",
+    "bedrock-converse",
+    "cohere",
+    "mistral",
+    "ollama",
+)
+
+# A provider of each wire; at the simulator, whose paths are the vendors'.
+PROVIDERS = {
+    "openai-chat": "openai-chat",
+    "openai-responses": "openai-responses",
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "gemini-interactions": "google-interactions",
+    "bedrock-converse": "bedrock",
+    "cohere": "cohere",
+    "mistral": "mistral",
+    "ollama": "ollama",
+}
+
+_BASES = {
+    "openai-chat": "/v1",
+    "openai-responses": "/v1",
+    "gemini": "/v1beta",
+    "gemini-interactions": "/v1beta",
+    "mistral": "/mistral/v1",
+}
+
+
+def model_at(url: str, wire: str, name: str = "sim", **options: object) -> ls.Model:
+    """A model of a wire behind an address: the simulator's, or the gateway's."""
+    base = url + _BASES.get(wire, "")
+    key = {"api_key": "vendor-key-of-the-gateway"} | options
+    spec = f"{PROVIDERS[wire]}:{name}"
+    find_provider(PROVIDERS[wire])
+    return ls.Model(spec, base_url=base, retry=ls.Retry(max_retries=0), **key)
+
+
+@asynccontextmanager
+async def serving(gateway: Gateway) -> AsyncIterator[str]:
+    """The address of a gateway on aiohttp.web."""
+    runner = web.AppRunner(gateway.aiohttp(), shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def gateway_before(
+    wire: str, script: list[Turn] | None = None, **options: object
+) -> AsyncIterator[tuple[str, Simulator]]:
+    """The address of a gateway whose models answer over one wire, and the simulator of their vendor."""
+    async with Simulator(script_of(script)) as simulator:
+        gateway = Gateway({"*": [model_at(simulator.url, wire)]}, **options)
+        async with serving(gateway) as url:
+            yield url, simulator
+
+
+def script_of(turns: list[Turn] | None) -> Script | None:
+    """The turns as a script; None for the simulator's demo."""
+    return None if turns is None else Script(tuple(turns))
