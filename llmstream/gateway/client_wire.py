@@ -16,15 +16,23 @@ from llmstream.serve.writers import PING, UNBUFFERED
 from llmstream.server_side.routing import as_streamed, is_complete_requested
 from llmstream.server_side.wires import EventEncoder, ServerSide
 
-__all__ = ["ClientCall", "WireWriter", "client_error", "error_reply", "with_model"]
+__all__ = [
+    "MODEL_IN_PATH",
+    "ClientCall",
+    "WireWriter",
+    "client_error",
+    "error_reply",
+    "is_our_fault",
+    "with_model",
+]
 
 # A name that no vendor has, for the checks of a request: the rules of a vendor's model do not hold for
 # another model that answers in its place.
 _NEUTRAL: Final = "llmstream-gateway"
 
-_MODEL_FIELD: Final = re.compile(rb'"model"\s*:\s*"(?:[^"\\]|\\.)*"')
+_MODEL_FIELD: Final = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
 # Wires that name the model in the path: Gemini, Vertex, Bedrock.
-_MODEL_IN_PATH: Final = re.compile(
+MODEL_IN_PATH: Final = re.compile(
     r"(?P<before>/(?:models|model|tunedModels)/)(?P<model>[^/?]+?)(?=(?::|%3A)[A-Za-z]+(?:$|\?)|/[a-z-]+(?:$|\?))"
 )
 
@@ -73,7 +81,7 @@ class ClientCall(msgspec.Struct, frozen=True):
         raises: BadRequest if the body is not JSON or names no model
         """
         complete = as_streamed(http) is not None or is_complete_requested(side, http)
-        found = _MODEL_IN_PATH.search(http.url)
+        found = MODEL_IN_PATH.search(http.url)
         if found is not None:
             return cls(side, http, unquote(found["model"]), not complete)
         model = _fields(http.body).model
@@ -108,7 +116,7 @@ def _fields(body: bytes) -> _ModelOf:
 
 def with_model(http: HttpRequest, model: str) -> HttpRequest:
     """Returns the request for another model: no byte of it changes but the name, in the path or the body."""
-    url, in_path = _MODEL_IN_PATH.subn(lambda found: found["before"] + quote(model, safe=":@"), http.url, 1)
+    url, in_path = MODEL_IN_PATH.subn(lambda found: found["before"] + quote(model, safe=":@"), http.url, 1)
     if in_path:
         return msgspec.structs.replace(http, url=url)
     return msgspec.structs.replace(http, body=_renamed(http.body, model))
@@ -116,17 +124,23 @@ def with_model(http: HttpRequest, model: str) -> HttpRequest:
 
 def _renamed(body: bytes, model: str) -> bytes:
     name = msgspec.json.encode(model)
-    if len(found := _MODEL_FIELD.findall(body)) == 1:
-        return body.replace(found[0], found[0][: found[0].index(b":") + 1] + name)
+    renamed, count = _MODEL_FIELD.subn(lambda found: found[1] + name, body)
+    if count == 1:
+        return renamed
     # Tools and texts may have a field of this name too. Each value keeps its bytes, and only the space
     # between the outermost fields is lost.
     fields: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     return msgspec.json.encode({**fields, "model": msgspec.Raw(name)})
 
 
+def is_our_fault(error: ErrorInfo) -> bool:
+    """Whether the vendor refused the gateway itself, such as for its key."""
+    return error.code in _OUR_FAULTS
+
+
 def client_error(error: ErrorInfo) -> ErrorInfo:
     """Returns an error as a client of the gateway may see it: without hosts, keys and accounts."""
-    if error.code in _OUR_FAULTS:
+    if is_our_fault(error):
         message = "The gateway could not sign in to the model's vendor. Ask the gateway's operator."
         return ErrorInfo("server-error", message, retryable=False, status=502)
     if error.code in _OF_TRANSPORT:

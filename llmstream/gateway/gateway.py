@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from llmstream.errors import BadRequest, ErrorInfo, LLMStreamError, NotFound
+from llmstream.errors import BadRequest, ErrorInfo, InvalidRequest, LLMStreamError, NotFound
 from llmstream.events import Warning
 from llmstream.events.types import warning_text
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.gateway.accounts import Account, Row, estimated_tokens
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
+from llmstream.gateway.passing import open_passed, passable
 from llmstream.gateway.routes import RouteLike, Routes, Target, routes_of
-from llmstream.gateway.translating import answer_whole, events_of
+from llmstream.gateway.translating import answer_whole, events_of, worth_another
 from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
 from llmstream.server_side.routing import Router, default_dialects
@@ -114,11 +115,40 @@ class Gateway:
         account = Account(
             row, input_estimate=estimated_tokens(len(client.http.body)), price=_price, settled=_ignored
         )
-        return await self._translated(client, targets, account)
+        try:
+            return await self._laned(client, targets, account)
+        except BaseException as error:
+            if isinstance(error, LLMStreamError):
+                account.failed(error.info)
+            account.settle()
+            raise
+
+    async def _laned(
+        self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
+    ) -> Body:
+        """Asks the models in order; from the first on that speaks another wire, all of them translated."""
+        for number, (model, target) in enumerate(targets, 1):
+            passed = passable(client, model, target.lane)
+            if passed is None:
+                return await self._translated(client, targets[number - 1 :], account)
+            account.row.lane = "pass"
+            account.asked(f"{model.provider.name}:{model.name}", target)
+            more = number < len(targets)
+            try:
+                body = await open_passed(client, passed, account, more=more)
+            except LLMStreamError as error:
+                if not more or account.began or not worth_another(error):
+                    raise
+                account.failed_over(error.info)
+                continue
+            await self._open(body, {"x-llmstream-model": account.row.model})
+            return body
+        raise InvalidRequest(f"the route {account.row.route!r} names no model")
 
     async def _translated(
         self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
     ) -> Body:
+        account.row.lane = "translate"
         request = client.request()
         headers: dict[str, str] = {}
 

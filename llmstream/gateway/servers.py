@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
-from llmstream.errors import BadRequest
+from llmstream.errors import BadRequest, LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.serve import aiohttp as aiohttp_adapter
 from llmstream.serve import asgi as asgi_adapter
@@ -15,6 +16,8 @@ from llmstream.serve import asgi as asgi_adapter
 if TYPE_CHECKING:
     from llmstream.gateway.gateway import Gateway
     from llmstream.serve.asgi import Receive, Scope, Send
+
+_log: Final = logging.getLogger("llmstream.gateway")
 
 __all__ = ["aiohttp_application", "asgi_application"]
 
@@ -91,7 +94,12 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
         http = HttpRequest(incoming.raw_path, b"", headers, incoming.method)
         body = await gateway.answer(http, lambda: _read_aiohttp(incoming, http, gateway.max_body_bytes))
-        return await aiohttp_adapter.respond(incoming, body)
+        try:
+            return await aiohttp_adapter.respond(incoming, body)
+        except (LLMStreamError, TimeoutError) as error:
+            # The connection has been cut. Raised on, each broken stream of a vendor would log a traceback.
+            _log.info("a response was cut off: %s", error)
+            return web.Response(status=502)
 
     application.router.add_route("*", "/{path:.*}", handle)
     return application

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 from aiohttp import web
 
 import llmstream as ls
+from llmstream.dialects.base import dialect_class
+from llmstream.exchange import HttpRequest
 from llmstream.gateway import Gateway
 from llmstream.providers.registry import find_provider
+from llmstream.request import Request, Settings
 from llmstream.testing import Script, Simulator, Turn
 
 WIRES = (
@@ -81,3 +85,21 @@ async def gateway_before(
 def script_of(turns: list[Turn] | None) -> Script | None:
     """The turns as a script; None for the simulator's demo."""
     return None if turns is None else Script(tuple(turns))
+
+
+def request_of(wire: str, *, streamed: bool = True) -> HttpRequest:
+    """A request of a wire, as its client sends it to the gateway or the simulator."""
+    dialect = dialect_class(wire)()
+    asked = Request(
+        model="sim", messages=(ls.Message.user("Hello"),), settings=Settings(max_output_tokens=100)
+    )
+    http = dialect.encode(asked, provider=PROVIDERS[wire]).http
+    path, body = http.url, http.json()
+    if not streamed:
+        path = path.partition("?")[0].replace(":streamGenerateContent", ":generateContent")
+        path = path.replace("converse-stream", "converse")
+        if "stream" in body:
+            body["stream"] = False
+            body.pop("stream_options", None)
+    base = "" if path.startswith(_BASES.get(wire, "/")) else _BASES.get(wire, "")
+    return HttpRequest(base + path, msgspec.json.encode(body), http.headers)

@@ -7,13 +7,11 @@ import asyncio
 import aiohttp
 import msgspec
 import pytest
-from gateway_parts import PROVIDERS, WIRES, gateway_before, model_at, script_of, serving
+from gateway_parts import WIRES, gateway_before, model_at, request_of, script_of, serving
 
 import llmstream as ls
-from llmstream.dialects.base import dialect_class
 from llmstream.exchange import HttpRequest
 from llmstream.gateway import Gateway
-from llmstream.request import Request, Settings
 from llmstream.testing import Cut, Refuse, Simulator, Stall, Turn
 
 ANSWERS = {
@@ -44,20 +42,7 @@ async def test_tool_loop_over_all_vendors(client: str) -> None:
 
 
 def whole(wire: str) -> HttpRequest:
-    """A request of a wire for a response in one piece."""
-    dialect = dialect_class(wire)()
-    asked = Request(
-        model="sim", messages=(ls.Message.user("Hello"),), settings=Settings(max_output_tokens=100)
-    )
-    http = dialect.encode(asked, provider=PROVIDERS[wire]).http
-    path = http.url.partition("?")[0]
-    path = path.replace(":streamGenerateContent", ":generateContent").replace("converse-stream", "converse")
-    body = http.json()
-    if "stream" in body:
-        body["stream"] = False
-        body.pop("stream_options", None)
-    base = "/mistral/v1" if wire == "mistral" else ""
-    return HttpRequest(base + path, msgspec.json.encode(body), http.headers)
+    return request_of(wire, streamed=False)
 
 
 async def post(url: str, http: HttpRequest) -> tuple[int, dict[str, str], bytes]:
@@ -86,9 +71,12 @@ async def test_cut_is_never_a_success(client: str, clean: bool) -> None:
         with pytest.raises(ls.LLMStreamError) as caught:
             await model_at(url, client).ask("Hello")
         assert caught.value.partial is not None
-        status, _, body = await post(url, whole(client))
-        # The simulator sends its script's end only to those that stream.
-        assert status >= 500, body
+        try:
+            status, _, body = await post(url, whole(client))
+        except aiohttp.ClientPayloadError:
+            assert client == "openai-chat"  # on the pass lane, the vendor's half is cut too
+        else:
+            assert status >= 500, body
 
 
 @pytest.mark.parametrize("client", WIRES)
