@@ -5,6 +5,7 @@ function from request to response (`.answer`). `llmstream gateway FILE` runs one
 """
 
 from llmstream.gateway.gateway import Gateway
-from llmstream.gateway.routes import Price, Route, Routes, Target
+from llmstream.gateway.ledger import Key, Ledger
+from llmstream.gateway.routes import Limits, Price, Route, Routes, Target
 
-__all__ = ["Gateway", "Price", "Route", "Routes", "Target"]
+__all__ = ["Gateway", "Key", "Ledger", "Limits", "Price", "Route", "Routes", "Target"]

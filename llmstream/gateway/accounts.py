@@ -154,8 +154,9 @@ class Account:
             return usage
         # Vendors that count while they stream have counted less than was made when it broke off.
         made = max(usage.output_tokens or 0, estimated_tokens(self.chars))
-        if known and made == usage.output_tokens:
+        if known and usage.input_tokens and made == usage.output_tokens:
             return usage
         row.estimated = True
-        asked = self._input_estimate if usage.input_tokens is None else usage.input_tokens
+        # Anthropic's form requires a number in the first event; servers that do not know it yet write 0.
+        asked = usage.input_tokens or self._input_estimate
         return msgspec.structs.replace(usage, input_tokens=asked, output_tokens=made)

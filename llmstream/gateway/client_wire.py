@@ -40,6 +40,8 @@ MODEL_IN_PATH: Final = re.compile(
 # for the end of the response, so the connection is cut behind the error.
 _RAISED_BY_CLIENTS: Final = frozenset({"anthropic", "openai-responses", "bedrock-converse", "ollama"})
 
+_SHORT_WAIT_S: Final = 60.0
+
 _ANTHROPIC_PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 # Faults of the gateway's own settings; clients cannot mend them, and should not take their key for wrong.
@@ -155,6 +157,9 @@ def error_reply(side: ServerSide, error: ErrorInfo) -> HttpResponse:
     if error.retry_after_s is not None:
         # In whole seconds, rounded up: a client that returns a moment early is refused again.
         headers["retry-after"] = str(max(1, -int(-error.retry_after_s // 1)))
+        if error.retry_after_s > _SHORT_WAIT_S:
+            # SDKs of OpenAI and Anthropic retry a 429 with waits of their own, which would not help.
+            headers["x-should-retry"] = "false"
     return msgspec.structs.replace(reply, headers=headers)
 
 

@@ -5,18 +5,29 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from llmstream.errors import BadRequest, ErrorInfo, InvalidRequest, LLMStreamError, NotFound
+from llmstream.errors import (
+    BadRequest,
+    ErrorInfo,
+    InvalidRequest,
+    LLMStreamError,
+    NotFound,
+    Overloaded,
+)
 from llmstream.events import Warning
 from llmstream.events.types import warning_text
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.gateway.accounts import Account, Row, estimated_tokens
+from llmstream.gateway.admission import Admission, Refused, ledger_of
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
+from llmstream.gateway.ledger import Key, Ledger
+from llmstream.gateway.metrics import Metrics
 from llmstream.gateway.passing import open_passed, passable
-from llmstream.gateway.routes import RouteLike, Routes, Target, routes_of
+from llmstream.gateway.routes import Limits, RouteLike, Routes, Target, routes_of
 from llmstream.gateway.translating import answer_whole, events_of, worth_another
 from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
@@ -38,6 +49,9 @@ ReadBody = Callable[[], Awaitable[bytes]]
 
 _SECURITY: Final = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 
+# Reserved for a request that sets no limit; what it really used is settled after it.
+_USUAL_OUTPUT_TOKENS: Final = 4_096
+
 # Enough for a summary; a header has no room for more.
 _MOST_WARNINGS_CHARS: Final = 1_000
 
@@ -52,18 +66,33 @@ class Gateway:
 
     routes:         name or pattern to "provider:model", a `Model`, or several: the next answers where one
                     fails before its first content
+    keys:           path of the SQLite file for keys, budgets and the log, or a `Ledger`; None keeps none
+    require_keys:   "auto" as soon as the file has a key; always where other machines may call
+    allow_remote:   accepts requests that name another host; needs keys
+    limits:         of each key that has none of its own
     max_body_bytes: of a request; larger ones are refused
     heartbeat_s:    silence after which a stream gets bytes that clients ignore
+    metrics:        serves /metrics for Prometheus; needs the extra `gateway`
     """
 
     def __init__(
         self,
         routes: Mapping[str, RouteLike] | Routes,
         *,
+        keys: Ledger | str | Path | None = None,
+        require_keys: Literal["required", "none", "auto"] = "auto",
+        allow_remote: bool = False,
+        limits: Limits = Limits(),
         max_body_bytes: int = 32 * 1024 * 1024,
         heartbeat_s: float = 15.0,
+        metrics: bool = False,
     ) -> None:
         self.routes = routes_of(routes)
+        self.admission = Admission(
+            ledger_of(keys), keys=require_keys, allow_remote=allow_remote, limits=limits
+        )
+        self.draining = False
+        self._metrics = Metrics() if metrics else None
         self.max_body_bytes = max_body_bytes
         self._heartbeat_s = heartbeat_s
         self._sides = [server_side(dialect) for dialect in default_dialects()]
@@ -79,20 +108,26 @@ class Gateway:
         """
         side = self._router.find(http)
         try:
-            page = lookup(http, self.routes.names)
-            if page is not None and is_public(http):
+            page = self._public_page(http)
+            if page is not None:
                 return _whole(page)
+            key = self.admission.admit(http)
+            if self.draining:
+                raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
+            page = self._page(http, key)
             if page is not None:
                 return _whole(page)
             http = msgspec.structs.replace(http, body=http.body if read is None else await read())
             if len(http.body) > self.max_body_bytes:
                 raise too_large(self.max_body_bytes)
-            counted = await self._counted(http)
+            counted = await self._counted(http, key)
             if counted is not None:
                 return _whole(counted)
             if side is None:
                 raise _no_such_path(http)
-            return await self._respond(ClientCall.of(side, http))
+            return await self._respond(ClientCall.of(side, http), key)
+        except Refused as refused:
+            failure = refused.error.info
         except LLMStreamError as error:
             failure = client_error(error.info)
         except Exception:
@@ -102,19 +137,44 @@ class Gateway:
             )
         return _whole(error_reply(side or self._router.guess(http), failure))
 
-    async def _respond(self, client: ClientCall) -> Body:
+    def _public_page(self, http: HttpRequest) -> HttpResponse | None:
+        """A page for probes and for clients that look whether a server is there; it needs no key."""
+        match http.url.partition("?")[0]:
+            case "/healthz":
+                return _text(200, "ok")
+            case "/readyz":
+                return _text(503, "shutting down") if self.draining else _text(200, "ready")
+        return lookup(http, ()) if is_public(http) else None
+
+    def _page(self, http: HttpRequest, key: Key) -> HttpResponse | None:
+        """Metrics, or the models that a key may use."""
+        if http.url == "/metrics" and self._metrics is not None:
+            content_type, body = self._metrics.page()
+            return HttpResponse(200, body, {"content-type": content_type})
+        return lookup(http, [name for name in self.routes.names if key.may_use(name)])
+
+    async def _respond(self, client: ClientCall, key: Key) -> Body:
+        self.admission.check_model(key, client.model)
         route = self.routes.find(client.model)
         targets = route.asked(client.model)
+        first, target = targets[0]
         row = Row(
             started=time.time(),
+            key=key.name,
             route=route.pattern,
             wire=client.side.name,
             asked=client.model,
+            model=f"{first.provider.name}:{first.name}",
             streamed=client.streamed,
         )
-        account = Account(
-            row, input_estimate=estimated_tokens(len(client.http.body)), price=_price, settled=_ignored
+        asked = estimated_tokens(len(client.http.body))
+        most = Usage(asked, client.most_output_tokens or _USUAL_OUTPUT_TOKENS)
+        await self.admission.reserve(
+            row, key, asked + (most.output_tokens or 0), _price(row.model, most, target)
         )
+        if self._metrics is not None:
+            self._metrics.began()
+        account = Account(row, input_estimate=asked, price=_price, settled=self._settled)
         try:
             return await self._laned(client, targets, account)
         except BaseException as error:
@@ -122,6 +182,11 @@ class Gateway:
                 account.failed(error.info)
             account.settle()
             raise
+
+    def _settled(self, row: Row) -> None:
+        self.admission.settle(row)
+        if self._metrics is not None:
+            self._metrics.ended(row)
 
     async def _laned(
         self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
@@ -170,7 +235,7 @@ class Gateway:
         await body.open()
         body.headers |= {**headers, **_SECURITY}
 
-    async def _counted(self, http: HttpRequest) -> HttpResponse | None:
+    async def _counted(self, http: HttpRequest, key: Key) -> HttpResponse | None:
         """Returns the page of a token count: the vendor's own, or an estimate; None for another request."""
         from llmstream.streams.lookups import count_tokens
 
@@ -178,6 +243,7 @@ class Gateway:
         if asked is None:
             return None
         name = ClientCall.of(asked.side, asked.http).model
+        self.admission.check_model(key, name)
         model, _ = self.routes.find(name).asked(name)[0]
         request = asked.request
         try:
@@ -189,6 +255,10 @@ class Gateway:
             # vendor that answers them well.
             found = estimated_tokens(len(http.body))
         return asked.page(found)
+
+    def close(self) -> None:
+        """Waits until all calls are in the log, and closes its file."""
+        self.admission.close()
 
     @property
     def asgi(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
@@ -238,5 +308,5 @@ def _price(model: str, usage: Usage, target: Target) -> float | None:
         return None  # the price list is not installed
 
 
-def _ignored(row: Row) -> None:
-    """Where nothing keeps a log."""
+def _text(status: int, text: str) -> HttpResponse:
+    return HttpResponse(status, text.encode(), {"content-type": "text/plain; charset=utf-8"})

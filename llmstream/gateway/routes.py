@@ -14,11 +14,11 @@ import msgspec
 
 from llmstream.errors import InvalidRequest, LLMStreamError, NotFound
 from llmstream.providers.registry import find_provider, our_provider_names
+from llmstream.streams.attempts import Retry
 from llmstream.streams.model import Model
-from llmstream.transport.deadlines import Deadlines
 from llmstream.usage import Usage
 
-__all__ = ["Price", "Route", "Routes", "Settings", "Target", "load_settings", "routes_of"]
+__all__ = ["Limits", "Price", "Route", "Routes", "Settings", "Target", "load_settings", "routes_of"]
 
 _WILD: Final = "*"
 
@@ -50,6 +50,8 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers:     sent with every request
     price:       in place of the price list's
     lane:        "translate" decodes and writes again even where the client speaks the vendor's wire
+    retries:     on the translate lane, before the next model is asked. By default none: the client's SDK
+                 repeats a refused request itself, after the time that the vendor names
     """
 
     model: str
@@ -58,6 +60,7 @@ class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     price: Price | None = None
     lane: Literal["auto", "translate"] = "auto"
+    retries: int = 0
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -159,7 +162,7 @@ def _model(frozen: _Frozen) -> Model[Any]:
         base_url=target.base_url,
         api_key=None if variable is None else lambda: os.environ.get(variable, ""),
         headers=target.headers,
-        deadlines=Deadlines(),
+        retry=Retry(max_retries=target.retries),
     )
 
 
@@ -173,13 +176,16 @@ class _RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     price: Price | None = None
     lane: Literal["auto", "translate"] = "auto"
+    retries: int = 0
 
     def targets(self) -> tuple[Target, ...]:
         uses = [self.use] if isinstance(self.use, str) else self.use
         return tuple(self._target(one) if isinstance(one, str) else one for one in uses)
 
     def _target(self, spec: str) -> Target:
-        return Target(spec, self.base_url, self.api_key_env, self.headers, self.price, self.lane)
+        return Target(
+            spec, self.base_url, self.api_key_env, self.headers, self.price, self.lane, self.retries
+        )
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

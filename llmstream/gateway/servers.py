@@ -27,7 +27,7 @@ def asgi_application(gateway: Gateway) -> Callable[[Scope, Receive, Send], Await
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await _lifespan(gateway, receive, send)
             return
         if scope["type"] != "http":
             # A WebSocket: closing it before it is accepted is a refusal.
@@ -40,9 +40,11 @@ def asgi_application(gateway: Gateway) -> Callable[[Scope, Receive, Send], Await
     return application
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
+async def _lifespan(gateway: Gateway, receive: Receive, send: Send) -> None:
     while True:
         kind = (await receive())["type"]
+        if kind == "lifespan.shutdown":
+            gateway.close()
         await send({"type": f"{kind}.complete"})
         if kind == "lifespan.shutdown":
             return
@@ -101,7 +103,11 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
             _log.info("a response was cut off: %s", error)
             return web.Response(status=502)
 
+    async def close(_: web.Application) -> None:
+        gateway.close()
+
     application.router.add_route("*", "/{path:.*}", handle)
+    application.on_cleanup.append(close)
     return application
 
 

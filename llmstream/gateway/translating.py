@@ -120,7 +120,7 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
                     chars += len(event.delta)  # type: ignore[union-attr]  # the three above
                 elif kind is Finish:
                     account.usage = event.usage  # type: ignore[union-attr]  # as above
-                    account.complete = True
+                    account.complete = event.finish_reason != "error"  # type: ignore[union-attr]  # as above
                 yield event
             batch = []
     finally:

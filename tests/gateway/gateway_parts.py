@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -11,7 +12,7 @@ from aiohttp import web
 import llmstream as ls
 from llmstream.dialects.base import dialect_class
 from llmstream.exchange import HttpRequest
-from llmstream.gateway import Gateway
+from llmstream.gateway import Gateway, Price, Route, Routes, Target
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, Settings
 from llmstream.testing import Script, Simulator, Turn
@@ -59,6 +60,15 @@ def model_at(url: str, wire: str, name: str = "sim", **options: object) -> ls.Mo
     return ls.Model(spec, base_url=base, retry=ls.Retry(max_retries=0), **key)
 
 
+PRICE = Price(input=1.0, output=10.0)
+
+
+def target_at(url: str, wire: str) -> dict[str, object]:
+    """The fields of a target at the simulator."""
+    os.environ.setdefault("GATEWAY_TEST_KEY", "vendor-key-of-the-gateway")
+    return {"base_url": url + _BASES.get(wire, ""), "api_key_env": "GATEWAY_TEST_KEY", "price": PRICE}
+
+
 @asynccontextmanager
 async def serving(gateway: Gateway) -> AsyncIterator[str]:
     """The address of a gateway on aiohttp.web."""
@@ -77,7 +87,8 @@ async def gateway_before(
 ) -> AsyncIterator[tuple[str, Simulator]]:
     """The address of a gateway whose models answer over one wire, and the simulator of their vendor."""
     async with Simulator(script_of(script)) as simulator:
-        gateway = Gateway({"*": [model_at(simulator.url, wire)]}, **options)
+        route = Route("*", (Target(f"{PROVIDERS[wire]}:*", **target_at(simulator.url, wire)),))
+        gateway = Gateway(Routes([route]), **options)
         async with serving(gateway) as url:
             yield url, simulator
 
