@@ -6,6 +6,19 @@ function from request to response (`.answer`). `llmstream gateway FILE` runs one
 
 from llmstream.gateway.gateway import Gateway
 from llmstream.gateway.ledger import Key, Ledger
-from llmstream.gateway.routes import Limits, Price, Route, Routes, Target
+from llmstream.gateway.routes import Limits, Price, Route, Routes, Target, load_settings
+from llmstream.gateway.running import asgi, gateway_of
 
-__all__ = ["Gateway", "Key", "Ledger", "Limits", "Price", "Route", "Routes", "Target"]
+__all__ = [
+    "Gateway",
+    "Key",
+    "Ledger",
+    "Limits",
+    "Price",
+    "Route",
+    "Routes",
+    "Target",
+    "asgi",
+    "gateway_of",
+    "load_settings",
+]

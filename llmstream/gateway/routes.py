@@ -202,7 +202,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: Literal["required", "none", "auto"] = "auto"
     limits: Limits = Limits()
     max_body_bytes: int = 32 * 1024 * 1024
-    metrics: bool = True
+    metrics: bool | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -211,6 +211,7 @@ class Settings(msgspec.Struct, frozen=True):
     listen: host and port
     store:  path of the SQLite file for keys, budgets and the log
     keys:   "auto" requires a key as soon as there is one, or where other machines can reach the gateway
+    metrics: serves /metrics; None where prometheus-client is installed
     """
 
     routes: Routes
@@ -219,7 +220,7 @@ class Settings(msgspec.Struct, frozen=True):
     keys: Literal["required", "none", "auto"]
     limits: Limits
     max_body_bytes: int
-    metrics: bool
+    metrics: bool | None
 
     @property
     def address(self) -> tuple[str, int]:

@@ -149,6 +149,7 @@ def test_processes_share_one_budget(tmp_path: Path) -> None:
         ledger.close()
 
 
+@pytest.mark.slow
 def test_killed_gateways_lose_no_call(tmp_path: Path) -> None:
     """A process enters a call and is killed: the call is there, with its reserve."""
     program = (

@@ -30,6 +30,7 @@ def weather(city: str) -> str:
     return f"{city}: sunny"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", WIRES)
 async def test_tool_loop_over_all_vendors(client: str) -> None:
     """A client of one wire calls a tool and gets an answer, whoever the vendor is."""
