@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from llmstream.errors import ErrorInfo
 from llmstream.gateway.routes import Target
+from llmstream.streams.model import Model
 from llmstream.usage import Usage
 
 __all__ = ["Account", "Lane", "Outcome", "Row", "estimated_tokens"]
@@ -67,6 +68,7 @@ class Row(msgspec.Struct, kw_only=True):
 class Account:
     """Collects what one call used, and settles it once.
 
+    wire:     of the vendor that is asked
     usage:    as far as the vendor has reported it
     chars:    of the content so far, for an estimate where it reports nothing
     complete: whether the vendor ended the response
@@ -83,6 +85,7 @@ class Account:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.row = row
+        self.wire = ""
         self.usage = Usage()
         self.chars = 0
         self.complete = self.began = False
@@ -95,9 +98,10 @@ class Account:
         self._error: ErrorInfo | None = None
         self._over = False
 
-    def asked(self, model: str, target: Target) -> None:
+    def asked(self, model: Model[Any], target: Target) -> None:
         """Notes the model that is asked now."""
-        self.row.model, self._target = model, target
+        self.row.model, self._target = f"{model.provider.name}:{model.name}", target
+        self.wire = model.provider.dialect.name
 
     def begin(self) -> None:
         """Notes the first content."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from llmstream.events.types import warning_text
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.gateway.accounts import Account, Row, estimated_tokens
 from llmstream.gateway.admission import Admission, Refused, ledger_of
+from llmstream.gateway.carrying import Carrier, CarryingEncoder
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
 from llmstream.gateway.ledger import Key, Ledger
 from llmstream.gateway.metrics import Metrics
@@ -91,6 +93,7 @@ class Gateway:
         self.admission = Admission(
             ledger_of(keys), keys=require_keys, allow_remote=allow_remote, limits=limits
         )
+        self._carrier = _carrier_of(self.admission)
         self.draining = False
         self._metrics = Metrics() if metrics else None
         self.max_body_bytes = max_body_bytes
@@ -197,7 +200,7 @@ class Gateway:
             if passed is None:
                 return await self._translated(client, targets[number - 1 :], account)
             account.row.lane = "pass"
-            account.asked(f"{model.provider.name}:{model.name}", target)
+            account.asked(model, target)
             more = number < len(targets)
             try:
                 body = await open_passed(client, passed, account, more=more)
@@ -214,7 +217,11 @@ class Gateway:
         self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
     ) -> Body:
         account.row.lane = "translate"
-        request = client.request()
+        owner, wire = account.row.key, client.side.name
+        request = self._carrier.restored(client.request(), wire, owner)
+        encoder = CarryingEncoder(
+            client.side.event_encoder(request), self._carrier, wire, owner, lambda: account.wire == wire
+        )
         headers: dict[str, str] = {}
 
         def warned(warnings: Sequence[Warning]) -> None:
@@ -223,9 +230,9 @@ class Gateway:
 
         events = events_of(request, targets, account, warned)
         if not client.streamed:
-            reply = await answer_whole(client, request, events)
+            reply = await answer_whole(client, encoder, events)
             return _whole(msgspec.structs.replace(reply, headers={**reply.headers, **headers}))
-        writer = WireWriter(client.side, client.side.event_encoder(request))
+        writer = WireWriter(client.side, encoder)
         body = Body(events, writer, heartbeat_s=self._heartbeat_s)
         await self._open(body, headers)
         return body
@@ -306,6 +313,17 @@ def _price(model: str, usage: Usage, target: Target) -> float | None:
         return price(model, usage)
     except LLMStreamError:
         return None  # the price list is not installed
+
+
+def _carrier_of(admission: Admission) -> Carrier:
+    ledger = admission.ledger
+    if ledger is None:
+        return Carrier(os.urandom(32))
+    return Carrier(
+        ledger.secret("envelope"),
+        lambda rows, keep_s: admission.later(lambda ledger: ledger.carry(rows, keep_s)),
+        ledger.carried,
+    )
 
 
 def _text(status: int, text: str) -> HttpResponse:

@@ -62,6 +62,8 @@ _FOREIGN: Final = re.compile(r"x-forwarded-|sec-|proxy-|x-llmstream-|cf-")
 # Its name has the word "key".
 _NO_SECRETS: Final = frozenset({"idempotency-key"})
 
+_ENVELOPES: Final = (b'"ls1.', b'"bHMxL')
+
 # What clients read of a vendor's response: its type, ids for support, limits and when to come back.
 _SENT_BACK: Final = re.compile(
     r"content-type|content-length|.*request-?id|retry-after(-ms)?|x-should-retry|.*rate-?limit.*"
@@ -73,6 +75,8 @@ def passable(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | N
     """Returns the model on the client's own wire; None if the call has to be translated."""
     if lane == "translate" or model._opener is not None:
         return None
+    if any(mark in client.http.body for mark in _ENVELOPES):
+        return None  # another vendor's signatures, in envelopes that this one would refuse
     ours = client.side.dialect
     if _is_same_wire(ours, model.provider.dialect):
         return model

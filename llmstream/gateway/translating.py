@@ -35,6 +35,7 @@ from llmstream.gateway.accounts import Account
 from llmstream.gateway.client_wire import ClientCall, client_error, error_reply
 from llmstream.gateway.routes import Target
 from llmstream.request import Request
+from llmstream.server_side.wires import EventEncoder
 from llmstream.streams.model import Model
 
 __all__ = ["NO_CONTENT", "answer_whole", "events_of", "worth_another"]
@@ -68,7 +69,7 @@ async def events_of(
     """
     try:
         for number, (model, target) in enumerate(targets, 1):
-            account.asked(f"{model.provider.name}:{model.name}", target)
+            account.asked(model, target)
             held, failure = list[Event](), None
             answer = _answer(model, request, account)
             try:
@@ -132,7 +133,9 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
         raise call.error
 
 
-async def answer_whole(client: ClientCall, request: Request, events: AsyncGenerator[Event]) -> HttpResponse:
+async def answer_whole(
+    client: ClientCall, encoder: EventEncoder, events: AsyncGenerator[Event]
+) -> HttpResponse:
     """Returns the response in one piece, or its error in the form of the client's wire."""
     side = client.side
     if side.complete_response is None:
@@ -140,7 +143,6 @@ async def answer_whole(client: ClientCall, request: Request, events: AsyncGenera
             "bad-request", f"{side.name} has streamed responses only.", retryable=False, status=400
         )
         return error_reply(side, info)
-    encoder = side.event_encoder(request)
     written, error, reason = list[bytes](), None, ""
     try:
         async for event in events:
