@@ -37,6 +37,7 @@ from llmstream.gateway.routes import Target
 from llmstream.request import Request
 from llmstream.server_side.wires import EventEncoder
 from llmstream.streams.model import Model
+from llmstream.usage import Usage
 
 __all__ = ["NO_CONTENT", "answer_whole", "events_of", "worth_another"]
 
@@ -119,9 +120,11 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
                 kind = type(event)
                 if kind is TextDelta or kind is ReasoningDelta or kind is ToolInputDelta:
                     chars += len(event.delta)  # type: ignore[union-attr]  # the three above
-                elif kind is Finish:
-                    account.usage = event.usage  # type: ignore[union-attr]  # as above
-                    account.complete = event.finish_reason != "error"  # type: ignore[union-attr]  # as above
+                elif isinstance(event, Finish):
+                    account.usage = event.usage
+                    account.complete = event.finish_reason != "error"
+                    if account.wire != account.row.wire:
+                        event = msgspec.structs.replace(event, usage=_portable(event.usage))
                 yield event
             batch = []
     finally:
@@ -131,6 +134,18 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
         await call.aclose()
     if call.error is not None:
         raise call.error
+
+
+def _portable(usage: Usage) -> Usage:
+    """The counts for another wire, with a total.
+
+    The vendor's own object may look like one of the client's wire: Anthropic's has the names of the Responses
+    API but no total, without which Codex 0.169 fails.
+    """
+    asked, made = usage.input_tokens, usage.output_tokens
+    known = usage.total_tokens is not None or asked is None or made is None
+    total = usage.total_tokens if known else (asked or 0) + (made or 0)
+    return msgspec.structs.replace(usage, total_tokens=total, raw=None)
 
 
 async def answer_whole(

@@ -10,6 +10,7 @@ import pytest
 from gateway_parts import WIRES, gateway_before, model_at, request_of, script_of, serving
 
 import llmstream as ls
+from llmstream.events import Usage
 from llmstream.exchange import HttpRequest
 from llmstream.gateway import Gateway
 from llmstream.testing import Cut, Refuse, Simulator, Stall, Turn
@@ -90,6 +91,15 @@ async def test_refusals_keep_status_and_form(client: str) -> None:
         assert "slow down" in caught.value.message
         status, headers, _ = await post(url, whole(client))
         assert (status, headers["x-llmstream-error"]) == (429, "rate-limited")
+
+
+async def test_usage_is_of_the_clients_wire() -> None:
+    """Anthropic's has the names of the Responses API, but no total: Codex fails without one."""
+    async with gateway_before("anthropic", [Turn(text="Hi", usage=Usage(9, 2))]) as (url, _):
+        _, _, body = await post(url, whole("openai-responses"))
+        usage = msgspec.json.decode(body)["usage"]
+        assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (9, 2, 11)
+        assert "cache_read_input_tokens" not in usage
 
 
 async def test_falls_back_before_content() -> None:
