@@ -18,6 +18,7 @@ from llmstream.events import (
     ErrorEvent,
     Event,
     Finish,
+    OtherWarning,
     Raw,
     ReasoningDelta,
     ReasoningEnd,
@@ -72,7 +73,8 @@ async def events_of(
         for number, (model, target) in enumerate(targets, 1):
             account.asked(model, target)
             held, failure = list[Event](), None
-            answer = _answer(model, request, account)
+            sent, dropped = _for_model(request, model, account.row.wire)
+            answer = _answer(model, sent, account)
             try:
                 async for event in answer:
                     if account.began:
@@ -80,7 +82,7 @@ async def events_of(
                         continue
                     held.append(event)
                     if type(event) is StreamStart:
-                        warned(event.warnings)
+                        warned([*dropped, *event.warnings])
                     if type(event) not in NO_CONTENT:
                         account.begin()
                         for first in held:
@@ -109,10 +111,7 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
 
     raises: LLMStreamError after the finish of a failed response
     """
-    # The client's credentials are for the gateway; those of the model are added by its provider.
-    headers = {name: value for name, value in request.headers.items() if not carries_secret(name)}
-    sent = msgspec.structs.replace(request, model=model.name, headers=headers)
-    call = model.call(sent)
+    call = model.call(request)
     chars = 0
     try:
         while batch := await call.next():
@@ -134,6 +133,33 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
         await call.aclose()
     if call.error is not None:
         raise call.error
+
+
+# Fields that both of OpenAI's APIs have; our key for their options is the same.
+_SHARED: Final = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})
+# How the client wants the answer; the gateway always streams.
+_OF_CLIENT: Final = frozenset({"stream", "stream_options"})
+
+
+def _for_model(request: Request, model: Model[Any], wire: str) -> tuple[Request, list[Warning]]:
+    """The request for one model, and what of the client's wire it has no place for.
+
+    wire: of the client
+    """
+    foreign = wire != model.provider.dialect.name
+    options, dropped = dict[str, dict[str, Any]](), list[str]()
+    for key, fields in request.provider_options.items():
+        kept = {name: value for name, value in fields.items() if name not in _OF_CLIENT}
+        if foreign:
+            dropped += [name for name in kept if name not in _SHARED]
+            kept = {name: value for name, value in kept.items() if name in _SHARED}
+        if kept:
+            options[key] = kept
+    # The client's credentials are for the gateway; those of the model are added by its provider.
+    headers = {name: value for name, value in request.headers.items() if not carries_secret(name)}
+    sent = msgspec.structs.replace(request, model=model.name, headers=headers, provider_options=options)
+    text = f"{', '.join(sorted(dropped))}: {model.provider.name} has no such field"
+    return sent, [OtherWarning(text)] if dropped else []
 
 
 def _portable(usage: Usage) -> Usage:

@@ -15,6 +15,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.gateway import Gateway, Price, Route, Routes, Target
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, Settings
+from llmstream.simulator.script import ScriptFunction
 from llmstream.testing import Script, Simulator, Turn
 
 WIRES = (
@@ -83,7 +84,7 @@ async def serving(gateway: Gateway) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def gateway_before(
-    wire: str, script: list[Turn] | None = None, **options: object
+    wire: str, script: list[Turn] | ScriptFunction | None = None, **options: object
 ) -> AsyncIterator[tuple[str, Simulator]]:
     """The address of a gateway whose models answer over one wire, and the simulator of their vendor."""
     async with Simulator(script_of(script)) as simulator:
@@ -93,9 +94,9 @@ async def gateway_before(
             yield url, simulator
 
 
-def script_of(turns: list[Turn] | None) -> Script | None:
-    """The turns as a script; None for the simulator's demo."""
-    return None if turns is None else Script(tuple(turns))
+def script_of(turns: list[Turn] | ScriptFunction | None) -> Script | ScriptFunction | None:
+    """Turns as a script, or a function; None for the simulator's demo."""
+    return Script(tuple(turns)) if isinstance(turns, list) else turns
 
 
 def request_of(wire: str, *, streamed: bool = True) -> HttpRequest:

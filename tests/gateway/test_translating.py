@@ -102,6 +102,21 @@ async def test_usage_is_of_the_clients_wire() -> None:
         assert "cache_read_input_tokens" not in usage
 
 
+async def test_names_what_has_no_place() -> None:
+    """What only the client's vendor knows is left out, and named in a header: no refusal, no silence."""
+    asked = msgspec.json.decode(whole("anthropic").body)
+    asked["context_management"] = {"edits": []}
+    asked["service_tier"] = "auto"
+    sent = HttpRequest("/v1/messages", msgspec.json.encode(asked), {"anthropic-beta": "unknown-2030"})
+    async with gateway_before("openai-responses") as (url, simulator):
+        status, headers, body = await post(url, sent)
+        assert status == 200, body
+        assert "context_management" in headers["x-llmstream-warnings"]
+        assert "betas" in headers["x-llmstream-warnings"]
+        assert headers["x-llmstream-model"] == "openai-responses:sim"
+        assert b"context_management" not in simulator.requests[0].http.body
+
+
 async def test_falls_back_before_content() -> None:
     refusing = [Turn(fault=Refuse(status=503, message="down"))]
     async with Simulator(script_of(refusing)) as first, Simulator(script_of([Turn(text="second")])) as second:
