@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,8 @@ from llmstream.gateway.routes import Limits
 from llmstream.simulator.admission import host_is_local, is_foreign_page
 
 __all__ = ["Admission", "Refused"]
+
+_log: Final = logging.getLogger("llmstream.gateway")
 
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 # The access key id of a request signed for AWS; the signature cannot be checked without the secret.
@@ -119,7 +122,10 @@ class Admission:
         """Runs a change on the ledger's thread; nothing without a ledger."""
         ledger = self.ledger
         if ledger is not None and self._thread is not None:
-            self._thread.submit(change, ledger)
+            try:
+                self._thread.submit(change, ledger)
+            except RuntimeError:  # closed, while a call was still being cut off
+                _log.error("a call ended after the ledger was closed; its reserve stays in the log")
 
     def close(self) -> None:
         """Waits until all calls are written, and closes the ledger."""

@@ -57,7 +57,19 @@ class _ModelOf(msgspec.Struct):
     max_tokens: Any = None
     max_completion_tokens: Any = None
     max_output_tokens: Any = None
+    generationConfig: Any = None  # Gemini's
+    generation_config: Any = None  # of Gemini's Interactions
+    inferenceConfig: Any = None  # Bedrock's
+    options: Any = None  # Ollama's
 
+
+# Where wires have the limit below the top of the body.
+_NESTED_LIMITS: Final = (
+    ("generationConfig", "maxOutputTokens"),
+    ("generation_config", "max_output_tokens"),
+    ("inferenceConfig", "maxTokens"),
+    ("options", "num_predict"),
+)
 
 _decode: Final = msgspec.json.Decoder(_ModelOf).decode
 
@@ -95,10 +107,13 @@ class ClientCall(msgspec.Struct, frozen=True):
 
     @property
     def most_output_tokens(self) -> int | None:
-        """The limit that the client sets, where it is a field of the body; None if it sets none there."""
+        """The limit that the client sets; None if it sets none."""
         found = _fields(self.http.body)
-        given = found.max_completion_tokens or found.max_output_tokens or found.max_tokens
-        return given if isinstance(given, int) and given > 0 else None
+        given = [found.max_completion_tokens, found.max_output_tokens, found.max_tokens]
+        for outer, name in _NESTED_LIMITS:
+            inner = getattr(found, outer)
+            given.append(inner.get(name) if isinstance(inner, dict) else None)
+        return next((one for one in given if isinstance(one, int) and one > 0), None)
 
     def request(self) -> Request:
         """Decodes the request, checked as the vendor checks it, but for the rules of its own models.

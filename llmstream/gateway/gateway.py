@@ -231,6 +231,7 @@ class Gateway:
         events = events_of(request, targets, account, warned)
         if not client.streamed:
             reply = await answer_whole(client, encoder, events)
+            account.settle()
             return _whole(msgspec.structs.replace(reply, headers={**reply.headers, **headers}))
         writer = WireWriter(client.side, encoder)
         body = Body(events, writer, heartbeat_s=self._heartbeat_s)

@@ -62,6 +62,9 @@ _FOREIGN: Final = re.compile(r"x-forwarded-|sec-|proxy-|x-llmstream-|cf-")
 # Its name has the word "key".
 _NO_SECRETS: Final = frozenset({"idempotency-key"})
 
+# As `serve.Body` waits for the status of a translated response.
+_HOLD_S: Final = 10.0
+
 _ENVELOPES: Final = (b'"ls1.', b'"bHMxL')
 
 # What clients read of a vendor's response: its type, ids for support, limits and when to come back.
@@ -155,11 +158,11 @@ async def open_passed(client: ClientCall, model: Model[Any], account: Account, *
         if response.status >= 400:
             return await _refusal(response, model, account, prepared.secrets(), more=more)
         passing = _Passing(client, model, response, account)
-        if more:
-            await passing.hold()
     except BaseException:
         response.close()
         raise
+    if more:
+        await passing.hold()
     return Body.of_bytes(
         passing, _returned_headers(response, streamed=client.streamed), status=response.status
     )
@@ -214,10 +217,20 @@ class _Passing:
         )
 
     async def hold(self) -> None:
-        """Reads up to the first content.
+        """Reads up to the first content, or for as long as a client may wait for the head of its response.
 
-        raises: LLMStreamError if the response failed before it
+        raises: LLMStreamError if the response failed before
         """
+        try:
+            async with asyncio.timeout(_HOLD_S):
+                await self._hold()
+        except TimeoutError:
+            pass  # from now on, the client reads this one
+        except BaseException:
+            self._leave()
+            raise
+
+    async def _hold(self) -> None:
         while not self._account.began:
             piece = await self._read()
             if not piece:
@@ -262,6 +275,10 @@ class _Passing:
 
     async def aclose(self) -> None:
         """Closes the vendor's socket, unless the body is over, and settles the account."""
+        self._leave()
+        self._account.settle()
+
+    def _leave(self) -> None:
         self._watchdog.stop()
         self._response.close()
-        self._account.settle()
+        self._reading.leave()

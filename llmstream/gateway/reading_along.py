@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -63,6 +64,12 @@ class ReadStream:
         else:
             self.failure = failure
 
+    def leave(self) -> None:
+        """Takes the usage so far, of a body that was not read to its end."""
+        if self._decoder is not None and not self._account.complete:
+            with suppress(Exception):
+                self._account.usage = self._decoder.usage
+
     def end(self) -> None:
         """Ends the body."""
         decoder = self._decoder
@@ -92,6 +99,9 @@ class ReadWhole:
         self._account = account
         self._is_json = "json" in content_type
         self._body: bytearray | None = bytearray()
+
+    def leave(self) -> None:
+        """Has no usage before the end."""
 
     def feed(self, piece: bytes) -> None:
         """Collects a piece."""

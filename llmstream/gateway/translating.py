@@ -47,6 +47,8 @@ NO_CONTENT: Final = frozenset(
 )
 """Events before which another model may still answer."""
 
+_OF_REFUSALS: Final = frozenset({StreamStart, ResponseMetadata, ErrorEvent, Finish})
+
 Warned = Callable[[Sequence[Warning]], object]
 
 
@@ -97,6 +99,8 @@ async def events_of(
                 continue
             if failure is not None:
                 account.failed(failure.info)
+                # An open block would settle the status, and a failure before all content has its own.
+                held = [event for event in held if type(event) in _OF_REFUSALS]
             for event in held:
                 yield event
             if failure is not None:

@@ -11,10 +11,12 @@ import msgspec
 import pytest
 from gateway_parts import WIRES, gateway_before, model_at, request_of, script_of, serving
 
+from llmstream.dialects.base import dialect_class
 from llmstream.exchange import HttpRequest
 from llmstream.gateway import Gateway
-from llmstream.gateway.client_wire import with_model
+from llmstream.gateway.client_wire import ClientCall, with_model
 from llmstream.gateway.reading_along import usage_in
+from llmstream.server_side.wires import server_side
 from llmstream.testing import Recording, Refuse, Simulator, Turn
 
 HERE = Path(__file__).parent
@@ -150,6 +152,13 @@ async def test_passes_on_to_the_next() -> None:
             models = [model_at(first.url, "anthropic"), model_at(second.url, wire)]
             async with serving(Gateway({"*": models})) as url:
                 assert (await model_at(url, "anthropic").ask("Hello")).text == "second"
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_limits_of_every_wire_are_found(wire: str) -> None:
+    """What a call may cost at most depends on them."""
+    side = server_side(dialect_class(wire)())
+    assert ClientCall.of(side, request_of(wire)).most_output_tokens == 100
 
 
 async def test_empty_streams_go_to_the_next() -> None:
