@@ -157,6 +157,12 @@ PAGES = (
         """,
     ),
     Page(
+        "gateway.md",
+        "Gateway",
+        "Models for clients of every vendor's API. The guide is [Gateway](../guides/gateway.md).",
+        "gateway.*",
+    ),
+    Page(
         "ui.md",
         "User interfaces",
         "Requests and responses in protocols of user interfaces. The recipe for `useChat` is "

@@ -27,6 +27,7 @@ from llmstream.events import (
     ToolInputEnd,
     ToolInputStart,
 )
+from llmstream.exchange import HttpResponse
 from llmstream.serve.failures import failure_headers, status_of
 from llmstream.serve.silence import Silence
 from llmstream.serve.writers import SSEWriter, Writer
@@ -121,11 +122,12 @@ class Body:
         source: AsyncIterable[bytes],
         headers: Mapping[str, str],
         *,
+        status: int = 200,
         heartbeat: bytes = b"",
         heartbeat_s: float = 15.0,
         send_timeout_s: float = 30.0,
     ) -> Self:
-        """Returns a response whose bytes are written elsewhere, such as from an event log. Its status is 200.
+        """Returns a response whose bytes are written elsewhere, such as from an event log.
 
         What `source` raises cuts the connection. Leaving the body leaves `source`.
 
@@ -136,8 +138,17 @@ class Body:
         writer.heartbeat = heartbeat
         body = cls(_no_events(), writer, heartbeat_s=heartbeat_s, send_timeout_s=send_timeout_s)
         body._source, body._copies = source, True
-        body.headers = dict(headers)
+        body.status, body.headers = status, dict(headers)
         body._decided.set()
+        return body
+
+    @classmethod
+    def whole(cls, response: HttpResponse) -> Self:
+        """Returns a response that is complete, such as one JSON object."""
+        body = cls(_no_events())
+        body.status, body._over, body.headers = response.status, True, dict(response.headers)
+        body._decided.set()
+        body._ready += response.body
         return body
 
     @classmethod
@@ -349,7 +360,12 @@ class Body:
 
     def _refuse(self, error: ErrorInfo) -> None:
         """Makes the response an HTTP error: nothing of it has been sent."""
-        content_type, body = self._writer.refuse(error)
+        refused = self._writer.refuse(error)
+        if isinstance(refused, HttpResponse):
+            self.status, self.headers = refused.status, dict(refused.headers)
+            self._ready[:] = refused.body
+            return
+        content_type, body = refused
         self.status = status_of(error)
         self.headers = {"content-type": content_type, "cache-control": "no-store", **failure_headers(error)}
         self._ready[:] = body

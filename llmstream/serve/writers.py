@@ -8,6 +8,7 @@ import msgspec
 
 from llmstream.errors import ErrorInfo, IncompleteStream, error_from_info
 from llmstream.events import ErrorEvent, Event, Finish, RetryNotice, StepStart, TextDelta, encode
+from llmstream.exchange import HttpResponse
 
 __all__ = ["END", "PING", "UNBUFFERED", "SSEWriter", "TextWriter", "Writer", "safe_error", "safe_event"]
 
@@ -52,8 +53,8 @@ class Writer(Protocol):
         """Returns the bytes that end the body."""
         ...
 
-    def refuse(self, error: ErrorInfo) -> tuple[str, bytes]:
-        """Returns content type and body of a response that failed before its first byte."""
+    def refuse(self, error: ErrorInfo) -> tuple[str, bytes] | HttpResponse:
+        """Returns content type and body of a response that failed before its first byte; or all of it."""
         ...
 
 

@@ -21,6 +21,7 @@ from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import BadRequest, InvalidRequest, LLMStreamError, ServerError, error_from_info
 from llmstream.exchange import HttpRequest, HttpResponse, redact_headers
 from llmstream.request import Request
+from llmstream.server_side.catalogue import count_request, is_public, lookup
 from llmstream.server_side.routing import Router, as_streamed, default_dialects, is_complete_requested
 from llmstream.server_side.wires import ServerSide, server_side
 from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest
@@ -46,7 +47,6 @@ from llmstream.simulator.bodies import (
     refusal_of,
     shown_share,
 )
-from llmstream.simulator.catalogue import count_tokens, is_public, lookup
 from llmstream.simulator.continued import ContinuedAnswers
 from llmstream.simulator.demo import Demo
 from llmstream.simulator.obedient import Obedient
@@ -63,7 +63,7 @@ from llmstream.simulator.script import (
     as_script,
 )
 from llmstream.simulator.socket_server import SocketServer, wants_socket
-from llmstream.simulator.timeline import Player, TimedEvent, timeline_of
+from llmstream.simulator.timeline import Player, TimedEvent, timeline_of, tokens_of
 from llmstream.simulator.vendor_limits import VendorLimits
 from llmstream.transport.sessions import LoopBound
 
@@ -271,7 +271,10 @@ class Simulator:
             # Read only now: a request that is refused for its path or key costs no memory.
             http = msgspec.structs.replace(http, body=await self._body(incoming))
             self._log.body(received, masked(http))
-            page = count_tokens(http, self._sides) or self._batches.page(http)
+            counted = count_request(http, self._sides)
+            if counted is not None:
+                return _web_response(counted.page(tokens_of(counted.request)))
+            page = self._batches.page(http)
             if page is not None:
                 return _web_response(page)
             found = self._background.parse(http, self._sides)

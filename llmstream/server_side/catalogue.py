@@ -12,10 +12,10 @@ import msgspec
 
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.request import Request
 from llmstream.server_side.wires import ServerSide
-from llmstream.simulator.timeline import tokens_of
 
-__all__ = ["count_tokens", "is_public", "lookup"]
+__all__ = ["TokenCountRequest", "count_request", "is_public", "lookup"]
 
 _EPOCH: Final = "2026-01-01T00:00:00Z"
 # 1 January 2026: a fixed time, so that pages are equal in every run.
@@ -162,8 +162,27 @@ _PAGES: Final = (
 )
 
 
-def count_tokens(http: HttpRequest, sides: Iterable[ServerSide]) -> HttpResponse | None:
-    """Returns the page of a token count; None for any other request.
+class TokenCountRequest(msgspec.Struct, frozen=True):
+    """A request to count tokens.
+
+    side:        of the dialect
+    http:        the request whose tokens are counted, as if it were for a response
+    request:     the same, decoded
+    response_of: builds the page for a number of tokens
+    """
+
+    side: ServerSide
+    http: HttpRequest
+    request: Request
+    response_of: Callable[[int], dict[str, Any]]
+
+    def page(self, tokens: int) -> HttpResponse:
+        """Returns the vendor's page."""
+        return _json(self.response_of(tokens))
+
+
+def count_request(http: HttpRequest, sides: Iterable[ServerSide]) -> TokenCountRequest | None:
+    """Returns what a client wants counted; None for any other request.
 
     raises: BadRequest with the vendor's message
     """
@@ -183,7 +202,7 @@ def count_tokens(http: HttpRequest, sides: Iterable[ServerSide]) -> HttpResponse
     side = next((side for side in sides if side.accepts(counted)), None)
     if side is None:
         return None
-    return _json(page.response_of(tokens_of(side.decode_request(counted))))
+    return TokenCountRequest(side, counted, side.decode_request(counted), page.response_of)
 
 
 def _inside(body: dict[str, Any], name: str) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import pytest
 
 from llmstream.errors import BadRequest
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.server_side.catalogue import count_request
 from llmstream.server_side.routing import default_dialects
 from llmstream.server_side.wires import server_side
-from llmstream.simulator.catalogue import count_tokens
+from llmstream.simulator.timeline import tokens_of
 
 WORDS = "x" * 40
 TALK = [{"role": "user", "content": WORDS}]
@@ -20,9 +21,9 @@ CONVERSED = [{"role": "user", "content": [{"text": WORDS}]}]
 
 
 def count(path: str, body: Any, method: str = "POST") -> HttpResponse | None:
-    return count_tokens(
-        HttpRequest(path, msgspec.json.encode(body), {}, method), map(server_side, default_dialects())
-    )
+    http = HttpRequest(path, msgspec.json.encode(body), {}, method)
+    counted = count_request(http, map(server_side, default_dialects()))
+    return None if counted is None else counted.page(tokens_of(counted.request))
 
 
 @pytest.mark.parametrize(
@@ -62,4 +63,4 @@ def test_a_bad_request_is_refused(body: Any) -> None:
 
 def test_unserved_dialect_counts_nothing() -> None:
     http = HttpRequest("/v1/messages/count_tokens", b"{}", {}, "POST")
-    assert count_tokens(http, []) is None
+    assert count_request(http, []) is None

@@ -1,0 +1,59 @@
+"""Looks for what would fail in a gateway's file, without sending a request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from llmstream.errors import LLMStreamError, MissingKey
+from llmstream.gateway.ledger import Ledger
+from llmstream.gateway.routes import Route, Settings, Target
+from llmstream.gateway.running import is_loopback
+from llmstream.providers.registry import find_provider
+
+__all__ = ["problems_of"]
+
+
+def problems_of(settings: Settings) -> list[str]:
+    """Returns what would fail: missing keys of vendors, an open address without keys, shadowed routes."""
+    return [*_missing_keys(settings), *_address(settings)]
+
+
+def _missing_keys(settings: Settings) -> Iterator[str]:
+    for route in settings.routes.all:
+        for target in route.targets:
+            problem = _missing_key(route, target)
+            if problem:
+                yield problem
+
+
+def _missing_key(route: Route, target: Target) -> str:
+    provider = find_provider(target.model.partition(":")[0])
+    variable = target.api_key_env
+    if variable is not None:
+        set_ = os.environ.get(variable)
+        return "" if set_ else f"{route.pattern}: {target.model}: the variable {variable} is not set"
+    try:
+        provider.key(None)
+        provider.address(target.base_url)
+    except MissingKey as error:
+        return "" if provider.sign is not None else f"{route.pattern}: {target.model}: {error.message}"
+    except LLMStreamError as error:
+        return f"{route.pattern}: {target.model}: {error.message}"
+    return ""
+
+
+def _address(settings: Settings) -> Iterator[str]:
+    host, _ = settings.address
+    if is_loopback(host):
+        return
+    if settings.keys == "none":
+        yield f'listen = "{settings.listen}" is open to other machines; keys = "none" is for loopback only'
+    ledger = Ledger(settings.store) if settings.store.exists() else None
+    if ledger is None or not ledger.has_keys:
+        yield (
+            f'listen = "{settings.listen}" is open to other machines, and there is no key yet. Add one: '
+            "llmstream gateway keys add NAME"
+        )
+    if ledger is not None:
+        ledger.close()

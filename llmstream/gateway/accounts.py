@@ -1,0 +1,166 @@
+"""The account of one call: what was asked, what was made, how it ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from llmstream.errors import ErrorInfo
+from llmstream.gateway.routes import Target
+from llmstream.streams.model import Model
+from llmstream.usage import Usage
+
+__all__ = ["Account", "Lane", "Outcome", "Row", "estimated_tokens"]
+
+Lane: TypeAlias = Literal["pass", "translate"]
+
+Outcome: TypeAlias = Literal["open", "complete", "cut", "failed", "left", "lost"]
+"""How a call ended: `cut` broke off after its first content, `left` is the client's doing, and `lost` a
+gateway that died."""
+
+_BYTES_PER_TOKEN: Final = 4
+# Errors of requests that no vendor had.
+_NOT_SENT: Final = frozenset(
+    {"connection-failed", "invalid-request", "unsupported", "missing-key", "tls-error", "proxy-error"}
+)
+
+
+def estimated_tokens(size: int) -> int:
+    """A rough count from bytes or characters; at least 1, because no call is free."""
+    return max(1, -(-size // _BYTES_PER_TOKEN))
+
+
+class Row(msgspec.Struct, kw_only=True):
+    """One call in the log.
+
+    started:   Unix time, in s
+    first_s:   from the request to the first content
+    duration_s: from the request to the end
+    cost_usd:  None if no price is known
+    estimated: whether tokens or cost are estimates, because the vendor did not report all of them
+    tried:     models that failed before the one that answered
+    """
+
+    id: int = 0
+    started: float
+    key: str = ""
+    route: str = ""
+    wire: str = ""
+    lane: Lane = "translate"
+    asked: str = ""
+    model: str = ""
+    streamed: bool = True
+    outcome: Outcome = "open"
+    code: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_usd: float | None = None
+    estimated: bool = True
+    first_s: float | None = None
+    duration_s: float | None = None
+    tried: str = ""
+
+
+class Account:
+    """Collects what one call used, and settles it once.
+
+    wire:     of the vendor that is asked
+    usage:    as far as the vendor has reported it
+    chars:    of the content so far, for an estimate where it reports nothing
+    complete: whether the vendor ended the response
+    began:    whether the client has content
+    """
+
+    def __init__(
+        self,
+        row: Row,
+        *,
+        input_estimate: int,
+        price: Callable[[str, Usage, Target], float | None],
+        settled: Callable[[Row], object],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.row = row
+        self.wire = ""
+        self.usage = Usage()
+        self.chars = 0
+        self.complete = self.began = False
+        self._input_estimate = input_estimate
+        self._price = price
+        self._settled = settled
+        self._clock = clock
+        self._start = clock()
+        self._target = Target("")
+        self._error: ErrorInfo | None = None
+        self._over = False
+
+    def asked(self, model: Model[Any], target: Target) -> None:
+        """Notes the model that is asked now."""
+        self.row.model, self._target = f"{model.provider.name}:{model.name}", target
+        self.wire = model.provider.dialect.name
+
+    def begin(self) -> None:
+        """Notes the first content."""
+        if not self.began:
+            self.began = True
+            self.row.first_s = self._clock() - self._start
+
+    def failed_over(self, error: ErrorInfo) -> None:
+        """Notes a model that failed before its first content, and that the next one is asked."""
+        self.row.tried = f"{self.row.tried}, ".removeprefix(", ") + f"{self.row.model} ({error.code})"
+        self.complete = False
+        self.usage = Usage()
+
+    def failed(self, error: ErrorInfo) -> None:
+        """Notes the failure of the response."""
+        self._error = error
+
+    def settle(self) -> None:
+        """Ends the account. Idempotent."""
+        if self._over:
+            return
+        self._over = True
+        row, usage = self.row, self._usage()
+        row.duration_s = self._clock() - self._start
+        row.input_tokens, row.output_tokens = usage.input_tokens or 0, usage.output_tokens or 0
+        row.cached_tokens = usage.cached_input_tokens or 0
+        row.code = self._error.code if self._error is not None else ""
+        row.outcome = self._outcome()
+        row.cost_usd = self._price(row.model, usage, self._target)
+        self._settled(row)
+
+    def _outcome(self) -> Outcome:
+        if self._error is not None:
+            return "cut" if self.began else "failed"
+        return "complete" if self.complete else "left"
+
+    @property
+    def _refused(self) -> bool:
+        """Whether the vendor made nothing. One that had the request and fell silent may have."""
+        error = self._error
+        if error is None or self.began:
+            return False
+        return (error.status or 0) >= 400 or error.code in _NOT_SENT
+
+    def _usage(self) -> Usage:
+        """The vendor's counts; an estimate of those that it did not report, unless it refused the call."""
+        usage, row = self.usage, self.row
+        known = usage.input_tokens is not None and usage.output_tokens is not None
+        row.estimated = not known
+        if self._refused and usage.input_tokens is None:
+            row.estimated = False
+            return Usage(0, 0, 0)
+        if known and self.complete:
+            return usage
+        # Vendors that count while they stream have counted less than was made when it broke off.
+        made = max(usage.output_tokens or 0, estimated_tokens(self.chars))
+        if known and usage.input_tokens and made == usage.output_tokens:
+            return usage
+        row.estimated = True
+        # Anthropic's form requires a number in the first event; servers that do not know it yet write 0.
+        asked = usage.input_tokens or self._input_estimate
+        return msgspec.structs.replace(usage, input_tokens=asked, output_tokens=made)

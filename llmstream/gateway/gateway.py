@@ -1,0 +1,330 @@
+"""`Gateway`: answers requests of every client's wire with any model, without a server."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from llmstream.errors import (
+    BadRequest,
+    ErrorInfo,
+    InvalidRequest,
+    LLMStreamError,
+    NotFound,
+    Overloaded,
+)
+from llmstream.events import Warning, warning_text
+from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.gateway.accounts import Account, Row, estimated_tokens
+from llmstream.gateway.admission import Admission, Refused, ledger_of
+from llmstream.gateway.carrying import Carrier, CarryingEncoder
+from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
+from llmstream.gateway.ledger import Key, Ledger
+from llmstream.gateway.metrics import Metrics
+from llmstream.gateway.passing import open_passed, passable
+from llmstream.gateway.routes import Limits, RouteLike, Routes, Target, routes_of
+from llmstream.gateway.translating import answer_whole, events_of, worth_another
+from llmstream.serve.body import Body
+from llmstream.server_side.catalogue import count_request, is_public, lookup
+from llmstream.server_side.routing import Router, default_dialects
+from llmstream.server_side.wires import server_side
+from llmstream.streams.model import Model
+from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from llmstream.serve.asgi import Receive, Scope, Send
+
+__all__ = ["Gateway"]
+
+_log: Final = logging.getLogger("llmstream.gateway")
+
+ReadBody = Callable[[], Awaitable[bytes]]
+
+_SECURITY: Final = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
+
+# Reserved for a request that sets no limit; what it really used is settled after it.
+_USUAL_OUTPUT_TOKENS: Final = 4_096
+
+# Enough for a summary; a header has no room for more.
+_MOST_WARNINGS_CHARS: Final = 1_000
+
+
+class Gateway:
+    """Serves models to clients of every vendor's API.
+
+        gateway = Gateway({"claude-sonnet": "anthropic:claude-sonnet-4-5", "*": "google:gemini-3-flash"})
+        app = gateway.asgi              # uvicorn, granian, hypercorn
+        app = gateway.aiohttp()         # an aiohttp.web.Application
+        body = await gateway.answer(HttpRequest("/v1/messages", body, headers))
+
+    routes:         name or pattern to "provider:model", a `Model`, or several: the next answers where one
+                    fails before its first content
+    keys:           path of the SQLite file for keys, budgets and the log, or a `Ledger`; None keeps none
+    require_keys:   "auto" as soon as the file has a key; always where other machines may call
+    allow_remote:   accepts requests that name another host; needs keys
+    limits:         of each key that has none of its own
+    max_body_bytes: of a request; larger ones are refused
+    heartbeat_s:    silence after which a stream gets bytes that clients ignore
+    metrics:        serves /metrics for Prometheus; needs the extra `gateway`
+    """
+
+    def __init__(
+        self,
+        routes: Mapping[str, RouteLike] | Routes,
+        *,
+        keys: Ledger | str | Path | None = None,
+        require_keys: Literal["required", "none", "auto"] = "auto",
+        allow_remote: bool = False,
+        limits: Limits = Limits(),
+        max_body_bytes: int = 32 * 1024 * 1024,
+        heartbeat_s: float = 15.0,
+        metrics: bool = False,
+    ) -> None:
+        self.routes = routes_of(routes)
+        self.admission = Admission(
+            ledger_of(keys), keys=require_keys, allow_remote=allow_remote, limits=limits
+        )
+        self._carrier = _carrier_of(self.admission)
+        self.draining = False
+        self._metrics = Metrics() if metrics else None
+        self.max_body_bytes = max_body_bytes
+        self._heartbeat_s = heartbeat_s
+        self._sides = [server_side(dialect) for dialect in default_dialects()]
+        self._router = Router(self._sides)
+
+    async def answer(self, http: HttpRequest, read: ReadBody | None = None) -> Body:
+        """Returns the response to one request: status, headers and an async iterator of bytes.
+
+        Errors are responses too, in the form of the client's wire.
+
+        http: the request as received: path and query, header names in lower case
+        read: returns the body, and is called once the request is admitted; without it `http` has the body
+        """
+        side = self._router.find(http)
+        try:
+            page = self._public_page(http)
+            if page is not None:
+                return _whole(page)
+            key = self.admission.admit(http)
+            if self.draining:
+                raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
+            page = self._page(http, key)
+            if page is not None:
+                return _whole(page)
+            http = msgspec.structs.replace(http, body=http.body if read is None else await read())
+            if len(http.body) > self.max_body_bytes:
+                raise too_large(self.max_body_bytes)
+            counted = await self._counted(http, key)
+            if counted is not None:
+                return _whole(counted)
+            if side is None:
+                raise _no_such_path(http)
+            return await self._respond(ClientCall.of(side, http), key)
+        except Refused as refused:
+            failure = refused.error.info
+        except LLMStreamError as error:
+            failure = client_error(error.info)
+        except Exception:
+            _log.exception("the gateway failed")
+            failure = ErrorInfo(
+                "server-error", "The gateway failed. Its log has more.", retryable=True, status=500
+            )
+        return _whole(error_reply(side or self._router.guess(http), failure))
+
+    def _public_page(self, http: HttpRequest) -> HttpResponse | None:
+        """A page for probes and for clients that look whether a server is there; it needs no key."""
+        match http.url.partition("?")[0]:
+            case "/healthz":
+                return _text(200, "ok")
+            case "/readyz":
+                return _text(503, "shutting down") if self.draining else _text(200, "ready")
+        return lookup(http, ()) if is_public(http) else None
+
+    def _page(self, http: HttpRequest, key: Key) -> HttpResponse | None:
+        """Metrics, or the models that a key may use."""
+        if http.url == "/metrics" and self._metrics is not None:
+            content_type, body = self._metrics.page()
+            return HttpResponse(200, body, {"content-type": content_type})
+        return lookup(http, [name for name in self.routes.names if key.may_use(name)])
+
+    async def _respond(self, client: ClientCall, key: Key) -> Body:
+        self.admission.check_model(key, client.model)
+        route = self.routes.find(client.model)
+        targets = route.asked(client.model)
+        first, target = targets[0]
+        row = Row(
+            started=time.time(),
+            key=key.name,
+            route=route.pattern,
+            wire=client.side.name,
+            asked=client.model,
+            model=f"{first.provider.name}:{first.name}",
+            streamed=client.streamed,
+        )
+        asked = estimated_tokens(len(client.http.body))
+        most = Usage(asked, client.most_output_tokens or _USUAL_OUTPUT_TOKENS)
+        await self.admission.reserve(
+            row, key, asked + (most.output_tokens or 0), _price(row.model, most, target)
+        )
+        if self._metrics is not None:
+            self._metrics.began()
+        account = Account(row, input_estimate=asked, price=_price, settled=self._settled)
+        try:
+            return await self._laned(client, targets, account)
+        except BaseException as error:
+            if isinstance(error, LLMStreamError):
+                account.failed(error.info)
+            account.settle()
+            raise
+
+    def _settled(self, row: Row) -> None:
+        self.admission.settle(row)
+        if self._metrics is not None:
+            self._metrics.ended(row)
+
+    async def _laned(
+        self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
+    ) -> Body:
+        """Asks the models in order; from the first on that speaks another wire, all of them translated."""
+        for number, (model, target) in enumerate(targets, 1):
+            passed = passable(client, model, target.lane)
+            if passed is None:
+                return await self._translated(client, targets[number - 1 :], account)
+            account.row.lane = "pass"
+            account.asked(model, target)
+            more = number < len(targets)
+            try:
+                body = await open_passed(client, passed, account, more=more)
+            except LLMStreamError as error:
+                if not more or account.began or not worth_another(error):
+                    raise
+                account.failed_over(error.info)
+                continue
+            await self._open(body, {"x-llmstream-model": account.row.model})
+            return body
+        raise InvalidRequest(f"the route {account.row.route!r} names no model")
+
+    async def _translated(
+        self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
+    ) -> Body:
+        account.row.lane = "translate"
+        owner, wire = account.row.key, client.side.name
+        request = self._carrier.restored(client.request(), wire, owner)
+        encoder = CarryingEncoder(
+            client.side.event_encoder(request), self._carrier, wire, owner, lambda: account.wire == wire
+        )
+        headers: dict[str, str] = {}
+
+        def warned(warnings: Sequence[Warning]) -> None:
+            headers.update(_warning_header(warnings))
+            headers["x-llmstream-model"] = account.row.model
+
+        events = events_of(request, targets, account, warned)
+        if not client.streamed:
+            reply = await answer_whole(client, encoder, events)
+            account.settle()
+            return _whole(msgspec.structs.replace(reply, headers={**reply.headers, **headers}))
+        writer = WireWriter(client.side, encoder)
+        body = Body(events, writer, heartbeat_s=self._heartbeat_s)
+        await self._open(body, headers)
+        return body
+
+    async def _open(self, body: Body, headers: dict[str, str]) -> None:
+        """Waits until the status is known; what was learned until then goes into the headers."""
+        await body.open()
+        body.headers |= {**headers, **_SECURITY}
+
+    async def _counted(self, http: HttpRequest, key: Key) -> HttpResponse | None:
+        """Returns the page of a token count: the vendor's own, or an estimate; None for another request."""
+        from llmstream.streams.lookups import count_tokens
+
+        asked = count_request(http, self._sides)
+        if asked is None:
+            return None
+        name = ClientCall.of(asked.side, asked.http).model
+        self.admission.check_model(key, name)
+        model, _ = self.routes.find(name).asked(name)[0]
+        request = asked.request
+        try:
+            found = (
+                await count_tokens(model, msgspec.structs.replace(request, model=model.name))
+            ).input_tokens
+        except LLMStreamError:
+            # Clients that count before each request, such as Claude Code, would otherwise fail here for a
+            # vendor that answers them well.
+            found = estimated_tokens(len(http.body))
+        return asked.page(found)
+
+    def close(self) -> None:
+        """Waits until all calls are in the log, and closes its file."""
+        self.admission.close()
+
+    @property
+    def asgi(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        """The gateway as an ASGI application."""
+        from llmstream.gateway.servers import asgi_application
+
+        return asgi_application(self)
+
+    def aiohttp(self) -> web.Application:
+        """The gateway as an application of aiohttp.web."""
+        from llmstream.gateway.servers import aiohttp_application
+
+        return aiohttp_application(self)
+
+
+def too_large(limit: int) -> BadRequest:
+    """Returns the error for a body beyond the limit."""
+    return BadRequest(f"the request is larger than {limit} bytes", status=413, reason="request_too_large")
+
+
+def _whole(reply: HttpResponse) -> Body:
+    return Body.whole(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
+
+
+def _no_such_path(http: HttpRequest) -> NotFound:
+    path = http.url.partition("?")[0]
+    return NotFound(f"The gateway has no path {http.method} {path}.", status=404, reason="not_found")
+
+
+def _warning_header(warnings: Sequence[Warning]) -> dict[str, str]:
+    """What the model that answers has no room for, in one line of ASCII."""
+    texts = [warning_text(one) for one in warnings]
+    line = "; ".join(texts).encode("ascii", "replace").decode()
+    shown = "".join(char if char.isprintable() else " " for char in line)[:_MOST_WARNINGS_CHARS]
+    return {"x-llmstream-warnings": shown} if shown else {}
+
+
+def _price(model: str, usage: Usage, target: Target) -> float | None:
+    """What the tokens cost, in US dollars; None if no price is known."""
+    if target.price is not None:
+        return target.price.cost(usage)
+    from llmstream.prices import price
+
+    try:
+        return price(model, usage)
+    except LLMStreamError:
+        return None  # the price list is not installed
+
+
+def _carrier_of(admission: Admission) -> Carrier:
+    ledger = admission.ledger
+    if ledger is None:
+        return Carrier(os.urandom(32))
+    return Carrier(
+        ledger.secret("envelope"),
+        lambda rows, keep_s: admission.later(lambda ledger: ledger.carry(rows, keep_s)),
+        ledger.carried,
+    )
+
+
+def _text(status: int, text: str) -> HttpResponse:
+    return HttpResponse(status, text.encode(), {"content-type": "text/plain; charset=utf-8"})

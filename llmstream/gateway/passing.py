@@ -1,0 +1,284 @@
+"""The pass lane: where the client speaks the vendor's wire, bytes go through as they come.
+
+Credentials and hop-by-hop headers are exchanged, and the model's name where the route has another. A decoder
+reads along for usage, the first content and truncation, and cannot change a byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from llmstream.chats.message import Message
+from llmstream.dialects.base import Dialect, Encoded
+from llmstream.errors import IncompleteStream, LLMStreamError
+from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
+from llmstream.gateway.accounts import Account
+from llmstream.gateway.client_wire import MODEL_IN_PATH, ClientCall, is_our_fault, with_model
+from llmstream.gateway.reading_along import ReadStream, ReadWhole
+from llmstream.gateway.routes import sibling_providers
+from llmstream.gateway.translating import worth_another
+from llmstream.providers.base.provider import Provider
+from llmstream.providers.registry import find_provider
+from llmstream.request import Request, Settings
+from llmstream.serve.body import Body
+from llmstream.serve.writers import UNBUFFERED
+from llmstream.streams.model import Model
+from llmstream.transport.deadlines import Watchdog, deadline_error
+from llmstream.transport.http import Response, send
+
+__all__ = ["open_passed", "passable"]
+
+# Of one connection only (RFC 9110, 7.6.1), or of the sender's own account and address. `accept-encoding`:
+# what is compressed cannot be read along.
+_NOT_SENT_ON: Final = frozenset(
+    [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "expect",
+        "host",
+        "content-length",
+        "accept-encoding",
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "origin",
+        "referer",
+        "openai-organization",
+        "openai-project",
+        "x-amz-date",
+        "x-amz-content-sha256",
+    ]
+)
+_FOREIGN: Final = re.compile(r"x-forwarded-|sec-|proxy-|x-llmstream-|cf-")
+# Its name has the word "key".
+_NO_SECRETS: Final = frozenset({"idempotency-key"})
+
+# As `serve.Body` waits for the status of a translated response.
+_HOLD_S: Final = 10.0
+
+_ENVELOPES: Final = (b'"ls1.', b'"bHMxL')
+
+# What clients read of a vendor's response: its type, ids for support, limits and when to come back.
+_SENT_BACK: Final = re.compile(
+    r"content-type|content-length|.*request-?id|retry-after(-ms)?|x-should-retry|.*rate-?limit.*"
+    r"|anthropic-(?!organization).*|openai-(?!organization|project).*|x-amzn-(?!remapped).*"
+)
+
+
+def passable(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | None:
+    """Returns the model on the client's own wire; None if the call has to be translated."""
+    if lane == "translate" or model._opener is not None:
+        return None
+    if any(mark in client.http.body for mark in _ENVELOPES):
+        return None  # another vendor's signatures, in envelopes that this one would refuse
+    ours = client.side.dialect
+    if _is_same_wire(ours, model.provider.dialect):
+        return model
+    # Its vendor may serve the client's wire under another name, at its usual address.
+    for name in sibling_providers(model.provider.name) if model.base_url is None else ():
+        provider = find_provider(name)
+        if _is_same_wire(ours, provider.dialect) and _is_same_vendor(provider, model.provider):
+            found = copy.copy(model)
+            found.provider = provider
+            return found
+    return None
+
+
+def _is_same_wire(ours: Dialect, theirs: Dialect) -> bool:
+    """Claude on a cloud has the name of Anthropic's dialect, but another framing or place of the model."""
+    if ours.name != theirs.name or ours.content_type != theirs.content_type:
+        return False
+    return bool(MODEL_IN_PATH.search(_example(ours, "m").url)) == bool(
+        MODEL_IN_PATH.search(_example(theirs, "m").url)
+    )
+
+
+def _is_same_vendor(one: Provider, other: Provider) -> bool:
+    return one.key_env == other.key_env and one.base_url.split("/")[2:3] == other.base_url.split("/")[2:3]
+
+
+def _example(dialect: Dialect, model: str, provider: str = "") -> HttpRequest:
+    """Any request of a dialect, for its path."""
+    asked = Request(model=model, messages=(Message.user("Hi"),), settings=Settings(max_output_tokens=16))
+    return dialect.encode(asked, provider=provider or dialect.name).http
+
+
+def _vendor_url(client: ClientCall, model: Model[Any]) -> str:
+    """The client's path and query at the vendor, relative to its base URL."""
+    own, _, query = client.http.url.partition("?")
+    # Google takes a key in the query too.
+    kept = "&".join(one for one in query.split("&") if one and not carries_secret(one.partition("=")[0]))
+    theirs = _example(model.provider.dialect, model.name, model.provider.name).url.partition("?")[0]
+    asked, place = MODEL_IN_PATH.search(own), MODEL_IN_PATH.search(theirs)
+    if asked is not None and place is not None:
+        theirs = theirs[: place.end()] + own[asked.end() :]
+    return theirs + (f"?{kept}" if kept else "")
+
+
+def _sent_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    listed = {name.strip().lower() for name in headers.get("connection", "").split(",")}
+    return {
+        name: value
+        for name, value in headers.items()
+        if name not in _NOT_SENT_ON
+        and name not in listed
+        and not _FOREIGN.match(name)
+        and (name in _NO_SECRETS or not carries_secret(name))
+    }
+
+
+def _returned_headers(response: Response, *, streamed: bool) -> dict[str, str]:
+    kept = {name: value for name, value in response.headers.items() if _SENT_BACK.fullmatch(name)}
+    if streamed or "content-encoding" in response.headers:
+        kept.pop("content-length", None)  # aiohttp has decompressed it
+    return {**kept, **(UNBUFFERED if streamed else {"cache-control": "no-store"})}
+
+
+async def open_passed(client: ClientCall, model: Model[Any], account: Account, *, more: bool) -> Body:
+    """Sends the request on and returns the vendor's response, whatever its status.
+
+    more:   whether another model may answer: then a failure before the first content is raised
+    raises: LLMStreamError where there is no response, or it must not reach the client
+    """
+    request = Request(model=model.name)
+    renamed = with_model(client.http, model.name) if client.model != model.name else client.http
+    http = HttpRequest(_vendor_url(client, model), renamed.body, {}, client.http.method)
+    prepared = await model._addressed(Encoded(http), request, _sent_headers(client.http.headers))
+    response = await _head(prepared.http, model)
+    try:
+        if response.status >= 400:
+            return await _refusal(response, model, account, prepared.secrets(), more=more)
+        passing = _Passing(client, model, response, account)
+    except BaseException:
+        response.close()
+        raise
+    if more:
+        await passing.hold()
+    return Body.of_bytes(
+        passing, _returned_headers(response, streamed=client.streamed), status=response.status
+    )
+
+
+async def _head(http: HttpRequest, model: Model[Any]) -> Response:
+    limit_s = model.deadlines.first_event_s
+    try:
+        async with asyncio.timeout(limit_s):
+            return await send(http, model.deadlines, model._session)
+    except TimeoutError:
+        raise deadline_error("first-event", limit_s or 0) from None
+
+
+async def _refusal(
+    response: Response, model: Model[Any], account: Account, secrets: tuple[str, ...], *, more: bool
+) -> Body:
+    """Returns the vendor's refusal.
+
+    raises: LLMStreamError if it is about the gateway's own account, or another model may answer
+    """
+    body = await response.read_error()
+    response.close()
+    error = model._decode_error(response.status, response.headers, body)
+    if is_our_fault(error.info) or (more and worth_another(error)):
+        raise error
+    for secret in secrets:
+        body = body.replace(secret.encode(), b"***")
+    account.failed(error.info)
+    account.settle()
+    headers = _returned_headers(response, streamed=False)
+    headers.pop("content-length", None)  # of a long page, only the beginning is passed
+    return Body.whole(HttpResponse(response.status, body, {**headers, "x-llmstream-error": error.code}))
+
+
+class _Passing:
+    """The bytes of one response, read along. Leaving it closes the vendor's socket."""
+
+    def __init__(self, client: ClientCall, model: Model[Any], response: Response, account: Account) -> None:
+        self._response = response
+        self._account = account
+        self._held: list[bytes] = []
+        self._ended = False
+        now = asyncio.get_running_loop().time
+        self._now = now
+        self._watchdog = Watchdog(model.deadlines, response.abort, started=now(), total_started=now())
+        provider = model.provider
+        self._reading: ReadStream | ReadWhole = (
+            ReadStream(provider.dialect.decoder(provider=provider.name), account, self._watchdog)
+            if client.streamed
+            else ReadWhole(account, response.headers.get("content-type", ""))
+        )
+
+    async def hold(self) -> None:
+        """Reads up to the first content, or for as long as a client may wait for the head of its response.
+
+        raises: LLMStreamError if the response failed before
+        """
+        try:
+            async with asyncio.timeout(_HOLD_S):
+                await self._hold()
+        except TimeoutError:
+            pass  # from now on, the client reads this one
+        except BaseException:
+            self._leave()
+            raise
+
+    async def _hold(self) -> None:
+        while not self._account.began:
+            piece = await self._read()
+            if not piece:
+                self._reading.end()
+                if self._reading.failure is not None:
+                    raise self._reading.failure
+                self._ended = True
+                return
+            self._held.append(piece)
+            if self._reading.failure is not None and not self._account.began:
+                raise self._reading.failure
+
+    def __aiter__(self) -> _Passing:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self._held:
+            return self._held.pop(0)
+        piece = b"" if self._ended else await self._read()
+        if piece:
+            return piece
+        self._ended = True
+        self._reading.end()
+        if self._reading.failure is not None:
+            self._account.failed(self._reading.failure.info)
+        if self._reading.truncated:
+            # A clean end would pass it off as complete, so that the connection has to be cut.
+            raise self._reading.failure or IncompleteStream("the response broke off")
+        raise StopAsyncIteration
+
+    async def _read(self) -> bytes:
+        self._watchdog.waiting_since = self._now()
+        try:
+            piece = await self._response.read()
+        except LLMStreamError as error:
+            self._account.failed(error.info)
+            raise
+        self._watchdog.waiting_since = None
+        if piece:
+            self._reading.feed(piece)
+        return piece
+
+    async def aclose(self) -> None:
+        """Closes the vendor's socket, unless the body is over, and settles the account."""
+        self._leave()
+        self._account.settle()
+
+    def _leave(self) -> None:
+        self._watchdog.stop()
+        self._response.close()
+        self._reading.leave()

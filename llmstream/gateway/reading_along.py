@@ -1,0 +1,173 @@
+"""Reads a response along that passes through: its usage, its first content, whether it is complete."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.dialects.base import Decoder
+from llmstream.errors import IncompleteStream, LimitExceeded, LLMStreamError
+from llmstream.events import ReasoningDelta, TextDelta, ToolInputDelta
+from llmstream.gateway.accounts import Account
+from llmstream.gateway.translating import NO_CONTENT
+from llmstream.transport.deadlines import Watchdog
+from llmstream.usage import Usage
+
+__all__ = ["ReadStream", "ReadWhole", "usage_in"]
+
+# Of a response in one piece, for its usage; a larger one is passed and estimated.
+_MOST_READ_BYTES: Final = 32 * 1024 * 1024
+
+
+class ReadStream:
+    """Reads a stream along.
+
+    failure:   an error of the vendor inside the stream, or what is missing at its end
+    truncated: whether the stream ended before it was complete, with no error of the vendor that tells so
+    """
+
+    def __init__(self, decoder: Decoder, account: Account, watchdog: Watchdog) -> None:
+        self.failure: LLMStreamError | None = None
+        self.truncated = False
+        self._decoder: Decoder | None = decoder
+        self._account = account
+        self._watchdog = watchdog
+
+    def feed(self, piece: bytes) -> None:
+        """Decodes a piece. A decoder that fails reads no further: it must not disturb the bytes."""
+        decoder = self._decoder
+        if decoder is None or decoder.done:
+            return
+        try:
+            events = decoder.feed(piece)
+            failure = decoder.failure
+        except Exception:
+            self._decoder = None
+            return
+        account = self._account
+        for event in events:
+            kind = type(event)
+            if kind is TextDelta or kind is ReasoningDelta or kind is ToolInputDelta:
+                account.chars += len(event.delta)  # type: ignore[union-attr]  # the three above
+            if not account.began and kind not in NO_CONTENT:
+                account.begin()
+                self._watchdog.content_came()
+        if failure is not None:
+            self._failed(failure)
+
+    def _failed(self, failure: LLMStreamError) -> None:
+        # Past our own limits there may be nothing wrong with the stream.
+        if isinstance(failure, LimitExceeded):
+            self._decoder = None
+        else:
+            self.failure = failure
+
+    def leave(self) -> None:
+        """Takes the usage so far, of a body that was not read to its end."""
+        if self._decoder is not None and not self._account.complete:
+            with suppress(Exception):
+                self._account.usage = self._decoder.usage
+
+    def end(self) -> None:
+        """Ends the body."""
+        decoder = self._decoder
+        if decoder is None:
+            self._account.complete = True  # as far as anyone can tell
+            return
+        try:
+            decoder.close()
+            self._account.usage = decoder.usage
+        except Exception:
+            self._account.complete = True
+            return
+        if decoder.failure is not None and self.failure is None:
+            self._failed(decoder.failure)
+        if self.failure is None and not decoder.complete:
+            self.truncated = True
+            self.failure = IncompleteStream("the stream ended before the response was complete")
+        self._account.complete = decoder.complete
+
+
+class ReadWhole:
+    """Reads a response in one piece along; as `ReadStream`."""
+
+    def __init__(self, account: Account, content_type: str) -> None:
+        self.failure: LLMStreamError | None = None
+        self.truncated = False
+        self._account = account
+        self._is_json = "json" in content_type
+        self._body: bytearray | None = bytearray()
+
+    def leave(self) -> None:
+        """Has no usage before the end."""
+
+    def feed(self, piece: bytes) -> None:
+        """Collects a piece."""
+        self._account.begin()
+        self._account.chars += len(piece)
+        if self._body is not None:
+            self._body += piece
+            if len(self._body) > _MOST_READ_BYTES:
+                self._body = None
+
+    def end(self) -> None:
+        """Reads the usage of the complete body."""
+        account = self._account
+        account.complete = True
+        if self._body is None or not self._is_json:
+            return
+        try:
+            value = msgspec.json.decode(self._body)
+        except (msgspec.MsgspecError, RecursionError):
+            self.truncated, account.complete = True, False
+            self.failure = IncompleteStream("the response is not complete JSON")
+            return
+        account.usage = usage_in(value)
+
+
+_INPUT: Final = [
+    "prompt_tokens",
+    "input_tokens",
+    "inputTokens",
+    "promptTokenCount",
+    "prompt_eval_count",
+    "total_input_tokens",
+]
+_OUTPUT: Final = [
+    "completion_tokens",
+    "output_tokens",
+    "outputTokens",
+    "candidatesTokenCount",
+    "eval_count",
+    "total_output_tokens",
+]
+# Tokens that are counted beside the input: Anthropic's and Bedrock's.
+_READ_BESIDE: Final = ["cache_read_input_tokens", "cacheReadInputTokens"]
+_WRITTEN_BESIDE: Final = ["cache_creation_input_tokens", "cacheWriteInputTokens"]
+
+
+def usage_in(value: object) -> Usage:
+    """Returns the tokens that a response in one piece reports, on any wire."""
+    if not isinstance(value, dict):
+        return Usage()
+    found = value.get("usage") or value.get("usageMetadata") or value
+    if isinstance(found, dict) and isinstance(found.get("tokens"), dict):
+        found = found["tokens"]  # Cohere
+    if not isinstance(found, dict):
+        return Usage()
+    asked, made = _count(found, _INPUT), _count(found, _OUTPUT)
+    read, written = _count(found, _READ_BESIDE), _count(found, _WRITTEN_BESIDE)
+    if asked is not None:
+        asked += (read or 0) + (written or 0)
+    if made is not None:
+        made += _count(found, ["thoughtsTokenCount"]) or 0
+    for name in ("prompt_tokens_details", "input_tokens_details"):
+        if isinstance(found.get(name), dict):
+            read = _count(found[name], ["cached_tokens"])
+    return Usage(asked, made, cached_input_tokens=read or _count(found, ["cachedContentTokenCount"]))
+
+
+def _count(found: dict[str, Any], names: list[str]) -> int | None:
+    return next((found[name] for name in names if type(found.get(name)) in (int, float)), None)

@@ -1,0 +1,122 @@
+"""A gateway on a server: as an ASGI application, and on aiohttp.web."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from llmstream.errors import BadRequest, LLMStreamError
+from llmstream.exchange import HttpRequest
+from llmstream.serve import aiohttp as aiohttp_adapter
+from llmstream.serve import asgi as asgi_adapter
+
+if TYPE_CHECKING:
+    from llmstream.gateway.gateway import Gateway
+    from llmstream.serve.asgi import Receive, Scope, Send
+
+_log: Final = logging.getLogger("llmstream.gateway")
+
+__all__ = ["aiohttp_application", "asgi_application"]
+
+
+def asgi_application(gateway: Gateway) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+    """Returns the gateway as an ASGI application."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(gateway, receive, send)
+            return
+        if scope["type"] != "http":
+            # A WebSocket: closing it before it is accepted is a refusal.
+            await send({"type": "websocket.close", "code": 1003})
+            return
+        http = _of_scope(scope)
+        body = await gateway.answer(http, lambda: _read_asgi(receive, http, gateway.max_body_bytes))
+        await asgi_adapter.respond(body)(scope, receive, send)
+
+    return application
+
+
+async def _lifespan(gateway: Gateway, receive: Receive, send: Send) -> None:
+    while True:
+        kind = (await receive())["type"]
+        if kind == "lifespan.shutdown":
+            gateway.close()
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return
+
+
+def _of_scope(scope: Scope) -> HttpRequest:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope.get("query_string", b"")
+    url = raw.partition(b"?")[0] + (b"?" + query if query else b"")
+    headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+    return HttpRequest(url.decode("latin-1"), b"", headers, scope["method"])
+
+
+async def _read_asgi(receive: Receive, http: HttpRequest, most: int) -> bytes:
+    """raises: BadRequest with status 413 past the limit, before the rest is read"""
+    _check_length(http, most)
+    body = bytearray()
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise BadRequest("the client left before its request was complete", status=400)
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > most:
+            raise _too_large(most)
+    return bytes(body)
+
+
+def _check_length(http: HttpRequest, most: int) -> None:
+    """raises: BadRequest for a request that names a length past the limit"""
+    length = http.headers.get("content-length", "")
+    if length.isdigit() and int(length) > most:
+        raise _too_large(most)
+
+
+def _too_large(most: int) -> BadRequest:
+    from llmstream.gateway.gateway import too_large
+
+    return too_large(most)
+
+
+def aiohttp_application(gateway: Gateway) -> web.Application:
+    """Returns the gateway as an application of aiohttp.web."""
+    # The gateway limits the size itself, in the form of the client's wire.
+    application = web.Application(client_max_size=0)
+
+    async def handle(incoming: web.Request) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in incoming.headers.items()}
+        http = HttpRequest(incoming.raw_path, b"", headers, incoming.method)
+        body = await gateway.answer(http, lambda: _read_aiohttp(incoming, http, gateway.max_body_bytes))
+        try:
+            return await aiohttp_adapter.respond(incoming, body)
+        except (LLMStreamError, TimeoutError) as error:
+            # The connection has been cut. Raised on, each broken stream of a vendor would log a traceback.
+            _log.info("a response was cut off: %s", error)
+            return web.Response(status=502)
+
+    async def close(_: web.Application) -> None:
+        gateway.close()
+
+    application.router.add_route("*", "/{path:.*}", handle)
+    application.on_cleanup.append(close)
+    return application
+
+
+async def _read_aiohttp(incoming: Any, http: HttpRequest, most: int) -> bytes:
+    """raises: BadRequest with status 413 past the limit, before the rest is read"""
+    _check_length(http, most)
+    body = bytearray()
+    async for piece in incoming.content.iter_any():
+        body += piece
+        if len(body) > most:
+            raise _too_large(most)
+    return bytes(body)

@@ -1,0 +1,207 @@
+"""The translate lane: the client's request to any model, and its events back onto the client's wire."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.errors import (
+    DeadlineExceeded,
+    ErrorInfo,
+    IncompleteStream,
+    InvalidRequest,
+    LLMStreamError,
+)
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    OtherWarning,
+    Raw,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    Warning,
+)
+from llmstream.exchange import HttpResponse, carries_secret
+from llmstream.gateway.accounts import Account
+from llmstream.gateway.client_wire import ClientCall, client_error, error_reply
+from llmstream.gateway.routes import Target
+from llmstream.request import Request
+from llmstream.server_side.wires import EventEncoder
+from llmstream.streams.model import Model
+from llmstream.usage import Usage
+
+__all__ = ["NO_CONTENT", "answer_whole", "events_of", "worth_another"]
+
+NO_CONTENT: Final = frozenset(
+    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
+)
+"""Events before which another model may still answer."""
+
+_OF_REFUSALS: Final = frozenset({StreamStart, ResponseMetadata, ErrorEvent, Finish})
+
+Warned = Callable[[Sequence[Warning]], object]
+
+
+def worth_another(error: LLMStreamError) -> bool:
+    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
+    if isinstance(error, DeadlineExceeded):
+        return error.reason != "total"
+    return not isinstance(error, InvalidRequest)
+
+
+async def events_of(
+    request: Request,
+    targets: Sequence[tuple[Model[Any], Target]],
+    account: Account,
+    warned: Warned,
+) -> AsyncGenerator[Event]:
+    """Yields the events of the first model that gets to its first content; ends in an error if none does.
+
+    Leaving it closes the vendor's socket. The account is settled in any case.
+
+    warned: called with the warnings of the model that answers, before its first content
+    """
+    try:
+        for number, (model, target) in enumerate(targets, 1):
+            account.asked(model, target)
+            held, failure = list[Event](), None
+            sent, dropped = _for_model(request, model, account.row.wire)
+            answer = _answer(model, sent, account)
+            try:
+                async for event in answer:
+                    if account.began:
+                        yield event
+                        continue
+                    held.append(event)
+                    if type(event) is StreamStart:
+                        warned([*dropped, *event.warnings])
+                    if type(event) not in NO_CONTENT:
+                        account.begin()
+                        for first in held:
+                            yield first
+                        held = []
+            except LLMStreamError as error:
+                failure = error
+            finally:
+                await answer.aclose()
+            if failure is not None and not account.began and number < len(targets) and worth_another(failure):
+                account.failed_over(failure.info)
+                continue
+            if failure is not None:
+                account.failed(failure.info)
+                # An open block would settle the status, and a failure before all content has its own.
+                held = [event for event in held if type(event) in _OF_REFUSALS]
+            for event in held:
+                yield event
+            if failure is not None:
+                raise failure
+            return
+    finally:
+        account.settle()
+
+
+async def _answer(model: Model[Any], request: Request, account: Account) -> AsyncGenerator[Event]:
+    """Yields the events of one model, and counts what was made.
+
+    raises: LLMStreamError after the finish of a failed response
+    """
+    call = model.call(request)
+    chars = 0
+    try:
+        while batch := await call.next():
+            for event in batch:
+                kind = type(event)
+                if kind is TextDelta or kind is ReasoningDelta or kind is ToolInputDelta:
+                    chars += len(event.delta)  # type: ignore[union-attr]  # the three above
+                elif isinstance(event, Finish):
+                    account.usage = event.usage
+                    account.complete = event.finish_reason != "error"
+                    if account.wire != account.row.wire:
+                        event = msgspec.structs.replace(event, usage=_portable(event.usage))
+                yield event
+            batch = []
+    finally:
+        if not account.complete:
+            account.usage = call.usage
+        account.chars += chars
+        await call.aclose()
+    if call.error is not None:
+        raise call.error
+
+
+# Fields that both of OpenAI's APIs have; our key for their options is the same.
+_SHARED: Final = frozenset({"metadata", "prompt_cache_key", "safety_identifier", "service_tier", "user"})
+# How the client wants the answer; the gateway always streams.
+_OF_CLIENT: Final = frozenset({"stream", "stream_options"})
+
+
+def _for_model(request: Request, model: Model[Any], wire: str) -> tuple[Request, list[Warning]]:
+    """The request for one model, and what of the client's wire it has no place for.
+
+    wire: of the client
+    """
+    foreign = wire != model.provider.dialect.name
+    options, dropped = dict[str, dict[str, Any]](), list[str]()
+    for key, fields in request.provider_options.items():
+        kept = {name: value for name, value in fields.items() if name not in _OF_CLIENT}
+        if foreign:
+            dropped += [name for name in kept if name not in _SHARED]
+            kept = {name: value for name, value in kept.items() if name in _SHARED}
+        if kept:
+            options[key] = kept
+    # The client's credentials are for the gateway; those of the model are added by its provider.
+    headers = {name: value for name, value in request.headers.items() if not carries_secret(name)}
+    sent = msgspec.structs.replace(request, model=model.name, headers=headers, provider_options=options)
+    text = f"{', '.join(sorted(dropped))}: {model.provider.name} has no such field"
+    return sent, [OtherWarning(text)] if dropped else []
+
+
+def _portable(usage: Usage) -> Usage:
+    """The counts for another wire, with a total.
+
+    The vendor's own object may look like one of the client's wire: Anthropic's has the names of the Responses
+    API but no total, without which Codex 0.169 fails.
+    """
+    asked, made = usage.input_tokens, usage.output_tokens
+    known = usage.total_tokens is not None or asked is None or made is None
+    total = usage.total_tokens if known else (asked or 0) + (made or 0)
+    return msgspec.structs.replace(usage, total_tokens=total, raw=None)
+
+
+async def answer_whole(
+    client: ClientCall, encoder: EventEncoder, events: AsyncGenerator[Event]
+) -> HttpResponse:
+    """Returns the response in one piece, or its error in the form of the client's wire."""
+    side = client.side
+    if side.complete_response is None:
+        info = ErrorInfo(
+            "bad-request", f"{side.name} has streamed responses only.", retryable=False, status=400
+        )
+        return error_reply(side, info)
+    written, error, reason = list[bytes](), None, ""
+    try:
+        async for event in events:
+            if isinstance(event, Finish):
+                reason = event.finish_reason
+            elif isinstance(event, ErrorEvent):
+                error = event.error
+            written.append(encoder.feed(event))
+    except LLMStreamError as failed:
+        error, reason = failed.info, "error"
+    finally:
+        await events.aclose()
+    if reason in ("error", ""):
+        return error_reply(side, client_error(error or IncompleteStream("the stream broke off").info))
+    written.append(encoder.close())
+    body = msgspec.json.encode(side.complete_response(b"".join(written)))
+    return HttpResponse(200, body, {"content-type": "application/json", "cache-control": "no-store"})

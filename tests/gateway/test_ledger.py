@@ -1,0 +1,209 @@
+"""Keys, limits, budgets and the log in an SQLite file."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import llmstream as ls
+from llmstream.gateway import Key, Ledger
+from llmstream.gateway.accounts import Row
+
+START = 1_800_000_000.0
+
+
+class Clock:
+    """A clock that stands until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(clock: Clock):
+    made = Ledger(":memory:", clock=clock)
+    yield made
+    made.close()
+
+
+def row_at(clock: Clock, key: str = "ada", **fields: object) -> Row:
+    return Row(started=clock.now, key=key, route="*", model="openai:gpt", asked="gpt", **fields)
+
+
+def call(ledger: Ledger, clock: Clock, key: Key, tokens: int = 10, cost: float | None = None) -> Row:
+    row = row_at(clock, key.name)
+    ledger.reserve(row, key, tokens, cost)
+    return row
+
+
+def test_secrets_are_shown_once(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "gateway.db")
+    secret = ledger.add_key(Key(name="ada"))
+    ledger.close()
+    assert secret.startswith("ls-")
+    assert len(secret) > 40
+    files = list(tmp_path.iterdir())
+    assert all(secret.encode() not in path.read_bytes() for path in files)
+    assert (tmp_path / "gateway.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_keys_are_found_until_revoked(tmp_path: Path) -> None:
+    """A key added or revoked by another process counts at once."""
+    serving, command = Ledger(tmp_path / "gateway.db"), Ledger(tmp_path / "gateway.db")
+    assert not serving.has_keys
+    secret = command.add_key(Key(name="ada", models=("claude-*",)))
+    found = serving.find(["nonsense", secret])
+    assert found is not None
+    assert (found.name, found.may_use("claude-x"), found.may_use("gpt")) == ("ada", True, False)
+    with pytest.raises(ls.InvalidRequest, match="there is a key"):
+        command.add_key(Key(name="ada"))
+    command.revoke("ada")
+    assert serving.find([secret]) is None
+    assert serving.has_keys
+    with pytest.raises(ls.InvalidRequest, match="no key of the name"):
+        command.revoke("eve")
+    serving.close()
+    command.close()
+
+
+def test_requests_a_minute(ledger: Ledger, clock: Clock) -> None:
+    key = Key(name="ada", requests_per_minute=2)
+    call(ledger, clock, key)
+    clock.now += 20
+    call(ledger, clock, key)
+    with pytest.raises(ls.RateLimited, match="2 requests a minute") as caught:
+        call(ledger, clock, key)
+    assert caught.value.retry_after_s == 40
+    call(ledger, clock, Key(name="eve", requests_per_minute=2))
+    clock.now += 40
+    call(ledger, clock, key)
+
+
+def test_tokens_a_minute_by_use(ledger: Ledger, clock: Clock) -> None:
+    """The reserve counts until the call is settled; then what it used."""
+    key = Key(name="ada", tokens_per_minute=1000)
+    first = call(ledger, clock, key, tokens=5000)  # larger than the limit, but alone
+    with pytest.raises(ls.RateLimited, match="1000 tokens a minute"):
+        call(ledger, clock, key, tokens=10)
+    first.input_tokens, first.output_tokens, first.outcome = 100, 100, "complete"
+    ledger.settle(first)
+    call(ledger, clock, key, tokens=800)
+    with pytest.raises(ls.RateLimited):
+        call(ledger, clock, key, tokens=1)
+
+
+@pytest.mark.parametrize("window_s", [3600.0, 30 * 86400.0])
+def test_budgets_slide(ledger: Ledger, clock: Clock, window_s: float) -> None:
+    key = Key(name="ada", budget_usd=1.0, budget_s=window_s)
+    first = call(ledger, clock, key, cost=0.9)
+    with pytest.raises(ls.RateLimited, match=r"has 0\.1000 of its 1 USD left") as caught:
+        call(ledger, clock, key, cost=0.2)
+    assert caught.value.reason == "budget_exceeded"
+    assert 0 < caught.value.retry_after_s <= window_s + 3600
+    first.cost_usd, first.outcome = 0.5, "complete"
+    ledger.settle(first)
+    call(ledger, clock, key, cost=0.5)
+    with pytest.raises(ls.RateLimited):
+        call(ledger, clock, key, cost=0.01)
+    clock.now += window_s + 3601
+    call(ledger, clock, key, cost=1.0)
+
+
+def test_budgets_need_a_price(ledger: Ledger, clock: Clock) -> None:
+    with pytest.raises(ls.PermissionDenied, match="no price of openai:gpt is known"):
+        call(ledger, clock, Key(name="ada", budget_usd=1.0), cost=None)
+    assert ledger.rows() == []
+
+
+def test_processes_share_one_budget(tmp_path: Path) -> None:
+    """Many at once, over two connections: no more is let in than the budget has."""
+    ledgers = [Ledger(tmp_path / "gateway.db") for _ in range(2)]
+    key = Key(name="ada", budget_usd=1.0)
+
+    def one(number: int) -> bool:
+        row = Row(started=START, key="ada")
+        try:
+            ledgers[number % 2].reserve(row, key, 1, 0.1)
+        except ls.RateLimited:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        let_in = sum(pool.map(one, range(40)))
+    spent = ledgers[0].sums("key")[0]
+    assert let_in == spent.calls
+    assert 9 <= let_in <= 10
+    for ledger in ledgers:
+        ledger.close()
+
+
+@pytest.mark.slow
+def test_killed_gateways_lose_no_call(tmp_path: Path) -> None:
+    """A process enters a call and is killed: the call is there, with its reserve."""
+    program = (
+        "import os, sys, time\nfrom llmstream.gateway import Key, Ledger\n"
+        "from llmstream.gateway.accounts import Row\n"
+        "ledger = Ledger(sys.argv[1])\n"
+        "ledger.reserve(Row(started=time.time(), key='ada'), Key(name='ada'), 500, 0.25)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    path = tmp_path / "gateway.db"
+    done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=Path(__file__).parents[2])
+    assert done.returncode == -9
+    ledger = Ledger(path)
+    assert [row.outcome for row in ledger.rows()] == ["open"]
+    assert ledger.recover() == 1
+    (row,) = ledger.rows()
+    assert (row.outcome, row.input_tokens, row.cost_usd, row.estimated) == ("lost", 500, 0.25, True)
+    ledger.close()
+
+
+def test_own_open_calls_are_not_lost(ledger: Ledger, clock: Clock) -> None:
+    call(ledger, clock, Key(name="ada"))
+    assert ledger.recover() == 0
+    clock.now += 7201
+    assert ledger.recover() == 1
+
+
+def test_rows_and_sums_by_filter(ledger: Ledger, clock: Clock) -> None:
+    for number, (key, outcome) in enumerate([("ada", "complete"), ("ada", "cut"), ("eve", "complete")]):
+        row = row_at(clock, key)
+        ledger.reserve(row, Key(name=key), 10, 1.0)
+        row.outcome, row.input_tokens, row.output_tokens = outcome, 5, 7
+        row.cost_usd = None if number == 2 else 0.5
+        ledger.settle(row)
+        clock.now += 86400
+    assert [row.key for row in ledger.rows()] == ["eve", "ada", "ada"]
+    assert [row.outcome for row in ledger.rows(key="ada", outcome="cut")] == ["cut"]
+    assert ledger.rows(model="gpt", since=START + 86400 * 2)[0].key == "eve"
+    ada, eve = ledger.sums("key")
+    assert (ada.group, ada.calls, ada.failed, ada.input_tokens, ada.cost_usd) == ("ada", 2, 1, 10, 1.0)
+    assert (eve.calls, eve.cost_usd, eve.unknown_cost) == (1, 0.0, 1)
+    assert [one.group for one in ledger.sums("day")] == ["2027-01-15", "2027-01-16", "2027-01-17"]
+
+
+def test_processes_share_one_secret(tmp_path: Path) -> None:
+    first, second = Ledger(tmp_path / "gateway.db"), Ledger(tmp_path / "gateway.db")
+    assert first.secret("envelope") == second.secret("envelope")
+    assert first.secret("envelope") != first.secret("other")
+    first.close()
+    second.close()
+
+
+def test_other_files_are_no_store(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("not a database, but a longer text than its header has")
+    for path in (tmp_path / "text", tmp_path / "missing" / "gateway.db"):
+        with pytest.raises(ls.InvalidRequest, match="cannot be opened"):
+            Ledger(path)
