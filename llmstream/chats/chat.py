@@ -307,7 +307,7 @@ class Chat:
 
         model: "provider:model" that is asked
         """
-        return PlainTurn(self)
+        return PlainTurn(self.append)
 
     def to_json(self) -> bytes:
         """The saved form, a JSON document; see `llmstream.chats.saved`.

@@ -3,15 +3,13 @@ complete."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from llmstream.chats.message import Message
 
 if TYPE_CHECKING:
     import msgspec
-
-    from llmstream.chats.chat import Chat
 
 __all__ = ["ChatTurn", "PlainTurn"]
 
@@ -34,10 +32,10 @@ class ChatTurn(Protocol):
 
 
 class PlainTurn:
-    """The turn of a chat in memory: messages only."""
+    """The turn of a chat in memory: messages only, by its `append`."""
 
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
+    def __init__(self, append: Callable[..., None]) -> None:
+        self._append = append
 
     def begin(self, prompt: Sequence[Message]) -> None:
         """As in `ChatTurn`."""
@@ -49,4 +47,4 @@ class PlainTurn:
     def add(self, messages: Sequence[Message]) -> None:
         """As in `ChatTurn`."""
         if messages:
-            self._chat.append(*messages)
+            self._append(*messages)

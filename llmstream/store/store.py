@@ -211,6 +211,26 @@ class Store:
                 given = msgspec.json.encode(sorted(set(tags))).decode()
                 db.execute("update conversations set tags = ? where n = ?", (given, row.n))
 
+    def notes(self, name: str) -> dict[str, str]:
+        """What the application has noted about a conversation.
+
+        raises: StoreError
+        """
+        with self.database.reading() as db:
+            return _notes(db, self._row(db, name))
+
+    def note(self, name: str, **notes: str) -> None:
+        """Notes something about a conversation, for the application; "" removes a note.
+
+        raises: StoreError
+        """
+        with self.database.writing() as db:
+            row = self._row(db, name)
+            found = {key: value for key, value in {**_notes(db, row), **notes}.items() if value}
+            db.execute(
+                "update conversations set meta = ? where n = ?", (msgspec.json.encode(found).decode(), row.n)
+            )
+
     def turns(self, name: str) -> list[TurnInfo]:
         """The requests of a conversation, of all branches, in order.
 
@@ -354,6 +374,11 @@ class Store:
 def _close(database: Database, writer: Writer) -> None:
     writer.leave()
     database.close()
+
+
+def _notes(db: sqlite3.Connection, row: Row) -> dict[str, str]:
+    (meta,) = db.execute("select meta from conversations where n = ?", (row.n,)).fetchone()
+    return msgspec.json.decode(meta, type=dict[str, str])
 
 
 def _turn(row: tuple[Any, ...]) -> TurnInfo:
