@@ -40,9 +40,10 @@ def store_path() -> Path | None:
     return Path(os.path.expanduser(given)) if given else state_file("chats.db")
 
 
-def open_kept(*, read_only: bool = False) -> Store:
+def open_kept(*, read_only: bool = False, to_read: bool = False) -> Store:
     """Opens the store.
 
+    to_read: one that is there, for reading only if it cannot be written
     raises: InvalidRequest if it is off, or there is none to read; StoreError
     """
     from llmstream.store import open_store
@@ -53,8 +54,13 @@ def open_kept(*, read_only: bool = False) -> Store:
             "conversations are not kept: LLMSTREAM_LOG or LLMSTREAM_HISTORY is off, or the folder for them "
             "cannot be written."
         )
-    if read_only and not path.exists():
+    if (read_only or to_read) and not path.exists():
         raise InvalidRequest("no conversation is kept yet. `llmstream chat` keeps each one.")
+    if to_read:
+        try:
+            return open_store(f"sqlite:{path}", price=estimated_price)
+        except LLMStreamError:  # of a newer version, or on a disk that is read-only
+            return open_store(f"sqlite:{path}", read_only=True, price=estimated_price)
     return open_store(f"sqlite:{path}", read_only=read_only, price=estimated_price)
 
 

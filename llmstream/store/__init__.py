@@ -14,7 +14,7 @@ from llmstream.store.chat import StoredChat
 from llmstream.store.conversations import Branch, ConversationInfo
 from llmstream.store.database import StoreError
 from llmstream.store.search import Hit
-from llmstream.store.store import CostRow, Store, TurnInfo, open_store
+from llmstream.store.store import CostRow, Store, TreeNode, TurnInfo, open_store
 
 __all__ = [
     "Branch",
@@ -24,6 +24,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoredChat",
+    "TreeNode",
     "TurnInfo",
     "open_store",
 ]

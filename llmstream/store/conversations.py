@@ -179,24 +179,45 @@ _LISTED: Final = """
 select c.id, title, tags, created, updated, coalesce((select depth + 1 from messages where n = head), 0),
     coalesce((select t.provider || ':' || t.model from turns t where t.conversation = c.n order by t.n desc
     limit 1), ''), forked_from
-from conversations c where owner = ?
+from conversations c where owner = :owner
 """
 
 
+_MODEL: Final = (
+    " and exists (select 1 from turns t where t.conversation = c.n "
+    "and (t.model glob :model or t.provider || ':' || t.model glob :model))"
+)
+
+
 def listed(
-    db: sqlite3.Connection, owner: str, limit: int | None, before: float | None
+    db: sqlite3.Connection,
+    owner: str,
+    limit: int | None,
+    *,
+    before: float | None,
+    since: float | None,
+    model: str | None,
+    titled: bool,
 ) -> list[ConversationInfo]:
     """Conversations, the one that changed last first."""
+    filters = (_MODEL if model is not None else "") + (" and title <> ''" if titled else "")
     rows = db.execute(
-        f"{_LISTED} and updated < ? order by updated desc, c.n desc limit ?",
-        (owner, float("inf") if before is None else before, -1 if limit is None else limit),
+        f"{_LISTED} and updated < :before and updated >= :since {filters} order by updated desc, c.n desc "
+        "limit :limit",
+        {
+            "owner": owner,
+            "before": float("inf") if before is None else before,
+            "since": since or 0.0,
+            "model": model,
+            "limit": -1 if limit is None else limit,
+        },
     )
     return [_info(row) for row in rows]
 
 
 def described(db: sqlite3.Connection, owner: str, name: str) -> ConversationInfo | None:
     """One conversation, or None."""
-    row = db.execute(f"{_LISTED} and c.id = ?", (owner, name)).fetchone()
+    row = db.execute(f"{_LISTED} and c.id = :name", {"owner": owner, "name": name}).fetchone()
     return None if row is None else _info(row)
 
 

@@ -18,7 +18,17 @@ from llmstream.chats.content import Document, Part, Reasoning, Text, ToolCall, T
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import message_from_json, message_to_json
 
-__all__ = ["Link", "Words", "add_message", "delete_messages", "path_to", "spaced", "words_of"]
+__all__ = [
+    "Link",
+    "Words",
+    "add_message",
+    "delete_messages",
+    "path_to",
+    "read_message",
+    "spaced",
+    "texts_of",
+    "words_of",
+]
 
 _INLINE_BYTES: Final = 16_384
 """Larger files are stored once, by their hash, beside the messages."""

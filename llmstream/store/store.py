@@ -19,15 +19,17 @@ from llmstream.store import conversations
 from llmstream.store.chat import StoredChat
 from llmstream.store.conversations import ConversationInfo, Row
 from llmstream.store.database import Database, StoreError
+from llmstream.store.rows import path_to, read_message, texts_of
 from llmstream.store.search import Hit, search
 from llmstream.store.turns import Writer, recover
 from llmstream.usage import Usage
 
-__all__ = ["CostRow", "Store", "TurnInfo", "open_store"]
+__all__ = ["CostRow", "Store", "TreeNode", "TurnInfo", "open_store"]
 
 Price = Callable[[str, Usage], float | None]
 
 _SCHEME: Final = "sqlite:"
+_SHOWN: Final = 200
 _GROUPS: Final = {
     "model": "provider || ':' || t.model",
     "day": "date(started, 'unixepoch', 'localtime')",
@@ -60,6 +62,21 @@ class TurnInfo(msgspec.Struct, frozen=True):
     step: int
     after: int | None
     head: int | None
+
+
+class TreeNode(msgspec.Struct, frozen=True):
+    """A message in the tree of a conversation.
+
+    id:      its row; of the last message of a branch, the branch's
+    text:    its beginning
+    current: whether it is in the current branch
+    """
+
+    id: int
+    parent: int | None
+    role: str
+    text: str
+    current: bool
 
 
 class CostRow(msgspec.Struct, frozen=True):
@@ -165,14 +182,45 @@ class Store:
         return StoredChat(self, name or new_name(self.clock()))
 
     def conversations(
-        self, *, limit: int | None = None, before: float | None = None
+        self,
+        *,
+        limit: int | None = None,
+        before: float | None = None,
+        since: float | None = None,
+        model: str | None = None,
+        titled: bool = False,
     ) -> list[ConversationInfo]:
         """Conversations without their messages, the one that changed last first.
 
         before: only those that changed last before this time, for the next page
+        since:  only those that changed since this time
+        model:  pattern of a model that answered in it: "claude*"
+        titled: only those with a prompt
         """
         with self.database.reading() as db:
-            return conversations.listed(db, self.owner, limit, before)
+            return conversations.listed(
+                db, self.owner, limit, before=before, since=since, model=model, titled=titled
+            )
+
+    def names(self, begin: str = "") -> list[str]:
+        """The names of conversations that begin so, the one that changed last first."""
+        with self.database.reading() as db:
+            rows = db.execute(
+                "select id from conversations where owner = ? and substr(id, 1, ?) = ? order by updated desc",
+                (self.owner, len(begin), begin),
+            )
+            return [name for (name,) in rows]
+
+    def tree(self, name: str) -> list[TreeNode]:
+        """All messages of a conversation and of its forks, parents first, with the beginning of their text.
+
+        raises: StoreError
+        """
+        with self.database.reading() as db:
+            row = self._row(db, name)
+            current = {link.n for link in path_to(db, row.head)[0]}
+            query = "select n, parent, files, body from messages where tree = ? order by n"
+            return [_node(db, found, current) for found in db.execute(query, (row.tree,)).fetchall()]
 
     def last(self) -> ConversationInfo | None:
         """The conversation that changed last, or None."""
@@ -379,6 +427,13 @@ def _close(database: Database, writer: Writer) -> None:
 def _notes(db: sqlite3.Connection, row: Row) -> dict[str, str]:
     (meta,) = db.execute("select meta from conversations where n = ?", (row.n,)).fetchone()
     return msgspec.json.decode(meta, type=dict[str, str])
+
+
+def _node(db: sqlite3.Connection, row: tuple[int, int | None, int, bytes], current: set[int]) -> TreeNode:
+    n, parent, files, body = row
+    message = read_message(db, n, files, body)
+    text = " ".join(next((text for text in texts_of(message) if text.strip()), "")[:_SHOWN].split())
+    return TreeNode(n, parent, str(message.role), text, n in current)
 
 
 def _turn(row: tuple[Any, ...]) -> TurnInfo:
