@@ -191,8 +191,10 @@ class Database:
 
     def check(self) -> list[str]:
         """What SQLite finds wrong with the file; [] if it is sound."""
-        with self._errors():
+        try:
             found = [row[0] for row in self.connection.execute("pragma integrity_check")]
+        except sqlite3.DatabaseError as error:  # too damaged to be checked to its end
+            found = [str(error)]
         return [] if found == ["ok"] else found
 
     def _make(self) -> None:
