@@ -88,7 +88,7 @@ def cost_svg(by: Sequence[str], rows: Sequence[CostRow]) -> str:
         rest = ", ".join(part for place, part in enumerate(row.group) if place != at) or "all"
         stack = stacks.setdefault(row.group[at], {})
         stack[rest] = stack.get(rest, 0.0) + value
-    kinds = sorted({kind for stack in stacks.values() for kind in stack})
+    kinds = sorted({kind for stack in stacks.values() for kind, value in stack.items() if value})
     colours = {kind: _COLOURS[place % len(_COLOURS)] for place, kind in enumerate(kinds)}
     top = _round_up(max((sum(stack.values()) for stack in stacks.values()), default=0.0))
     legend = kinds if len(kinds) > 1 else []
@@ -112,11 +112,11 @@ def cost_svg(by: Sequence[str], rows: Sequence[CostRow]) -> str:
 
 
 def _round_up(value: float) -> float:
-    """1, 2 or 5 times a power of ten, at least the value."""
+    """A round number, at least the value: its quarters are round too."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
-    return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= value * 0.999)
+    return next(step * power for step in (1.0, 2.0, 4.0, 6.0, 8.0, 10.0) if step * power >= value * 0.999)
 
 
 def _grid(top: float, unit: str) -> Iterator[str]:
@@ -133,7 +133,7 @@ def _bars(stacks: dict[str, dict[str, float]], colours: dict[str, str], top: flo
     every = math.ceil(len(stacks) / _MOST_LABELS)
     for place, (name, stack) in enumerate(stacks.items()):
         x, y = _LEFT + place * step + step * 0.15, float(_FOOT)
-        for kind in sorted(stack):
+        for kind in filter(stack.get, sorted(stack)):
             high = stack[kind] / top * (_FOOT - _TOP)
             y -= high
             title = f"<title>{escape(f'{name}, {kind}: {stack[kind]:.6g}')}</title>"

@@ -114,13 +114,15 @@ def show(store: Store, info: ConversationInfo) -> None:
         print()
         print(_styled(one_line(message.sender or str(message.role)), _DIM))
         for part in message.parts:
-            _print_part(part)
+            _print_part(part, rendered=message.role == Role.ASSISTANT)
 
 
-def _print_part(part: object) -> None:
+def _print_part(part: object, *, rendered: bool) -> None:
     match part:
-        case Text(text):
+        case Text(text) if rendered:
             _print_markdown(safe(text))
+        case Text(text):  # what a person wrote is shown as it was written
+            print(safe(text))
         case Reasoning(text):
             print(_styled(safe(text), _DIM))
         case ToolCall():
