@@ -22,11 +22,17 @@ would take a hundred times as long."""
 _AROUND: Final = 60
 _WORD: Final = re.compile(r'"([^"]*)"|(\S+)')
 
+_JOINED: Final = "join messages m on m.n = search.rowid join conversations c on c.n = m.conversation"
+
+# Ranked first, without what is shown: to sort two thousand messages with their text takes ten times as long.
 _RANKED: Final = """
-select m.n, m.id, c.id, c.title, m.role, m.depth, m.created, m.files, m.body
-from search join messages m on m.n = search.rowid join conversations c on c.n = m.conversation
-where search match :query and search.rowid >= :lowest and c.owner = :owner {filters}
-order by bm25(search, 4.0, 1.0, 2.0), m.n desc limit :limit
+select m.n, c.id, c.title, m.role, m.depth, m.created, m.files, m.body
+from (
+    select search.rowid as n, bm25(search, 4.0, 1.0, 2.0) as score
+    from search {joined} where search match :query and search.rowid >= :lowest {filters}
+    order by score, search.rowid desc limit :limit
+) best join messages m on m.n = best.n join conversations c on c.n = m.conversation
+order by best.score, m.n desc
 """
 
 
@@ -68,6 +74,8 @@ def search(
     if not query:
         raise InvalidRequest(f"there is no word to search for in {text[:40]!r}")
     filters = ""
+    if _has_others(db, owner):
+        filters += " and c.owner = :owner"
     if role is not None:
         filters += " and m.role = :role"
     if since is not None:
@@ -79,7 +87,7 @@ def search(
         )
     lowest = 0 if rank_all else _lowest(db, query)
     rows = db.execute(
-        _RANKED.format(filters=filters),
+        _RANKED.format(filters=filters, joined=_JOINED if filters else ""),
         {
             "query": query,
             "lowest": lowest,
@@ -91,6 +99,12 @@ def search(
         },
     )
     return [_hit(db, row, words) for row in rows.fetchall()]
+
+
+def _has_others(db: sqlite3.Connection, owner: str) -> bool:
+    """Whether there are conversations of other owners."""
+    row = db.execute("select min(owner), max(owner) from conversations").fetchone()
+    return bool(row != (owner, owner))
 
 
 def _lowest(db: sqlite3.Connection, query: str) -> int:
@@ -115,7 +129,7 @@ def _quoted(word: str) -> str:
 
 
 def _hit(db: sqlite3.Connection, row: tuple[object, ...], words: list[str]) -> Hit:
-    n, _, name, title, role, depth, created, files, body = row
+    n, name, title, role, depth, created, files, body = row
     message = read_message(db, n, files, body)  # type: ignore[arg-type]  # columns of SQLite
     excerpt, found = _excerpt([text for text in texts_of(message) if text], words)
     return Hit(name, title, role, depth, created, excerpt, found, n)  # type: ignore[arg-type]  # as above
