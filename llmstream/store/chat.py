@@ -6,7 +6,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llmstream.chats.chat import Chat
 from llmstream.chats.copying import copy_messages, unchanged
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from llmstream.store.store import Store
 
 __all__ = ["StoredChat"]
+
+_Within: TypeAlias = Callable[[sqlite3.Connection, int | None], None]
 
 _SHOWN: Final = 60
 
@@ -61,6 +63,7 @@ class StoredChat(Chat):
         self._writing = threading.RLock()
         self._row: Row | None = None
         self._links: list[Link] = []  # of the messages that are stored, from the first one on
+        self._late: list[_Within] = []  # what could not be stored with the messages that follow these
         self._load()
 
     def _load(self) -> None:
@@ -189,7 +192,7 @@ class StoredChat(Chat):
     def add(
         self,
         messages: Sequence[Message],
-        within: Callable[[sqlite3.Connection, int | None], None],
+        within: _Within,
         *,
         keep: bool = True,
     ) -> None:
@@ -204,12 +207,15 @@ class StoredChat(Chat):
             try:
                 with self.store.database.writing() as db:
                     links = self._write(db, [*unstored, *given])
-                    within(db, links[-1].n if links else self._head)
+                    for complete in (*self._late, within):
+                        complete(db, links[-1].n if links else self._head)
             except LLMStreamError:
-                if keep and given:
+                if keep:
+                    self._late.append(within)
                     self._history.extend(given)
                 raise
             self._links += links
+            self._late.clear()
             self.failure = None
             if given:
                 self._history.extend(given)

@@ -42,6 +42,7 @@ from llmstream.events import (
     encode,
 )
 from llmstream.store.conversations import Row, add_messages
+from llmstream.store.database import StoreError
 from llmstream.store.rows import Link
 from llmstream.usage import Usage
 
@@ -169,6 +170,8 @@ class StoredTurn:
             self._draft(b"\n".join(map(encode, given)))
         except LLMStreamError as error:
             self._chat.failed(error)
+        except (TypeError, ValueError) as error:  # an application's metadata that JSON cannot hold
+            self._chat.failed(StoreError(f"events of {self._model} cannot be stored: {error}"))
 
     def _draft(self, events: bytes) -> None:
         store = self._chat.store
@@ -177,7 +180,11 @@ class StoredTurn:
                 store.writer.appear()
                 conversation, after = self._chat.place(db)
                 self._row, self._seq = self._open(db, conversation, after), 0
-            db.execute("insert into drafts values (?, ?, ?)", (self._row, self._seq, events))
+            # Not into a turn that another process has taken for lost.
+            db.execute(
+                "insert into drafts select n, ?, ? from turns where n = ? and state = 'open'",
+                (self._seq, events, self._row),
+            )
         self._seq += 1
 
     def _open(self, db: sqlite3.Connection, conversation: int, after: int | None) -> int:

@@ -18,7 +18,7 @@ from llmstream.other_sdks import STREAM, suggests
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
 from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation
 from llmstream.streams.history import Repairs, kept_of_a_broken_turn
-from llmstream.streams.options import Options, StreamOptions, checked_chat
+from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
     CUT_SHORT,
     AsyncOnly,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
 
     from llmstream.chats.chat import Chat
-    from llmstream.chats.turns import ChatTurn
     from llmstream.tools import Approve, Approver, Deny, ToolCallStatus
 
     T = TypeVar("T", default=Any)
@@ -78,12 +77,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self.model = model
         self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
-        self._prompt = messages
-        self._chat_turn: ChatTurn | None = None
-        if chat is not None:
-            self._chat_turn = checked_chat(chat).turn(f"{model.provider.name}:{model.name}")
-            messages = [*chat.messages(), *messages]
-        self._conversation = Conversation(messages, options, defaults=model.options, repairs=repairs)
+        self._conversation = Conversation(messages, options, model, repairs=repairs, chat=chat)
         self._asked = len(self._conversation.messages)
         self._turn = self._conversation.next_turn()
         self._started = started
@@ -244,8 +238,7 @@ class EventStream(AsyncOnly, Generic[T]):
                 if self._continues is not None:
                     batch = self._continues.mark(batch)
                 turn.begin(batch)
-                if self._chat_turn is not None:
-                    self._chat_turn.feed(batch)
+                self._conversation.feed(batch)
                 for turn.seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
                     yield event
                 self._catch_up()
@@ -275,8 +268,7 @@ class EventStream(AsyncOnly, Generic[T]):
             request = self._conversation.request(model.name, answered=token is not None)
             if self._started is None:
                 self._started = asyncio.get_running_loop().time()
-                if self._chat_turn is not None:
-                    self._chat_turn.begin(self._prompt)
+                self._conversation.begin()
             self._conversation.limit(model.deadlines, self._started)
             if token is None:
                 self._call = model.call(request, options, started=self._started)
@@ -299,15 +291,9 @@ class EventStream(AsyncOnly, Generic[T]):
         self._spend(fold.usage)
         if call.error is not None:
             # What the next request may contain: text, and no call that was cut.
-            self._add(kept_of_a_broken_turn(fold.partial))
+            self._conversation.add(kept_of_a_broken_turn(fold.partial))
         else:
-            self._add([fold.partial] if fold.partial.parts else [])
-
-    def _add(self, messages: Sequence[Message]) -> None:
-        """Adds to the conversation, and to the chat."""
-        self._conversation.messages += messages
-        if self._chat_turn is not None:
-            self._chat_turn.add(messages)
+            self._conversation.add([fold.partial] if fold.partial.parts else [])
 
     def _leave(self) -> None:
         """Closes the socket at once and adds the content so far to the conversation."""
@@ -318,7 +304,7 @@ class EventStream(AsyncOnly, Generic[T]):
         if self._call is not None:
             self._call.close()
             self._spend(self.usage)
-            self._add(kept_of_a_broken_turn(self._fold.partial))
+            self._conversation.add(kept_of_a_broken_turn(self._fold.partial))
 
     async def steer(self, message: str | Message) -> None:
         """Sends a user message while the model responds; returns once the server has accepted it.
@@ -492,7 +478,7 @@ class EventStream(AsyncOnly, Generic[T]):
 
     def _next_turn(self, message: Message) -> None:
         """Adds a message to the conversation; the stream continues with the response to it."""
-        self._add([message])
+        self._conversation.add([message])
         self._turn = self._conversation.next_turn(self._turn.current)
         self._call, self._over, self._reader.events = None, False, None
 

@@ -129,6 +129,7 @@ async def test_a_broken_store_takes_no_answer(store, monkeypatch):
     chat.append(ls.Message.user("More"))
     assert store.chat("one").messages() == chat.messages()
     assert chat.failure is None
+    assert [turn.state for turn in store.turns("one")] == ["done"]
 
 
 async def test_an_unwritable_store_sends_nothing(opened, path):
