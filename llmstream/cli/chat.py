@@ -176,6 +176,8 @@ def run(arguments: argparse.Namespace) -> int:
     if answered:
         saving.save(Chat(*outcome.messages))
         _note(chat, setup)
+    elif messages:
+        _take_back(chat, messages)
     stored = name_of(chat) is not None or saving.path
     return _status(outcome, saving.path or "" if answered and stored else None)
 
@@ -188,6 +190,14 @@ def _chat(arguments: argparse.Namespace, name: str | None, messages: list[Messag
     if name is None and file:
         name = os.path.abspath(file)[-_MAX_NAME:]  # the file is a conversation, however often it goes on
     return kept_chat(name, messages)
+
+
+def _take_back(chat: Chat, messages: list[Message]) -> None:
+    """Goes back to before a prompt that has no answer; in the store it stays, as a branch."""
+    try:
+        chat.replace(*messages)
+    except LLMStreamError as error:
+        print_message(error_message(error))
 
 
 def _note(chat: Chat, setup: Setup) -> None:

@@ -198,6 +198,14 @@ def test_the_last_conversation_goes_on(ask, tmp_path, kept):
     assert (tmp_path / "state" / "llmstream" / "chats.db").stat().st_mode & 0o777 == 0o600
 
 
+def test_an_unanswered_prompt_goes_back(ask, kept):
+    ask(says("Blue."), "Why?")
+    assert ask(says("", fault=Refuse(status=400)), "-c", "Lost?").status == 3
+    assert kept() == ["Why?", "Blue."]
+    ask(says("Dark."), "-c", "And?")
+    assert kept() == ["Why?", "Blue.", "And?", "Dark."]
+
+
 def test_a_named_conversation_goes_on(ask, kept):
     ask(says("Blue."), "--chat", "sky", "Why?")
     ask(says("Other."), "What?")
