@@ -21,6 +21,7 @@ from benchmarks.loops import loops, us_per_event
 from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
 from benchmarks.serving import TOGETHER, us_per_served
+from benchmarks.store import filled, store_ms, turn_ms
 
 Figure = dict[str, object]
 """What was measured (words and counts), the figures by reader, and ratios over the floor."""
@@ -125,6 +126,15 @@ def event_log(args: argparse.Namespace, base: str) -> Iterator[Figure]:
             yield {"work": "to a reader", "store": store, "ms": found}
 
 
+def store(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Milliseconds of what a store of conversations does as it grows; a turn, beside simonw/llm's."""
+    for count in (1_000,) if args.quick else (1_000, 10_000, 100_000):
+        with filled(count) as found:
+            yield {"conversations": count, "ms": store_ms(found, 20 if args.quick else 100)}
+    kept = turn_ms(100 if args.quick else 2_000)
+    yield {"conversations": 1, "ms": {f"a turn, {name}": value for name, value in kept.items()}}
+
+
 def imports(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds of the import."""
     found = import_ms(3 if args.quick else 15)
@@ -164,6 +174,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "long_runs": long_runs,
     "map": maps,
     "event_log": event_log,
+    "store": store,
     "imports": imports,
     "installed": installed,
     "loops": event_loops,

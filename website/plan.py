@@ -123,6 +123,12 @@ PAGES = (
         """,
     ),
     Page(
+        "store.md",
+        "Store",
+        "Conversations that are kept in a file. The guide is [Keeping conversations](../guides/store.md).",
+        "store.*",
+    ),
+    Page(
         "event-log.md",
         "Event log",
         "Runs that are kept in a log, followed and stopped from any process. The guide is "

@@ -29,7 +29,7 @@ from llmstream.agent.config import (
     text_or_none,
 )
 from llmstream.agent.context.effects import ContextEffect
-from llmstream.agent.history import own_view, settled, shared_message
+from llmstream.agent.history import KeptHistory, own_view, settled, shared_message
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair
 from llmstream.agent.journal import Journal, recovered
 from llmstream.agent.loop import Loop
@@ -50,6 +50,7 @@ from llmstream.streams.options import (
     Options,
     Prompt,
     as_messages,
+    checked_chat,
     make_request,
     with_defaults,
     with_output,
@@ -270,6 +271,7 @@ class Agent(Generic[Deps, T]):
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
         observe: ObserveRun | None = None,
+        chat: Chat | None = None,
         **options: Unpack[CallOptions],
     ) -> AgentRun[Any]:
         """Starts a run as one event stream over all steps; nothing is sent until it is read.
@@ -279,6 +281,8 @@ class Agent(Generic[Deps, T]):
         output:    the type of the answer, instead of the agent's
         deps:      instead of the agent's
         observe:   an observer of this run, in addition to the agent's
+        chat:      a `Chat` that the prompt goes on with: it gets the prompt, and each response and the
+                   results of its calls as they come
         extra_instructions: added after the instructions, for this run
         model, instructions, max_steps, stop_when, options: instead of the agent's, for this run: tools,
                    settings, deadlines and so on
@@ -295,10 +299,13 @@ class Agent(Generic[Deps, T]):
         unchecked = Options() if config is self._config else config.options  # the agent's own were checked
         if instructions is not None or extra_instructions is not None:
             config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
-        conversation = settled(with_system(own, as_messages(prompt)))
+        asked = as_messages(prompt)
+        earlier = [] if chat is None else checked_chat(chat).messages()
+        conversation = settled(with_system(own, [*earlier, *asked]))
         make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
-        return AgentRun(Loop(config, state, total_s=_total_s(config)))
+        kept = None if chat is None else KeptHistory(chat, config.model, asked, state.conversation)
+        return AgentRun(Loop(config, state, total_s=_total_s(config), kept=kept))
 
     @overload
     async def run(
@@ -360,6 +367,7 @@ class Agent(Generic[Deps, T]):
         max_steps: int | None = None,
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
         observe: ObserveRun | None = None,
+        chat: Chat | None = None,
         **options: Unpack[CallOptions],
     ) -> AgentRun[T]:
         """Continues a suspended run, of this agent or an equal one in another process.
@@ -371,6 +379,7 @@ class Agent(Generic[Deps, T]):
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
         results:   of external calls: ToolResults, or values by the `call_id` of the pending call
+        chat:      the one that was passed to `stream`
         model, max_steps, stop_when, observe, options: as for `stream`; a suspension does not store them
         raises:    InvalidRequest if the suspension was altered, has expired or was resumed before, for
                    decisions that belong to no call of it, and for approved arguments that do not fit
@@ -384,7 +393,8 @@ class Agent(Generic[Deps, T]):
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        return AgentRun(Loop(config, state, total_s=_total_s(config), resumption=resumption))
+        kept = None if chat is None else KeptHistory(chat, config.model, [], state.conversation)
+        return AgentRun(Loop(config, state, total_s=_total_s(config), resumption=resumption, kept=kept))
 
     def check(
         self,

@@ -14,6 +14,7 @@ from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair, call
 from llmstream.agent.journal import Journal
 from llmstream.agent.observing import ObserveRun
 from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
+from llmstream.chats.chat import Chat
 from llmstream.errors import InvalidRequest
 from llmstream.request import Settings
 from llmstream.streams.model import Model
@@ -100,6 +101,7 @@ class RunOptions(CallOptions, total=False):
     max_steps: int | None
     stop_when: StopCondition | Iterable[StopCondition] | None
     observe: ObserveRun | None
+    chat: Chat | None
 
 
 class AgentArguments(CallOptions, total=False):

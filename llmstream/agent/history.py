@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from llmstream.chats.content import Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.chats.copying import unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.tools.outcome import cancelled_results
 
-__all__ = ["SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
+if TYPE_CHECKING:
+    from llmstream.chats.chat import Chat
+    from llmstream.events import Event
+    from llmstream.streams.model import Model
+
+__all__ = ["KeptHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
 
 _shape = attrgetter("role", "parts")
 
@@ -46,6 +52,37 @@ class SettledPart:
         """The calls without a result, in order."""
         found = open_calls(messages[self.length(messages) :])
         return [call for _, calls in found for call in calls]
+
+
+class KeptHistory:
+    """Passes on to a chat what a run adds to its history.
+
+    Messages that a context effect puts in place of earlier ones are not passed on: the chat has the
+    earlier ones.
+
+    prompt:  what the chat gets first
+    history: at the start of the run, the prompt included
+    """
+
+    def __init__(self, chat: Chat, model: Model, prompt: list[Message], history: list[Message]) -> None:
+        self._turn = chat.turn(f"{model.provider.name}:{model.name}")
+        self._prompt = prompt
+        self._known = list(history)
+
+    def begin(self) -> None:
+        """Adds the prompt; what it raises ends the run."""
+        self._turn.begin(self._prompt)
+
+    def feed(self, event: Event) -> None:
+        """Passes on an event, before the reader sees it."""
+        self._turn.feed((event,))
+
+    def add(self, history: list[Message]) -> None:
+        """Adds the messages at the end of the history that are new."""
+        known = set(map(id, self._known))
+        new = list(takewhile(lambda message: id(message) not in known, reversed(history)))[::-1]
+        self._known = list(history)
+        self._turn.add(new)
 
 
 def _complete_lengths(messages: Sequence[Message], start: int) -> list[int]:

@@ -11,13 +11,14 @@ from typing import Final
 import msgspec
 
 from llmstream.agent.config import AgentConfig
-from llmstream.agent.history import is_empty, settled
+from llmstream.agent.history import KeptHistory, is_empty, settled
 from llmstream.agent.hooks import HookResponse, StepPlanner, Stop, call_hook
 from llmstream.agent.model_response import ModelResponse
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import Budget, Misses, RunState
 from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep
 from llmstream.agent.suspension import Suspension
+from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput, LLMStreamError
 from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStart, Warning
@@ -50,6 +51,7 @@ class Loop:
         *,
         total_s: float | None,
         resumption: Resumption | None = None,
+        kept: KeptHistory | None = None,
     ) -> None:
         self.state = state
         self.context = RunContext(config, state, total_s)
@@ -67,6 +69,7 @@ class Loop:
         # The same objects: `unchanged_prompt` compares identities.
         self._prompt = list(state.conversation)
         self._resumption = resumption
+        self._kept = kept
         self._planner = StepPlanner(
             config.prepare_step,
             config.hooks.before_model,
@@ -89,7 +92,9 @@ class Loop:
 
     async def events(self) -> AsyncGenerator[Event]:
         """Yields every event of the run, with one `stream-start`. No task remains when it ends."""
-        began, watch = False, self.context.watch
+        began, watch, kept = False, self.context.watch, self._kept
+        if kept is not None:
+            kept.begin()
         if watch is not None:
             model = self._config.model
             watch.began(self._config.name, model.provider.name, model.name, model.known_secrets)
@@ -104,7 +109,10 @@ class Loop:
                     elif not began:
                         yield StreamStart()
                     began = True
-                    yield self.context.ids.unique(event, self.state.step)
+                    event = self.context.ids.unique(event, self.state.step)
+                    if kept is not None:
+                        kept.feed(event)
+                    yield event
         finally:
             failure = None if watch is None else self.error or sys.exception()
             try:
@@ -112,6 +120,8 @@ class Loop:
                 self.context.journal.leave()
                 await self.aclose()
             finally:
+                if kept is not None:
+                    kept.add(self._history(settle=self.suspended is None))
                 if watch is not None:
                     watch.ended(self.state, self.finish_reason, failure, suspended=self.suspended is not None)
 
@@ -148,6 +158,8 @@ class Loop:
                 # Also of a step that failed or was left: the finish of the run reports its reason.
                 self._finish = step.finish
             self.suspended = step.record()
+            if self._kept is not None:
+                self._kept.add(self.state.conversation)
             if await self._is_over(step):
                 return
 
@@ -252,7 +264,13 @@ class Loop:
 
     def messages(self) -> list[Message]:
         """Copies of the conversation so far, with a result for every call."""
-        step, found = self._step, self.state.messages
-        if step is None:
-            return settled(found)
-        return settled(found + step.unrecorded(), step.results())
+        return copy_messages(self._history())
+
+    def _history(self, *, settle: bool = True) -> list[Message]:
+        """The conversation so far, usually with a result for every call."""
+        step, found = self._step, self.state.conversation
+        if step is not None:
+            found = found + step.unrecorded()
+        if not settle:
+            return found
+        return settled(found) if step is None else settled(found, step.results())

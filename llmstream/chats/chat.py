@@ -15,6 +15,7 @@ from llmstream.chats.content import read_whole, write_whole
 from llmstream.chats.copying import copy_message, copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
+from llmstream.chats.turns import ChatTurn, PlainTurn
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.short_forms import counted
 
@@ -301,6 +302,13 @@ class Chat:
         # Never altered, so safe to share.
         forked._history.extend(self._history.snapshot())
         return forked
+
+    def turn(self, model: str) -> ChatTurn:
+        """What receives a turn of a stream or a run with `chat=`; theirs to call.
+
+        model: "provider:model" that is asked
+        """
+        return PlainTurn(self.append)
 
     def to_json(self) -> bytes:
         """The saved form, a JSON document; see `llmstream.chats.saved`.

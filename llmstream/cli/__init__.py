@@ -25,6 +25,7 @@ __all__ = ["COMMANDS", "command_parser", "main"]
 COMMANDS: Final = {
     "demo": "watch a simulated model call tools and answer; no key, no network",
     "chat": "ask a model once, or hold a conversation",
+    "logs": "list, search, show and export the conversations that are kept",
     "web": "open a chat in the browser; a simulated model without -m",
     "map": "ask a model once for each row of a file",
     "gateway": "serve models to clients of every vendor's API, with keys and budgets",
@@ -45,6 +46,7 @@ _OPTIONS: Final = ("-h", "--help", "--version")
 _USAGE: Final = {
     "demo": "[-h] [--dialect DIALECT] [OPTIONS]",
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
+    "logs": "[-h] [ACTION] [ID|WORD|FILE ...] [OPTIONS]",
     "web": "[-h] [-m PROVIDER:MODEL] [--tools FILE.py] [OPTIONS]",
     "map": "[-h] [-m PROVIDER:MODEL] [-o FILE] [OPTIONS] INPUT",
     "gateway": "[-h] [--demo] [OPTIONS] [FILE | check [FILE] | keys add|list|revoke [NAME] | log]",

@@ -13,6 +13,7 @@ import msgspec
 from llmstream.agent.agent import Agent
 from llmstream.agent.run import AgentRun
 from llmstream.agent.state import Price
+from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
 from llmstream.cli.approving import Approvals
 from llmstream.cli.key_store import api_key_for
@@ -113,13 +114,17 @@ class Asker:
         elif isinstance(observation, AttemptStarted) and observation.attempt > 1:
             self._show.wait(None)
 
-    async def ask(self, agent: Agent, messages: Sequence[Message]) -> Outcome:
-        """Runs one turn and shows it.
+    async def ask(self, agent: Agent, messages: Sequence[Message], chat: Chat | None = None) -> Outcome:
+        """Runs one turn and shows it. A chat becomes the messages, and receives the answer as it comes.
 
         A cancellation stops it and closes the socket; the outcome has the partial answer.
         """
         self.max_retries = agent.model.retry.max_retries
-        run = self._run = agent.stream(messages)
+        if chat is None:
+            run = self._run = agent.stream(messages)
+        else:
+            chat.replace(*messages)
+            run = self._run = agent.stream([], chat=chat)
         if self.approvals is not None:
             self.approvals.begin()
         shown = self._show = self._make_show()

@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from llmstream.chats import Chat, Message, Role
 from llmstream.cli.approving import Approvals
@@ -16,18 +16,21 @@ from llmstream.cli.asking import Asker, Outcome, Setup, estimated_price
 from llmstream.cli.attachments import attached
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
+from llmstream.cli.kept import kept_chat, last_kept, name_of, note_model
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.outputs import JsonEvents, QuietAnswer
 from llmstream.cli.providers import key_state
 from llmstream.cli.schema_option import read_schema
-from llmstream.cli.storage import PromptHistory, Saving, check_free, last_conversation, load_chat, state_file
+from llmstream.cli.storage import PromptHistory, Saving, check_free, load_chat, state_file
 from llmstream.cli.terminal import echo, print_message, typed
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.display.plain import display_for
-from llmstream.errors import InvalidRequest
+from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.providers.registry import all_providers
 
 __all__ = ["configure", "run"]
+
+_MAX_NAME: Final = 200
 
 _EPILOG = """\
 The prompt is PROMPT, standard input, or both: PROMPT, an empty line, the input. Without
@@ -43,8 +46,9 @@ refused, unless --yes is given.
 Ctrl-C stops an answer and stores the partial one. API keys are read from the environment, else
 from llmstream keys.
 
-The last conversation and the prompt history are stored in ~/.local/state/llmstream (or in
-$XDG_STATE_HOME), readable only by you. LLMSTREAM_HISTORY=off stores nothing.
+Conversations and the prompt history are stored in ~/.local/state/llmstream (or in $XDG_STATE_HOME),
+readable only by you. llmstream logs lists, searches and deletes them. --no-log keeps one out,
+LLMSTREAM_LOG=off all of them, LLMSTREAM_HISTORY=off prompts too.
 
 exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C),
 141 the reader of the pipe closed it
@@ -58,6 +62,7 @@ examples:
   llmstream chat --tools shelf.py "Which books are left?"     functions of a file as tools
   llmstream chat --mcp "uvx mcp-server-time" "What time is it in Oslo?"
   llmstream chat -c "And at night?"                           continue the last conversation
+  llmstream chat --chat trip "And by train?"                  continue or begin the one named trip
   llmstream chat -m openai:gpt-5-mini --save talk.json        save the conversation to a file
   llmstream chat --continue talk.json "And at night?"         continue that conversation
 """
@@ -98,6 +103,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="continue a saved conversation and save it to the same file",
     )
+    earlier.add_argument(
+        "--chat", dest="name", metavar="NAME", help="continue the conversation of this name, or begin it"
+    )
+    add("--no-log", dest="log", action="store_false", help="do not keep the conversation")
     add("--save", metavar="FILE", help="save the conversation to a new file after each turn")
     add("--force", action="store_true", help="allow --save to overwrite an existing file")
     output = parser.add_mutually_exclusive_group()
@@ -121,7 +130,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Answers one prompt, or holds a conversation."""
-    messages, stored_model = _earlier(arguments)
+    name, messages, stored_model = _earlier(arguments)
     setup = _setup(arguments, stored_model)
     saving = _saving(arguments, setup)
     parts = [attached(file) for file in arguments.attach]
@@ -138,24 +147,58 @@ def run(arguments: argparse.Namespace) -> int:
         setup.check_key()
         setup.agent()
         editor = line_editor(PromptHistory(state_file("history.jsonl")))
-        return Conversation(Talk(setup, Chat(*messages), saving, parts), asker, editor).run()
+        chat = _chat(arguments, name, messages)
+        return Conversation(Talk(setup, chat, saving, parts), asker, editor).run()
     conversation = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
+    setup.agent(asker)  # what does not fit is reported before anything is kept
+    chat = _chat(arguments, name, conversation)
     try:
         with echo(False):
-            outcome = asyncio.run(_one_turn(setup, asker, conversation))
+            outcome = asyncio.run(_one_turn(setup, asker, conversation, chat))
     except KeyboardInterrupt:
         outcome = asker.interrupted()
     answered = len(outcome.messages) > len(conversation)
     if answered:
         saving.save(Chat(*outcome.messages))
-    return _status(outcome, saving.path or "" if answered else None)
+        _note(chat, setup)
+    elif messages:
+        _take_back(chat, messages)
+    stored = name_of(chat) is not None or saving.path
+    return _status(outcome, saving.path or "" if answered and stored else None)
 
 
-async def _one_turn(setup: Setup, asker: Asker, conversation: list[Message]) -> Outcome:
+def _chat(arguments: argparse.Namespace, name: str | None, messages: list[Message]) -> Chat:
+    """The chat of the conversation, which is kept unless the user wants none."""
+    if not arguments.log:
+        return Chat(*messages)
+    file = arguments.continue_from or arguments.save
+    if name is None and file:
+        name = os.path.abspath(file)[-_MAX_NAME:]  # the file is a conversation, however often it goes on
+    return kept_chat(name, messages)
+
+
+def _take_back(chat: Chat, messages: list[Message]) -> None:
+    """Goes back to before a prompt that has no answer; in the store it stays, as a branch."""
+    try:
+        chat.replace(*messages)
+    except LLMStreamError as error:
+        print_message(error_message(error))
+
+
+def _note(chat: Chat, setup: Setup) -> None:
+    """Notes the model of a conversation that is kept; a failure is reported."""
+    try:
+        if name_of(chat) is not None:
+            note_model(chat, setup.stored_model)
+    except LLMStreamError as error:
+        print_message(error_message(error))
+
+
+async def _one_turn(setup: Setup, asker: Asker, conversation: list[Message], chat: Chat) -> Outcome:
     """Connects to the servers of tools, asks once, and leaves them."""
     try:
         await setup.tools.connect()
-        return await asker.ask(setup.agent(asker), conversation)
+        return await asker.ask(setup.agent(asker), conversation, chat)
     finally:
         await setup.tools.aclose()
 
@@ -222,23 +265,20 @@ def _no_model() -> str:
     )
 
 
-def _earlier(arguments: argparse.Namespace) -> tuple[list[Message], str]:
-    """Loads the conversation to continue, system prompt first, and the model it used."""
+def _earlier(arguments: argparse.Namespace) -> tuple[str | None, list[Message], str]:
+    """Loads the conversation to continue, system prompt first: its name, its messages, and the model it
+    used."""
+    name: str | None = None
     messages: list[Message] = []
     model = ""
-    if arguments.continue_last:
-        last = last_conversation()
-        if last is None or not last.exists():
-            raise InvalidRequest(
-                "there is no last conversation to continue. Omit -c, or name a file: --continue FILE."
-            )
-        messages, model = load_chat(last)
+    if arguments.continue_last or arguments.name:
+        name, messages, model = last_kept(arguments.name)
     elif arguments.continue_from:
         messages, model = load_chat(arguments.continue_from)
     if arguments.system:
         messages = [m for m in messages if m.role != Role.SYSTEM]
         messages.insert(0, Message.system(typed(arguments.system)))
-    return messages, model
+    return name, messages, model
 
 
 def _saving(arguments: argparse.Namespace, setup: Setup) -> Saving:

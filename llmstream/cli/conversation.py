@@ -7,9 +7,9 @@ import asyncio
 from llmstream.chats import Message
 from llmstream.cli.asking import Asker, Outcome
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message
+from llmstream.cli.kept import is_off, name_of
 from llmstream.cli.line_editor import LineEditor
 from llmstream.cli.slash_commands import QUIT, Ask, SlashCommands
-from llmstream.cli.storage import is_disabled, last_conversation
 from llmstream.cli.talk import Talk
 from llmstream.cli.terminal import echo, print_message, wrapped
 from llmstream.display.terminal_text import one_line
@@ -88,7 +88,7 @@ class Conversation:
 
     def _unstored(self) -> str:
         """How to keep a conversation that is stored nowhere; "" if there is nothing to lose."""
-        if not self._answered or self._talk.saving.is_stored:
+        if not self._answered or self._talk.is_stored:
             return ""
         return "This conversation is not stored; /save FILE keeps it. "
 
@@ -98,27 +98,28 @@ class Conversation:
         Who disabled storing does not expect it.
         """
         warning = self._unstored()
-        if not warning or self._warned or is_disabled():
+        if not warning or self._warned or is_off():
             return True
         self._warned = True
         print(wrapped(f"{warning}Ctrl-D again quits without it."))
         return False
 
     def _quit(self, status: int) -> int:
-        if self._answered and self._talk.saving.is_stored and last_conversation() is not None:
+        if self._answered and name_of(self._talk.chat) is not None:
             print(wrapped("To continue this conversation: llmstream chat -c"))
         return status
 
     def _turn(self, runner: asyncio.Runner, ask: Ask) -> None:
         before, prompt = ask
-        is_new = len(before) == len(self._talk.chat)
+        earlier = self._talk.chat.messages()
+        is_new = len(before) == len(earlier)
         outcome = self._outcome(runner, [*before, prompt])
         answered = len(outcome.messages) > len(before) + 1
         if outcome.error is not None:
             print_message(error_message(outcome.error))
         end = "stopped" if outcome.stopped else "no answer"
+        self._talk.become(outcome.messages if answered else earlier)
         if answered:
-            self._talk.chat.replace(*outcome.messages)
             self._answered = True
             if outcome.stopped:
                 print_message("stopped; the partial answer is stored")
@@ -133,7 +134,7 @@ class Conversation:
         try:
             agent = self._talk.setup.agent(self._asker)
             with echo(False):
-                return runner.run(self._asker.ask(agent, messages))
+                return runner.run(self._asker.ask(agent, messages, self._talk.begin(messages)))
         except KeyboardInterrupt:
             return self._asker.interrupted()
         # Options that do not fit are noticed before anything is sent.
@@ -142,6 +143,6 @@ class Conversation:
 
     def _save(self) -> None:
         try:
-            self._talk.saving.save(self._talk.chat)
+            self._talk.save()
         except LLMStreamError as error:
             print_message(error_message(error))

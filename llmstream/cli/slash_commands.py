@@ -147,7 +147,7 @@ class SlashCommands:
 
     def _undo(self, _: str) -> None:
         before, prompt = self._talk.last_prompt()
-        self._talk.chat.replace(*before)
+        self._talk.become(before)
         self._talk.draft = prompt.text
         self._talk.is_unanswered = False
         self._changed()
@@ -165,11 +165,9 @@ class SlashCommands:
             print(f"Together: {cost_text(sum(spent.usd.values()))}")
 
     def _new(self, _: str) -> None:
-        place = self._talk.start_over()
-        if place:
-            print(
-                wrapped(f"The previous conversation is in {one_line(place)}; --continue FILE continues it.")
-            )
+        again = self._talk.start_over()
+        if again:
+            print(wrapped(f"To continue the previous conversation: llmstream chat {one_line(again)}"))
         print("Started a new conversation.")
 
     def _save(self, rest: str) -> None:

@@ -1,10 +1,10 @@
-"""What `llmstream chat` stores: conversations in files, the last conversation, the prompt history.
+"""What `llmstream chat` stores in files: conversations, the prompt history.
 
-The last two are in one folder that only its owner can read; LLMSTREAM_HISTORY=off disables them:
+The history is in a folder that only its owner can read; LLMSTREAM_HISTORY=off disables it. Beside it is the
+store of conversations, see `kept.py`:
 
     $XDG_STATE_HOME/llmstream, else ~/.local/state/llmstream; %LOCALAPPDATA%\\llmstream on Windows
     history.jsonl  prompts, one JSON string per line
-    last.json      the last conversation, as `Chat.save` writes it
 
 source: XDG Base Directory Specification 0.8
 """
@@ -22,14 +22,14 @@ import msgspec
 
 from llmstream.chats import Chat, Message
 from llmstream.chats.content import write_whole
-from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
+from llmstream.errors import DecodeError, InvalidRequest
 
 __all__ = [
+    "OFF",
     "PromptHistory",
     "Saving",
     "check_free",
     "is_disabled",
-    "last_conversation",
     "load_chat",
     "state_file",
 ]
@@ -39,38 +39,26 @@ _MODEL: Final = "llmstream.model"
 
 @dataclass
 class Saving:
-    """Writes a conversation after each turn.
+    """Writes a conversation to a file after each turn.
 
-    path:  file to write besides the last conversation, or None
+    path:  of the file, or None
     model: model to store in it, so that it continues with the same; "" to store none
-    is_stored: whether the last `save` wrote at least one file
     """
 
     path: str | None = None
     model: str = ""
-    is_stored: bool = True
 
     def save(self, chat: Chat) -> None:
         """Writes the conversation.
 
         raises: InvalidRequest if the file at `path` cannot be written
         """
-        if self.model and len(chat):
-            *before, last = chat.messages()
-            chat = Chat(*before, last.with_meta(_MODEL, self.model))
-        last_path = last_conversation()
-        self.is_stored = False
-        if last_path is not None:
-            try:
-                chat.save(last_path)
-                self.is_stored = True
-            # The user did not ask for this file, so a failure to write it is no error.
-            except (OSError, LLMStreamError):
-                pass
         if self.path is not None:
+            if self.model and len(chat):
+                *before, last = chat.messages()
+                chat = Chat(*before, last.with_meta(_MODEL, self.model))
             try:
                 chat.save(self.path)
-                self.is_stored = True
             except OSError as error:
                 raise InvalidRequest(f"cannot write {self.path}: {error.strerror or error}") from None
 
@@ -111,7 +99,7 @@ def load_chat(path: str | Path) -> tuple[list[Message], str]:
     return messages, model
 
 
-_OFF: Final = ("off", "0", "no", "false")
+OFF: Final = ("off", "0", "no", "false")
 # Past these limits the older half is dropped: the file is read completely at the start of a conversation.
 _MAX_ENTRIES: Final = 2000
 _MAX_BYTES: Final = 4_000_000
@@ -132,12 +120,7 @@ def state_file(name: str) -> Path | None:
 
 def is_disabled() -> bool:
     """Whether the user disabled storing."""
-    return os.environ.get("LLMSTREAM_HISTORY", "").strip().lower() in _OFF
-
-
-def last_conversation() -> Path | None:
-    """Returns the path of the last conversation; None if storing is disabled."""
-    return state_file("last.json")
+    return os.environ.get("LLMSTREAM_HISTORY", "").strip().lower() in OFF
 
 
 def _base() -> Path:

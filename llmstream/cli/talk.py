@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from dataclasses import dataclass, field
 
 from llmstream.chats import Chat, Message, Part, Role, Text
 from llmstream.cli.asking import Setup
+from llmstream.cli.kept import kept_chat, name_of, note_model
 from llmstream.cli.model_names import checked_model
-from llmstream.cli.storage import Saving, last_conversation
-from llmstream.errors import InvalidRequest
+from llmstream.cli.storage import Saving
+from llmstream.cli.terminal import print_message
+from llmstream.errors import InvalidRequest, LLMStreamError
 
 __all__ = ["Talk"]
 
@@ -32,6 +33,33 @@ class Talk:
     is_unanswered: bool = False
 
     @property
+    def is_stored(self) -> bool:
+        """Whether the conversation is in the store, or in a file."""
+        return self.saving.path is not None or name_of(self.chat) is not None
+
+    def begin(self, messages: list[Message]) -> Chat:
+        """The chat, with the messages of a turn; one that can be kept no longer goes on in memory."""
+        self.become(messages)
+        return self.chat
+
+    def become(self, messages: list[Message]) -> None:
+        """Replaces the messages of the chat; what was there stays in the store, as a branch."""
+        try:
+            self.chat.replace(*messages)
+        except LLMStreamError as error:
+            print_message(f"this conversation is kept no longer: {error.message}")
+            self.chat = Chat(*messages)
+
+    def save(self) -> None:
+        """Writes the file of the conversation, and notes its model in the store.
+
+        raises: LLMStreamError if that fails
+        """
+        self.saving.save(self.chat)
+        if name_of(self.chat) is not None:
+            note_model(self.chat, self.setup.stored_model)
+
+    @property
     def system(self) -> str:
         """The system prompt, or ""."""
         return self.chat.system_prompt() or ""
@@ -50,7 +78,7 @@ class Talk:
     def change_system(self, text: str) -> None:
         """Replaces the system prompt; "" removes it."""
         rest = [message for message in self.chat.messages() if message.role != Role.SYSTEM]
-        self.chat.replace(*([Message.system(text)] if text else []), *rest)
+        self.become([*([Message.system(text)] if text else []), *rest])
 
     def prompt(self, text: str) -> Message:
         """The next prompt with the waiting parts, which wait no longer."""
@@ -87,21 +115,14 @@ class Talk:
         self.waiting = parts
 
     def start_over(self) -> str:
-        """Starts a new conversation with the same system prompt; returns where the previous one is, or ""."""
-        place = self.saving.path or ""
-        last = last_conversation()
-        if not place and self.saving.is_stored and last is not None:
-            previous = last.with_name("previous.json")
-            try:
-                os.replace(last, previous)
-                place = str(previous)
-            # It was not written, or has been moved.
-            except OSError:
-                place = ""
+        """Starts a new conversation with the same system prompt; returns how to continue the previous one, or
+        ""."""
+        place, name = self.saving.path, name_of(self.chat)
+        again = f"--continue {place}" if place else f"--chat {name}" if name else ""
         system = self.system
-        self.chat.replace(*([Message.system(system)] if system else []))
-        self.saving = dataclasses.replace(self.saving, path=None, is_stored=True)
+        self.chat = kept_chat(None, [Message.system(system)] if system else [])
+        self.saving = dataclasses.replace(self.saving, path=None)
         self.waiting.clear()
         self.draft = ""
         self.is_unanswered = False
-        return place
+        return again

@@ -44,7 +44,7 @@ ANTHROPIC = Provider(
     aliases=("claude",),
     idempotency_header="idempotency-key",
     docs="https://platform.claude.com/docs/en/api/messages",
-    # "For most Claude models, only uncached input tokens count towards your ITPM": its page of rate limits.
+    # Input that was read from the cache does not count towards the limits of most models.
     cached_input_is_free=True,
     notes="the address without `/v1`; one that has it is understood",
 )

@@ -19,6 +19,7 @@ from llmstream.streams.history import Growing, Repairs
 from llmstream.streams.options import (
     Options,
     StreamOptions,
+    checked_chat,
     make_request,
     tool_set,
     with_defaults,
@@ -26,7 +27,9 @@ from llmstream.streams.options import (
 )
 
 if TYPE_CHECKING:
+    from llmstream.chats.chat import Chat
     from llmstream.chats.content import ToolCall
+    from llmstream.chats.turns import ChatTurn
     from llmstream.streams.call import CallingModel
     from llmstream.structured import Output
     from llmstream.tools import CallRunner, ToolContext
@@ -45,7 +48,8 @@ class Conversation:
     """The messages and options of a stream; each turn is one request.
 
     messages: owned by the conversation, so a caller's are copied before
-    options:  of the stream; `defaults` are those of its model
+    options:  of the stream; those of the model are its defaults
+    chat:     comes before the messages, and receives them and what is added; None without one
     repairs:  of the run whose history this is; else its own
     output:   the type of the answers, or None
     deadline: loop time of the total deadline; None without one, or before the start
@@ -55,10 +59,17 @@ class Conversation:
         self,
         messages: Sequence[Message],
         options: Options,
+        model: CallingModel,
         *,
-        defaults: Options,
         repairs: Repairs | None = None,
+        chat: Chat | None = None,
     ) -> None:
+        defaults = model.options
+        self._prompt = messages
+        self._chat_turn: ChatTurn | None = None
+        if chat is not None:
+            self._chat_turn = checked_chat(chat).turn(f"{model.provider.name}:{model.name}")
+            messages = [*chat.messages(), *messages]
         self._inherited = defaults.keys() - options.keys()
         options = with_defaults(defaults, options)
         self.messages = with_system(options.get("instructions"), messages)
@@ -93,6 +104,25 @@ class Conversation:
             messages = Growing.of(first.messages, self._repairs)
             first = msgspec.structs.replace(first, messages=messages)
         return first
+
+    def begin(self) -> None:
+        """Adds the prompt to the chat, before anything is sent.
+
+        raises: what the chat raises; it ends the stream
+        """
+        if self._chat_turn is not None:
+            self._chat_turn.begin(self._prompt)
+
+    def feed(self, batch: Sequence[Event]) -> None:
+        """Passes events on to the chat, before the reader sees them."""
+        if self._chat_turn is not None:
+            self._chat_turn.feed(batch)
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Adds messages at the end; without any, a response without content is over."""
+        self.messages += messages
+        if self._chat_turn is not None:
+            self._chat_turn.add(messages)
 
     def own_options(self) -> Options:
         """The options of the stream, without the defaults that come from its model."""

@@ -36,6 +36,7 @@ from llmstream.streams.showing import stream_form, stream_table
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
 
+    from llmstream.chats.chat import Chat
     from llmstream.tools import Approve, Approver, Deny, ToolCallStatus
 
     T = TypeVar("T", default=Any)
@@ -71,11 +72,12 @@ class EventStream(AsyncOnly, Generic[T]):
         token: ResumeToken | None = None,  # position in a stored answer, to read on from there
         whole: bool = False,  # read the stored answer from its beginning
         repairs: Repairs | None = None,  # of the run that owns the messages
+        chat: Chat | None = None,  # comes before the messages, and receives what is added
     ) -> None:
         self.model = model
         self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
-        self._conversation = Conversation(messages, options, defaults=model.options, repairs=repairs)
+        self._conversation = Conversation(messages, options, model, repairs=repairs, chat=chat)
         self._asked = len(self._conversation.messages)
         self._turn = self._conversation.next_turn()
         self._started = started
@@ -236,6 +238,7 @@ class EventStream(AsyncOnly, Generic[T]):
                 if self._continues is not None:
                     batch = self._continues.mark(batch)
                 turn.begin(batch)
+                self._conversation.feed(batch)
                 for turn.seen, event in enumerate(batch, 1):  # cheaper than adding 1 each time
                     yield event
                 self._catch_up()
@@ -265,6 +268,7 @@ class EventStream(AsyncOnly, Generic[T]):
             request = self._conversation.request(model.name, answered=token is not None)
             if self._started is None:
                 self._started = asyncio.get_running_loop().time()
+                self._conversation.begin()
             self._conversation.limit(model.deadlines, self._started)
             if token is None:
                 self._call = model.call(request, options, started=self._started)
@@ -287,9 +291,9 @@ class EventStream(AsyncOnly, Generic[T]):
         self._spend(fold.usage)
         if call.error is not None:
             # What the next request may contain: text, and no call that was cut.
-            self._conversation.messages += kept_of_a_broken_turn(fold.partial)
-        elif fold.partial.parts:
-            self._conversation.messages.append(fold.partial)
+            self._conversation.add(kept_of_a_broken_turn(fold.partial))
+        else:
+            self._conversation.add([fold.partial] if fold.partial.parts else [])
 
     def _leave(self) -> None:
         """Closes the socket at once and adds the content so far to the conversation."""
@@ -300,7 +304,7 @@ class EventStream(AsyncOnly, Generic[T]):
         if self._call is not None:
             self._call.close()
             self._spend(self.usage)
-            self._conversation.messages += kept_of_a_broken_turn(self._fold.partial)
+            self._conversation.add(kept_of_a_broken_turn(self._fold.partial))
 
     async def steer(self, message: str | Message) -> None:
         """Sends a user message while the model responds; returns once the server has accepted it.
@@ -474,7 +478,7 @@ class EventStream(AsyncOnly, Generic[T]):
 
     def _next_turn(self, message: Message) -> None:
         """Adds a message to the conversation; the stream continues with the response to it."""
-        self._conversation.messages.append(message)
+        self._conversation.add([message])
         self._turn = self._conversation.next_turn(self._turn.current)
         self._call, self._over, self._reader.events = None, False, None
 

@@ -39,6 +39,7 @@ from llmstream.streams.event_stream import EventStream
 from llmstream.streams.history import Inliner, is_plain, repaired
 from llmstream.streams.observations import Observe
 from llmstream.streams.options import (
+    ChatOptions,
     ModelOptions,
     Options,
     Prompt,
@@ -247,39 +248,38 @@ class Model(Generic[T]):
 
     @overload
     def stream(
-        self, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+        self, prompt: Prompt, *, output: None = None, **options: Unpack[ChatOptions]
     ) -> EventStream[T]: ...
 
     @overload
     def stream(
-        self, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[StreamOptions]
+        self, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[ChatOptions]
     ) -> EventStream[V]: ...
 
     @overload
-    def stream(
-        self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]
-    ) -> EventStream[Any]: ...
+    def stream(self, prompt: Prompt, *, output: Any, **options: Unpack[ChatOptions]) -> EventStream[Any]: ...
 
     def stream(
-        self, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
+        self, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[ChatOptions]
     ) -> EventStream[Any]:
         """Creates a stream that accumulates the response and runs tools; see `EventStream`."""
+        chat = options.pop("chat", None)
         messages = as_messages(given_prompt(prompt, options))
-        return EventStream(self, messages, with_output(output, options))
+        return EventStream(self, messages, with_output(output, options), chat=chat)
 
     @overload
-    async def ask(self, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]) -> T: ...
+    async def ask(self, prompt: Prompt, *, output: None = None, **options: Unpack[ChatOptions]) -> T: ...
 
     @overload
     async def ask(
-        self, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[StreamOptions]
+        self, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[ChatOptions]
     ) -> V: ...
 
     @overload
-    async def ask(self, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]) -> Any: ...
+    async def ask(self, prompt: Prompt, *, output: Any, **options: Unpack[ChatOptions]) -> Any: ...
 
     async def ask(
-        self, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
+        self, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[ChatOptions]
     ) -> Any:
         """Reads one answer to its end and returns a `Message`, or with `output` the value.
 
@@ -290,9 +290,10 @@ class Model(Generic[T]):
 
         raises: LLMStreamError if the stream failed; InvalidOutput if the answer does not fit
         """
+        chat = options.pop("chat", None)
         messages = as_messages(given_prompt(prompt, options))
         given = with_output(output, options)
-        async with EventStream[Any](self, messages, given) as stream:
+        async with EventStream[Any](self, messages, given, chat=chat) as stream:
             if with_defaults(self.options, given).get("output") is None:
                 return await stream.collect()
             async for _ in stream.objects():
@@ -590,37 +591,37 @@ def _calls() -> type[HTTPCall]:
 
 @overload
 def stream(
-    model: str, prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+    model: str, prompt: Prompt, *, output: None = None, **options: Unpack[ChatOptions]
 ) -> EventStream[Message]: ...
 
 
 @overload
 def stream(
-    model: Model[V], prompt: Prompt, *, output: None = None, **options: Unpack[StreamOptions]
+    model: Model[V], prompt: Prompt, *, output: None = None, **options: Unpack[ChatOptions]
 ) -> EventStream[V]: ...
 
 
 @overload
 def stream(
-    model: str | Model, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[StreamOptions]
+    model: str | Model, prompt: Prompt, *, output: type[V] | Output[V], **options: Unpack[ChatOptions]
 ) -> EventStream[V]: ...
 
 
 @overload
 def stream(
-    model: str | Model, prompt: Prompt, *, output: Any, **options: Unpack[StreamOptions]
+    model: str | Model, prompt: Prompt, *, output: Any, **options: Unpack[ChatOptions]
 ) -> EventStream[Any]: ...
 
 
 def stream(
-    model: str | Model, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[StreamOptions]
+    model: str | Model, prompt: Prompt | None = None, *, output: Any = None, **options: Unpack[ChatOptions]
 ) -> EventStream[Any]:
     """Creates a stream of a model's response; nothing is sent until it is read.
 
     model:   a `Model`, or "provider:model"
     prompt:  a str, a Message, a list of Messages or a Chat; a Chat is not changed
     output:  the type of the answer, or an `Output`; the value is then `object` of the stream
-    options: tools, instructions, temperature and more; see `llmstream.streams.StreamOptions`
+    options: tools, instructions, temperature, `chat` and more; see `llmstream.streams.StreamOptions`
     raises:  InvalidRequest for an invalid spec, prompt or option
     """
     chosen = model if isinstance(model, Model) else Model(model)

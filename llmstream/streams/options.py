@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CallOptions",
+    "ChatOptions",
     "CommonOptions",
     "ModelOptions",
     "Options",
@@ -44,6 +45,7 @@ __all__ = [
     "as_messages",
     "check_messages",
     "check_options",
+    "checked_chat",
     "checked_defaults",
     "given_prompt",
     "make_request",
@@ -133,12 +135,22 @@ class CallOptions(CommonOptions, total=False):
 
 
 class StreamOptions(ModelOptions, CallOptions, total=False):
-    """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, except `output`.
+    """The options of `stream`, `Model.stream`, `Model.ask` and `Model.events`, except `output` and `chat`.
 
     observe: an observer in addition to the model's. Default: none
     """
 
     observe: Observe
+
+
+class ChatOptions(StreamOptions, total=False):
+    """The options of `stream`, `Model.stream` and `Model.ask`, except `output`.
+
+    chat: a `Chat` that the prompt goes on with: its messages are sent before the prompt, and it gets the
+          prompt, the answer and the results of tools as they come. Default: none
+    """
+
+    chat: Chat | None
 
 
 class Options(StreamOptions, total=False):
@@ -272,6 +284,16 @@ def checked_defaults(model: str, options: Options) -> Options:
         if value != getattr(_DEFAULTS, name):
             given[name] = value
     return cast(Options, given)
+
+
+def checked_chat(chat: object) -> Chat:
+    """The value of the option `chat`.
+
+    raises: InvalidRequest if it is no Chat
+    """
+    if not isinstance(chat, Chat):
+        raise InvalidRequest(f"chat must be a Chat, such as llmstream.store's store.chat(name); got {chat!r}")
+    return chat
 
 
 def with_output(output: Any, options: CommonOptions) -> Options:

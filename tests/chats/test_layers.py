@@ -21,6 +21,7 @@ ORDER = [
     "ui_form",
     "copying",
     "saved",
+    "turns",
     "chat",
     "cache",
 ]

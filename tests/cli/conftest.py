@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from llmstream.simulator import Script, Simulator
+from llmstream.store import open_store
 from tests.cli.terminal_session import WITHOUT, Session
 from tests.display.screen import Screen
 
@@ -94,6 +95,7 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in (
         "LLMSTREAM_HISTORY",
+        "LLMSTREAM_LOG",
         "LLMSTREAM_MODEL",
         "LLMSTREAM_TRACEBACK",
         "OPENAI_API_KEY",
@@ -106,6 +108,17 @@ def plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "FORCE_COLOR",
     ):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Callable[..., list[str]]:
+    """`kept(name)`: the texts of a conversation in the store, by default of the last one."""
+
+    def texts(name: str | None = None) -> list[str]:
+        with open_store(f"sqlite:{tmp_path}/state/llmstream/chats.db", read_only=True) as store:
+            return [message.text for message in store.chat(name or store.conversations(limit=1)[0].id)]
+
+    return texts
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from llmstream.chats import Chat
+from llmstream.chats import Chat, Message
 from llmstream.cli import main
 from llmstream.dialects.ollama import Ollama
 from llmstream.simulator import Break, Call, Cut, Pace, Refuse, Script, Stall, Turn
@@ -190,13 +190,66 @@ def test_failed_turn_keeps_saved_chat(ask, tmp_path):
     assert talk.read_bytes() == before
 
 
-def test_the_last_conversation_goes_on(ask, tmp_path):
+def test_the_last_conversation_goes_on(ask, tmp_path, kept):
     ask(says("Blue."), "--system", "Be brief.", "Why?")
     done = ask(says("Dark."), "-c", "And?")
     assert [m.text for m in done.requests[0].messages] == ["Be brief.", "Why?", "Blue.", "And?"]
-    last = tmp_path / "state" / "llmstream" / "last.json"
-    assert len(Chat.load(last)) == 5
-    assert last.stat().st_mode & 0o777 == 0o600
+    assert kept() == ["Be brief.", "Why?", "Blue.", "And?", "Dark."]
+    assert (tmp_path / "state" / "llmstream" / "chats.db").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_unanswered_prompt_goes_back(ask, kept):
+    ask(says("Blue."), "Why?")
+    assert ask(says("", fault=Refuse(status=400)), "-c", "Lost?").status == 3
+    assert kept() == ["Why?", "Blue."]
+    ask(says("Dark."), "-c", "And?")
+    assert kept() == ["Why?", "Blue.", "And?", "Dark."]
+
+
+def test_a_named_conversation_goes_on(ask, kept):
+    ask(says("Blue."), "--chat", "sky", "Why?")
+    ask(says("Other."), "What?")
+    assert [m.text for m in ask(says("Dark."), "--chat", "sky", "And?").requests[0].messages][:2] == [
+        "Why?",
+        "Blue.",
+    ]
+    assert kept("sky") == ["Why?", "Blue.", "And?", "Dark."]
+
+
+@pytest.mark.parametrize("setting", ["--no-log", "LLMSTREAM_LOG"])
+def test_a_conversation_need_not_be_kept(ask, setting, monkeypatch, tmp_path):
+    monkeypatch.setenv("LLMSTREAM_LOG", "off" if setting == "LLMSTREAM_LOG" else "")
+    assert ask(says("Blue."), *([setting] if setting == "--no-log" else []), "Why?").status == 0
+    assert not (tmp_path / "state" / "llmstream" / "chats.db").exists()
+
+
+def test_a_broken_store_is_no_obstacle(ask, tmp_path):
+    path = tmp_path / "state" / "llmstream" / "chats.db"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no database" * 1000)
+    done = ask(says("Blue."), "Why?")
+    assert (done.status, done.out) == (0, "Blue.\n")
+    assert "this conversation is not kept" in done.err
+    assert ".recover" in done.err
+
+
+def test_the_file_of_an_earlier_version_goes_on(ask, tmp_path):
+    path = tmp_path / "state" / "llmstream" / "last.json"
+    path.parent.mkdir(parents=True)
+    Chat(Message.user("Why?"), Message.assistant("Blue.")).save(path)
+    assert [m.text for m in ask(says("Dark."), "-c", "And?").requests[0].messages] == [
+        "Why?",
+        "Blue.",
+        "And?",
+    ]
+    assert len(ask(says("So."), "-c", "And?").requests[0].messages) == 5
+
+
+def test_a_saved_chat_is_kept_once(ask, tmp_path, kept):
+    talk = tmp_path / "talk.json"
+    ask(says("Blue."), "--save", str(talk), "Why?")
+    ask(says("Dark."), "--continue", str(talk), "And?")
+    assert kept(str(talk)) == ["Why?", "Blue.", "And?", "Dark."]
 
 
 def test_nothing_to_continue_is_refused(ask, monkeypatch):

@@ -9,6 +9,7 @@ import pytest
 
 from llmstream.chats import Chat
 from llmstream.simulator import Call, Pace, Refuse, Script, Turn
+from llmstream.store import open_store
 from tests.cli.terminal_session import EOF, INTERRUPT, texts_of
 
 pytestmark = pytest.mark.slow
@@ -157,17 +158,16 @@ def test_typed_ahead_is_no_approval(chat, tools):
     assert "denied" in results(requests[1])[0].content
 
 
-def test_a_prompt_can_be_asked_again(talk, tmp_path):
+def test_a_prompt_can_be_asked_again(talk, kept):
     session, requests = talk(Script((Turn(text="Blue."), Turn(fault=Refuse(status=400)), Turn(text="Red."))))
     step(session, "/retry", "there is no earlier prompt")
     step(session, "Why?", "Blue.")
     step(session, "/retry", "no answer; the earlier answer stays")
-    last = tmp_path / "state" / "llmstream" / "last.json"
-    assert [m.text for m in Chat.load(last)] == ["Why?", "Blue."]
+    assert kept() == ["Why?", "Blue."]
     step(session, "/retry", "Red.")
     session.expect("> ")
     assert list(map(texts_of, requests)) == [["Why?"]] * 3
-    assert [m.text for m in Chat.load(last)] == ["Why?", "Red."]
+    assert kept() == ["Why?", "Red."]
 
 
 def test_retry_sends_an_unanswered_prompt(talk, tmp_path):
@@ -229,16 +229,15 @@ def test_tokens_and_cost_are_shown(simulate, sessions, monkeypatch):
     session.expect("$0.0001")
 
 
-def test_a_new_conversation_keeps_the_old(talk, tmp_path):
+def test_a_new_conversation_keeps_the_old(talk, tmp_path, kept):
     session, _ = talk(Script((Turn(text="Blue."), Turn(text="Red."))))
     step(session, "Why?", "Blue.")
-    step(session, "/new", "previous.json")
+    step(session, "/new", "llmstream chat --chat ")
     session.expect("Started a new")
     step(session, "Again?", "Red.")
-    state = tmp_path / "state" / "llmstream"
     session.expect("> ")
-    assert [m.text for m in Chat.load(state / "previous.json")] == ["Why?", "Blue."]
-    assert [m.text for m in Chat.load(state / "last.json")] == ["Again?", "Red."]
+    with open_store(f"sqlite:{tmp_path}/state/llmstream/chats.db") as store:
+        assert [kept(info.id) for info in store.conversations()] == [["Again?", "Red."], ["Why?", "Blue."]]
 
 
 def test_unstored_conversation_is_not_lost(talk, tmp_path):

@@ -6,12 +6,13 @@ import os
 
 import pytest
 
-from llmstream.cli.storage import PromptHistory, last_conversation, state_file
+from llmstream.cli.kept import store_path
+from llmstream.cli.storage import PromptHistory, state_file
 
 
 def test_files_are_in_the_user_state_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
-    assert last_conversation() == tmp_path / "here" / "llmstream" / "last.json"
+    assert store_path() == tmp_path / "here" / "llmstream" / "chats.db"
     assert (tmp_path / "here" / "llmstream").stat().st_mode & 0o777 == 0o700
 
 
@@ -25,7 +26,7 @@ def test_a_relative_state_home_is_ignored(tmp_path, monkeypatch):
 def test_nothing_stored_when_switched_off(off, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "here"))
     monkeypatch.setenv("LLMSTREAM_HISTORY", off)
-    assert last_conversation() is None
+    assert store_path() is state_file("x") is None
     assert not (tmp_path / "here").exists()
 
 

@@ -1,0 +1,127 @@
+"""Where the commands keep conversations: the store, the settings that turn it off, and the chat of a command.
+
+    $XDG_STATE_HOME/llmstream/chats.db, else ~/.local/state/llmstream/chats.db; or $LLMSTREAM_LOG
+
+LLMSTREAM_LOG=off keeps no conversations, LLMSTREAM_HISTORY=off neither these nor prompts.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from llmstream.chats import Chat, Message
+from llmstream.cli.asking import estimated_price
+from llmstream.cli.errors import error_message
+from llmstream.cli.storage import OFF, is_disabled, load_chat, state_file
+from llmstream.cli.terminal import print_message
+from llmstream.errors import InvalidRequest, LLMStreamError
+
+if TYPE_CHECKING:
+    from llmstream.store import Store
+
+__all__ = ["is_off", "kept_chat", "last_kept", "name_of", "note_model", "open_kept", "store_path"]
+
+_MODEL: Final = "model"
+_LOOKED_AT: Final = 50
+
+
+def is_off() -> bool:
+    """Whether the user turned the store off."""
+    return is_disabled() or os.environ.get("LLMSTREAM_LOG", "").strip().lower() in OFF
+
+
+def store_path() -> Path | None:
+    """Returns the path of the store; None if it is off, or its folder cannot be made."""
+    if is_off():
+        return None
+    given = os.environ.get("LLMSTREAM_LOG", "").strip()
+    return Path(os.path.expanduser(given)) if given else state_file("chats.db")
+
+
+def open_kept(*, read_only: bool = False, to_read: bool = False) -> Store:
+    """Opens the store.
+
+    to_read: one that is there, for reading only if it cannot be written
+    raises: InvalidRequest if it is off, or there is none to read; StoreError
+    """
+    from llmstream.store import open_store
+
+    path = store_path()
+    if path is None:
+        raise InvalidRequest(
+            "conversations are not kept: LLMSTREAM_LOG or LLMSTREAM_HISTORY is off, or the folder for them "
+            "cannot be written."
+        )
+    if (read_only or to_read) and not path.exists():
+        raise InvalidRequest("no conversation is kept yet. `llmstream chat` keeps each one.")
+    if to_read:
+        try:
+            return open_store(f"sqlite:{path}", price=estimated_price)
+        except LLMStreamError:  # of a newer version, or on a disk that is read-only
+            return open_store(f"sqlite:{path}", read_only=True, price=estimated_price)
+    return open_store(f"sqlite:{path}", read_only=read_only, price=estimated_price)
+
+
+def kept_chat(name: str | None, messages: list[Message]) -> Chat:
+    """The chat of a command, with these messages: kept under a name, or under a new one.
+
+    One that cannot be kept is no error, because nobody asked for it: it is reported, and the chat is in
+    memory.
+    """
+    if store_path() is None:
+        return Chat(*messages)
+    try:
+        chat = open_kept().chat(name)
+        if messages:
+            chat.replace(*messages)
+    except LLMStreamError as error:
+        print_message(f"this conversation is not kept: {error_message(error)}")
+        return Chat(*messages)
+    return chat
+
+
+def last_kept(name: str | None = None) -> tuple[str | None, list[Message], str]:
+    """The name, the messages and the model ("" if unknown) of the last conversation, or of that name.
+
+    raises: InvalidRequest if there is none to continue; a name that is not in use begins one
+    """
+    if store_path() is None:
+        raise InvalidRequest("there is no conversation to continue: storing is off (LLMSTREAM_LOG).")
+    store = open_kept()
+    if name is None:
+        # One whose only prompt had no answer begins with nothing.
+        name = next(
+            (info.id for info in store.conversations(limit=_LOOKED_AT) if info.title and info.messages), None
+        )
+        if name is None:
+            return _from_before()
+    chat = store.chat(name)
+    return name, chat.messages(), store.notes(name).get(_MODEL, "") if len(chat) else ""
+
+
+def _from_before() -> tuple[None, list[Message], str]:
+    """The last conversation of a version that kept one in a file."""
+    path = state_file("last.json")
+    if path is None or not path.exists():
+        raise InvalidRequest(
+            "there is no last conversation to continue. Omit -c, or name a file: --continue FILE."
+        )
+    messages, model = load_chat(path)
+    return None, messages, model
+
+
+def name_of(chat: Chat) -> str | None:
+    """The name of a chat in the store; None if it is in memory, or nothing of it is stored."""
+    from llmstream.store import StoredChat
+
+    return chat.name if isinstance(chat, StoredChat) and chat.failure is None and len(chat) else None
+
+
+def note_model(chat: Chat, model: str) -> None:
+    """Notes with which model a conversation goes on; "" for none."""
+    from llmstream.store import StoredChat
+
+    if isinstance(chat, StoredChat):
+        chat.store.note(chat.name, **{_MODEL: model})

@@ -1,0 +1,190 @@
+"""How conversations are shown on a terminal: in short, as hits of a search, whole, and as a tree of
+branches."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from llmstream.chats import Message, Role
+from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
+from llmstream.chats.transcript import transcript
+from llmstream.cli.terminal import columns
+from llmstream.display.terminal_text import one_line, safe
+from llmstream.errors import InvalidRequest
+from llmstream.short_forms import counted
+from llmstream.store import ConversationInfo, Hit, Store
+from llmstream.store.store import TreeNode
+
+__all__ = ["code_block", "hit_form", "last_answer", "short_form", "show", "tree_form"]
+
+_BOLD, _DIM, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+_BLOCK: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
+_LEAST_COLUMNS: Final = 40
+
+
+def _styled(text: str, style: str) -> str:
+    return f"{style}{text}{_OFF}" if sys.stdout.isatty() else text
+
+
+def _width() -> int:
+    return max(_LEAST_COLUMNS, columns() or 100)
+
+
+def _line(message: Message) -> str:
+    text = " ".join(message.text.split()) or " ".join(map(_call, message.tool_calls))
+    return text or ", ".join(part.part_kind for part in message.parts)
+
+
+def _call(call: ToolCall) -> str:
+    return f"{call.name}({call.arguments})"
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def short_form(store: Store, info: ConversationInfo) -> str:
+    """A conversation in a few lines: its facts, its last prompt, the beginning of the answer to it."""
+    facts = [
+        _when(info.updated),
+        info.model,
+        counted(info.messages, "message"),
+        *[f"#{tag}" for tag in info.tags],
+    ]
+    lines = [
+        f"{_styled(one_line(info.id), _BOLD)}  {_styled(one_line('  '.join(filter(None, facts))), _DIM)}"
+    ]
+    messages = store.chat(info.id).messages()
+    prompts = [at for at, message in enumerate(messages) if message.role == Role.USER]
+    for message in messages[prompts[-1] :] if prompts else messages[-1:]:
+        if message.role in (Role.USER, Role.ASSISTANT) and message.text.strip():
+            mark = ">" if message.role == Role.USER else " "
+            lines.append(one_line(f"  {mark} {_line(message)}", _width() - 1))
+    return "\n".join(lines)
+
+
+def hit_form(hit: Hit) -> str:
+    """A hit in two lines, with the words marked on a terminal."""
+    head = (
+        f"{_styled(one_line(hit.conversation), _BOLD)}  {_styled(f'{_when(hit.created)}  {hit.role}', _DIM)}"
+    )
+    text, at = "", 0
+    for start, end in hit.found:
+        text += safe(hit.excerpt[at:start]) + _styled(safe(hit.excerpt[start:end]), _BOLD)
+        at = end
+    return f"{head}\n  {text}{safe(hit.excerpt[at:])}"
+
+
+def last_answer(store: Store, info: ConversationInfo) -> str:
+    """The text of the last answer.
+
+    raises: InvalidRequest if there is none
+    """
+    for message in reversed(store.chat(info.id).messages()):
+        if message.role == Role.ASSISTANT and message.text:
+            return safe(message.text) if sys.stdout.isatty() else message.text
+    raise InvalidRequest(f"the conversation {info.id} has no answer")
+
+
+def code_block(text: str) -> str:
+    """The first fenced block of a text, without its fences.
+
+    raises: InvalidRequest if there is none
+    """
+    found = _BLOCK.search(text)
+    if found is None:
+        raise InvalidRequest("the last answer has no code block; -r prints it all")
+    return found[2].rstrip("\n")
+
+
+def show(store: Store, info: ConversationInfo) -> None:
+    """Prints a conversation: rendered on a terminal, as Markdown elsewhere."""
+    messages = store.chat(info.id).messages()
+    if not sys.stdout.isatty():
+        print(transcript(messages), end="")
+        return
+    title = info.title or info.id
+    print(_styled(one_line(title), _BOLD))
+    print(_styled(one_line(f"{info.id}  {_when(info.created)}  {info.model}"), _DIM))
+    for message in messages:
+        print()
+        print(_styled(one_line(message.sender or str(message.role)), _DIM))
+        for part in message.parts:
+            _print_part(part, rendered=message.role == Role.ASSISTANT)
+
+
+def _print_part(part: object, *, rendered: bool) -> None:
+    match part:
+        case Text(text) if rendered:
+            _print_markdown(safe(text))
+        case Text(text):  # what a person wrote is shown as it was written
+            print(safe(text))
+        case Reasoning(text):
+            print(_styled(safe(text), _DIM))
+        case ToolCall():
+            print(_styled(f"> {one_line(_call(part), _width() - 3)}", _DIM))
+        case ToolResult():
+            mark = "! " if part.is_error else ""
+            print(_styled(one_line(f"  {mark}{part.content}", _width() - 1), _DIM))
+        case Image():
+            print(
+                _styled(
+                    f"[image, {len(part.data):,} bytes]" if part.data else f"[image {one_line(part.url)}]",
+                    _DIM,
+                )
+            )
+        case _:
+            print(
+                _styled(
+                    f"[{getattr(part, 'part_kind', 'part')} {one_line(getattr(part, 'filename', ''))}]", _DIM
+                )
+            )
+
+
+def _print_markdown(text: str) -> None:
+    try:
+        from rich.console import Console
+        from rich.markdown import Markdown
+    except ModuleNotFoundError:  # without the extra `cli`
+        print(text)
+        return
+    Console().print(Markdown(text, hyperlinks=False))
+
+
+# All branches: a chain of messages is one column; where it parts, each way is indented.
+
+
+def tree_form(store: Store, info: ConversationInfo) -> str:
+    """The tree of a conversation; the messages of the current branch are marked."""
+    nodes = store.tree(info.id)
+    below: dict[int | None, list[TreeNode]] = {}
+    for node in nodes:
+        below.setdefault(node.parent, []).append(node)
+    return "\n".join([_styled(one_line(info.title or info.id), _BOLD), *_drawn(below)])
+
+
+def _drawn(below: dict[int | None, list[TreeNode]]) -> Iterator[str]:
+    waiting = [(node, "", "") for node in reversed(below.get(None, []))]
+    if len(waiting) > 1:
+        waiting = _forked(below[None], "")
+    while waiting:
+        node, mark, indent = waiting.pop()
+        sign = "●" if node.current else "○"
+        facts = f"  {_styled(f'branch {node.id}', _DIM)}" if not below.get(node.id) else ""
+        room = _width() - len(mark) - 16 - (len(facts) and 14)
+        yield f"{mark}{sign} {_styled(str(node.role), _DIM)} {one_line(node.text, max(20, room))}{facts}"
+        children = below.get(node.id, [])
+        waiting += [(children[0], indent, indent)] if len(children) == 1 else _forked(children, indent)
+
+
+def _forked(children: list[TreeNode], indent: str) -> list[tuple[TreeNode, str, str]]:
+    last = len(children) - 1
+    found = [
+        (node, indent + ("└─" if at == last else "├─"), indent + ("  " if at == last else "│ "))
+        for at, node in enumerate(children)
+    ]
+    return found[::-1]

@@ -1,0 +1,279 @@
+"""A chat that is kept in a store as it grows: each message in one transaction, before anybody sees it in the
+chat."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from llmstream.chats.chat import Chat
+from llmstream.chats.copying import copy_messages, unchanged
+from llmstream.chats.message import Message
+from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.store import conversations
+from llmstream.store.conversations import Branch, Row, add_messages
+from llmstream.store.database import StoreError
+from llmstream.store.rows import Link, path_to, read_message
+from llmstream.store.turns import StoredTurn
+
+if TYPE_CHECKING:
+    from llmstream.store.store import Store
+
+__all__ = ["StoredChat"]
+
+_Within: TypeAlias = Callable[[sqlite3.Connection, int | None], None]
+
+_SHOWN: Final = 60
+
+# All ways that begin where a path has a message: the newest end of each.
+_ENDS: Final = """
+with recursive below (n, first) as (
+    select n, n from messages where parent is ?1 and tree = ?2
+    union all select m.n, below.first from messages m join below on m.parent = below.n
+) select first, max(n) from below where n not in (select parent from messages where parent is not null and
+tree = ?2) group by first order by first
+"""
+
+_LEAVES: Final = """
+select n from messages m where conversation = ?1
+and not exists (select 1 from messages where parent = m.n) order by n
+"""
+
+
+class StoredChat(Chat):
+    """A conversation of a store, as a `Chat`. Made by `Store.chat`.
+
+    `append` and `replace` also write it; nothing that was stored is overwritten: what differs is another
+    branch. Where another process has gone on with the same conversation, what is appended here becomes a
+    branch of its own, and `is_branch` is True. An object is for one task at a time; several may have the same
+    conversation.
+
+    store:   where it is kept
+    name:    in the store
+    failure: why the end of the conversation is in this process only, or None; the next write tries again
+    """
+
+    def __init__(self, store: Store, name: str) -> None:
+        super().__init__()
+        self.store = store
+        self.name = name
+        self.failure: LLMStreamError | None = None
+        self._writing = threading.RLock()
+        self._row: Row | None = None
+        self._links: list[Link] = []  # of the messages that are stored, from the first one on
+        self._late: list[_Within] = []  # what could not be stored with the messages that follow these
+        self._load()
+
+    def _load(self) -> None:
+        with self.store.database.reading() as db:
+            self._row = conversations.find(db, self.store.owner, self.name)
+            if self._row is not None:
+                self._links, messages = path_to(db, self._row.head)
+                self._history.swap(messages)
+
+    @property
+    def is_branch(self) -> bool:
+        """Whether the conversation goes on elsewhere: from another process, or after `branch`."""
+        with self.store.database.reading() as db:
+            row = conversations.find(db, self.store.owner, self.name)
+        return row is not None and row.head != self._head
+
+    @property
+    def _head(self) -> int | None:
+        return self._links[-1].n if self._links else None
+
+    def reload(self) -> None:
+        """Reads the conversation again, at its current end: what other processes have added is seen."""
+        with self._writing:
+            self._load()
+
+    def append(self, *messages: Message) -> None:
+        """As in `Chat`, and stores them.
+
+        raises: StoreError if they cannot be stored; then none is added
+        """
+        self.add(copy_messages(messages), lambda db, head: None, keep=False)
+
+    def replace(self, *messages: Message) -> None:
+        """As in `Chat`; the messages that differ from the current ones on are a new branch.
+
+        raises: StoreError
+        """
+        given = copy_messages(messages)
+        with self._writing:
+            same = unchanged(self._history.snapshot(), given)
+            self._move(min(same, len(self._links)), given[min(same, len(self._links)) :])
+            self._history.swap(given)
+
+    def branch(self, at: int) -> None:
+        """Goes back to the first `at` messages; what is appended then is a new branch.
+
+        raises: InvalidRequest if there are not so many messages
+        """
+        with self._writing:
+            if not 0 <= at <= len(self):
+                raise InvalidRequest(f"cannot branch at message {at}: the chat has {len(self)}")
+            kept = self._history.snapshot()[:at]
+            self._move(min(at, len(self._links)), [])
+            self._history.swap(kept)
+
+    def branches(self, at: int | None = None) -> list[Branch]:
+        """The ways that the conversation went, in the order in which they began.
+
+        at: index of a message: only those that differ from that message on; default: all
+        """
+        with self._writing, self.store.database.reading() as db:
+            if self._row is None:
+                return []
+            if at is None:
+                ends = [n for (n,) in db.execute(_LEAVES, (self._row.n,))]
+                if self._head is not None and self._head not in ends and not self._goes_on(db, self._head):
+                    ends.append(self._head)
+            else:
+                if not 0 <= at <= len(self._links):
+                    raise InvalidRequest(
+                        f"there is no message {at}: the chat has {len(self)}, counted from 0"
+                    )
+                above = self._links[at - 1].n if at else None
+                ends = [end for _, end in db.execute(_ENDS, (above, self._row.tree))]
+            return [self._described(db, end, at) for end in ends]
+
+    def _goes_on(self, db: sqlite3.Connection, n: int) -> bool:
+        return db.execute("select 1 from messages where parent = ?", (n,)).fetchone() is not None
+
+    def _described(self, db: sqlite3.Connection, end: int, at: int | None) -> Branch:
+        """A branch by its end. It begins at the message `at`, else where it leaves the current path."""
+        own = {link.n for link in self._links}
+        first, (parent, depth, files, body) = end, _place(db, end)
+        length = depth + 1
+        while parent is not None and (parent not in own if at is None else depth > at):
+            first = parent
+            parent, depth, files, body = _place(db, first)
+        text = " ".join(read_message(db, first, files, body).text.split())[:_SHOWN]
+        return Branch(end, depth, text, length, end == self._head)
+
+    def switch(self, branch: Branch | int) -> None:
+        """Goes on with another branch, in every process that loads the conversation from now on.
+
+        raises: InvalidRequest if it is no branch of this conversation
+        """
+        end = branch.id if isinstance(branch, Branch) else branch
+        with self._writing, self.store.database.writing() as db:
+            row = self._current(db)
+            if (
+                db.execute("select 1 from messages where n = ? and tree = ?", (end, row.tree)).fetchone()
+                is None
+            ):
+                raise InvalidRequest(f"the conversation {self.name!r} has no branch {end}; see branches()")
+            db.execute(
+                "update conversations set head = ?, updated = ? where n = ?", (end, self.store.clock(), row.n)
+            )
+            self._links, messages = path_to(db, end)
+            self._history.swap(messages)
+
+    def fork(self, name: str | None = None) -> Chat:
+        """As in `Chat`: a chat in memory with the same messages; with a name, a conversation of its own in
+        the store.
+
+        The messages are shared, so that a fork of any length takes a millisecond.
+        """
+        if name is None:
+            return super().fork()
+        return self.store.fork(self.name, name)
+
+    def turn(self, model: str) -> StoredTurn:
+        """As in `Chat`: the prompt, the answer as it comes, and what it cost are stored."""
+        return StoredTurn(self, model)
+
+    # For turns.
+
+    def add(
+        self,
+        messages: Sequence[Message],
+        within: _Within,
+        *,
+        keep: bool = True,
+    ) -> None:
+        """Stores messages, and what else is to be stored with them, in one transaction.
+
+        within: called in the transaction with the last message's row
+        keep:   whether the chat has the messages even if they cannot be stored
+        """
+        with self._writing:
+            given = list(messages)
+            unstored = self._history.snapshot(len(self._links))
+            try:
+                with self.store.database.writing() as db:
+                    links = self._write(db, [*unstored, *given])
+                    for complete in (*self._late, within):
+                        complete(db, links[-1].n if links else self._head)
+            except LLMStreamError:
+                if keep:
+                    self._late.append(within)
+                    self._history.extend(given)
+                raise
+            self._links += links
+            self._late.clear()
+            self.failure = None
+            if given:
+                self._history.extend(given)
+
+    def place(self, db: sqlite3.Connection) -> tuple[int, int | None]:
+        """The conversation's row, and that of its last message here; inside a transaction."""
+        row = self._current(db)
+        return row.n, self._head
+
+    def failed(self, error: LLMStreamError) -> None:
+        """Notes that a part of a turn is not stored."""
+        self.failure = error
+
+    def _write(self, db: sqlite3.Connection, messages: list[Message]) -> list[Link]:
+        if not messages:
+            return []
+        row, tip = self._current(db), self._links[-1] if self._links else None
+        return add_messages(db, row, tip, messages, self.store.clock(), own_head=self._head)
+
+    def _move(self, kept: int, messages: list[Message]) -> None:
+        """Goes back to the first `kept` messages and on with others."""
+        with self.store.database.writing() as db:
+            row, links, now = self._current(db), self._links[:kept], self.store.clock()
+            head = links[-1].n if links else None
+            is_current = row.head == self._head
+            if is_current and row.head != head:
+                db.execute("update conversations set head = ? where n = ?", (head, row.n))
+                row = Row(row.n, row.id, row.tree, head, row.title, row.key)
+            tip = links[-1] if links else None
+            own_head = head if is_current else -1
+            links += add_messages(db, row, tip, messages, now, own_head=own_head)
+        self._links = links
+
+    def _current(self, db: sqlite3.Connection) -> Row:
+        """The row as it is now; made if the conversation is new.
+
+        raises: StoreError if it was deleted
+        """
+        row = conversations.find(db, self.store.owner, self.name)
+        if row is None and self._row is not None:
+            raise StoreError(
+                f"the conversation {self.name!r} was deleted from the store while it was open here. Its "
+                "messages are in this chat; append them to another one to keep them."
+            )
+        if row is not None and self._row is not None and row.n != self._row.n:
+            raise StoreError(f"the conversation {self.name!r} was deleted and another one has its name")
+        if row is None or (self._row is None and row is not None):
+            if row is None:
+                row = conversations.make(db, self.store.owner, self.name, self.store.clock())
+            self._row = row
+        return row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Chat, tuple(self.messages())
+
+
+def _place(db: sqlite3.Connection, n: int) -> tuple[int | None, int, int, bytes]:
+    found: tuple[int | None, int, int, bytes] = db.execute(
+        "select parent, depth, files, body from messages where n = ?", (n,)
+    ).fetchone()
+    return found

@@ -1,0 +1,226 @@
+"""Conversations as rows: made, read, moved and deleted in transactions of a `Database`."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from llmstream.chats.message import Message, Role
+from llmstream.store.database import StoreError
+from llmstream.store.rows import Link, add_message, delete_messages
+
+__all__ = [
+    "Branch",
+    "ConversationInfo",
+    "Row",
+    "add_messages",
+    "delete_conversation",
+    "find",
+    "make",
+    "title_of",
+]
+
+_MAX_NAME: Final = 200
+_TITLE: Final = 80
+_COLUMNS: Final = "n, id, tree, head, title, tags, created, updated, forked_from"
+
+
+class ConversationInfo(msgspec.Struct, frozen=True):
+    """A conversation without its messages. Times are seconds since 1970.
+
+    id:          its name, as in `store.chat(id)`
+    messages:    how many there are in the branch that is current
+    model:       that answered last, "provider:model"; "" if none did
+    forked_from: the conversation that it began as a copy of, or ""
+    """
+
+    id: str
+    title: str
+    tags: tuple[str, ...]
+    created: float
+    updated: float
+    messages: int
+    model: str
+    forked_from: str = ""
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """A way that a conversation went.
+
+    id:      for `chat.switch`
+    at:      index of the first message that is not in the current branch
+    text:    the beginning of that message
+    length:  how many messages the branch has
+    current: whether the chat is on it
+    """
+
+    id: int
+    at: int
+    text: str
+    length: int
+    current: bool
+
+
+class Row(msgspec.Struct, frozen=True):
+    """The row of a conversation, with the key of its tree."""
+
+    n: int
+    id: str
+    tree: int
+    head: int | None
+    title: str
+    key: bytes
+
+
+def find(db: sqlite3.Connection, owner: str, name: str) -> Row | None:
+    """The row of a conversation, or None."""
+    row = db.execute(
+        "select c.n, c.id, tree, head, title, key from conversations c join trees t on t.n = tree "
+        "where owner = ? and c.id = ?",
+        (owner, name),
+    ).fetchone()
+    return None if row is None else Row(*row)
+
+
+def make(db: sqlite3.Connection, owner: str, name: str, at: float, *, fork_of: Row | None = None) -> Row:
+    """Makes a conversation: with a tree of its own, or as a fork that shares one.
+
+    raises: StoreError if the name cannot be one or is in use
+    """
+    if not name or len(name) > _MAX_NAME or not name.isprintable():
+        raise StoreError(f"{name[:40]!r} cannot be the name of a conversation: 1 to {_MAX_NAME} characters")
+    if find(db, owner, name) is not None:
+        raise StoreError(f"there is a conversation {name!r} already")
+    if fork_of is None:
+        key, head, title, origin = os.urandom(16), None, "", ""
+        tree = db.execute("insert into trees (key) values (?)", (key,)).lastrowid
+    else:
+        key, head, title, origin, tree = fork_of.key, fork_of.head, fork_of.title, fork_of.id, fork_of.tree
+    cursor = db.execute(
+        "insert into conversations (owner, id, tree, head, title, tags, created, updated, forked_from, meta) "
+        "values (?, ?, ?, ?, ?, '[]', ?, ?, ?, '{}')",
+        (owner, name, tree, head, title, at, at, origin),
+    )
+    assert cursor.lastrowid is not None
+    assert tree is not None
+    return Row(cursor.lastrowid, name, tree, head, title, key)
+
+
+def add_messages(
+    db: sqlite3.Connection,
+    row: Row,
+    tip: Link | None,
+    messages: Sequence[Message],
+    at: float,
+    *,
+    own_head: int | None,
+) -> list[Link]:
+    """Adds messages below `tip`; they are what the conversation goes on with if nobody else has gone on.
+
+    own_head: where the caller thinks that the conversation is; if it is elsewhere, these are another branch
+    """
+    links: list[Link] = []
+    for message in messages:
+        tip = add_message(db, row.tree, row.key, row.n, tip, message, at)
+        links.append(tip)
+    if own_head == row.head:
+        head = None if tip is None else tip.n
+        db.execute(
+            "update conversations set head = ?, updated = max(updated, ?) where n = ?", (head, at, row.n)
+        )
+    else:
+        db.execute("update conversations set updated = max(updated, ?) where n = ?", (at, row.n))
+    if not row.title and (title := title_of(messages)):
+        db.execute("update conversations set title = ? where n = ? and title = ''", (title, row.n))
+    return links
+
+
+def title_of(messages: Sequence[Message]) -> str:
+    """The first line of the first prompt, cut; "" if there is none."""
+    text = next((m.text for m in messages if m.role == Role.USER and m.text.strip()), "")
+    line = " ".join(text.split())
+    return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
+
+
+_KEPT: Final = """
+with recursive kept (n) as (
+    select n from messages where tree = :tree and conversation in
+        (select n from conversations where tree = :tree and n <> :gone)
+    union select head from conversations where tree = :tree and n <> :gone and head is not null
+    union select m.parent from messages m join kept on m.n = kept.n where m.parent is not null
+) select n from messages where tree = :tree and n not in (select n from kept)
+"""
+
+
+def delete_conversation(db: sqlite3.Connection, row: Row) -> None:
+    """Deletes a conversation with all its branches; what forks share with it stays."""
+    turns = db.execute("select n from turns where conversation = ?", (row.n,)).fetchall()
+    db.executemany("delete from drafts where turn = ?", turns)
+    db.execute("delete from turns where conversation = ?", (row.n,))
+    # The newest first, so that no message is ever without its parent.
+    gone = sorted((n for (n,) in db.execute(_KEPT, {"tree": row.tree, "gone": row.n})), reverse=True)
+    delete_messages(db, gone)
+    db.execute("delete from conversations where n = ?", (row.n,))
+    heir = db.execute("select min(n) from conversations where tree = ?", (row.tree,)).fetchone()[0]
+    if heir is None:
+        db.execute("delete from trees where n = ?", (row.tree,))
+    else:
+        db.execute(
+            "update messages set conversation = ? where tree = ? and conversation = ?",
+            (heir, row.tree, row.n),
+        )
+
+
+_LISTED: Final = """
+select c.id, title, tags, created, updated, coalesce((select depth + 1 from messages where n = head), 0),
+    coalesce((select t.provider || ':' || t.model from turns t where t.conversation = c.n order by t.n desc
+    limit 1), ''), forked_from
+from conversations c where owner = :owner
+"""
+
+
+_MODEL: Final = (
+    " and exists (select 1 from turns t where t.conversation = c.n "
+    "and (t.model glob :model or t.provider || ':' || t.model glob :model))"
+)
+
+
+def listed(
+    db: sqlite3.Connection,
+    owner: str,
+    limit: int | None,
+    *,
+    before: float | None,
+    since: float | None,
+    model: str | None,
+    titled: bool,
+) -> list[ConversationInfo]:
+    """Conversations, the one that changed last first."""
+    filters = (_MODEL if model is not None else "") + (" and title <> ''" if titled else "")
+    rows = db.execute(
+        f"{_LISTED} and updated < :before and updated >= :since {filters} order by updated desc, c.n desc "
+        "limit :limit",
+        {
+            "owner": owner,
+            "before": float("inf") if before is None else before,
+            "since": since or 0.0,
+            "model": model,
+            "limit": -1 if limit is None else limit,
+        },
+    )
+    return [_info(row) for row in rows]
+
+
+def described(db: sqlite3.Connection, owner: str, name: str) -> ConversationInfo | None:
+    """One conversation, or None."""
+    row = db.execute(f"{_LISTED} and c.id = :name", {"owner": owner, "name": name}).fetchone()
+    return None if row is None else _info(row)
+
+
+def _info(row: tuple[object, ...]) -> ConversationInfo:
+    tags = tuple(msgspec.json.decode(str(row[2]), type=list[str]))
+    return ConversationInfo(row[0], row[1], tags, *row[3:])  # type: ignore[arg-type]  # columns of SQLite

@@ -1,0 +1,173 @@
+"""Searches a store: words in texts, reasoning and tools, ranked among the newest messages that have them."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import unicodedata
+from typing import Final
+
+import msgspec
+
+from llmstream.errors import InvalidRequest
+from llmstream.store.rows import read_message, spaced, texts_of
+
+__all__ = ["Hit", "search"]
+
+_NEWEST: Final = 2_000
+"""How many of the newest messages with the words are ranked: for a word that stands in every message, to rank
+all
+would take a hundred times as long."""
+
+_AROUND: Final = 60
+_WORD: Final = re.compile(r'"([^"]*)"|(\S+)')
+
+_JOINED: Final = "join messages m on m.n = search.rowid join conversations c on c.n = m.conversation"
+
+# Ranked first, without what is shown: to sort two thousand messages with their text takes ten times as long.
+_RANKED: Final = """
+select m.n, c.id, c.title, m.role, m.depth, m.created, m.files, m.body
+from (
+    select search.rowid as n, bm25(search, 4.0, 1.0, 2.0) as score
+    from search {joined} where search match :query and search.rowid >= :lowest {filters}
+    order by score, search.rowid desc limit :limit
+) best join messages m on m.n = best.n join conversations c on c.n = m.conversation
+order by best.score, m.n desc
+"""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A message in which the words stand.
+
+    conversation: its name; `index`: the message's place in its branch
+    created:      seconds since 1970
+    excerpt:      the text around the first word; `found` is where words stand in it, as (start, end)
+    """
+
+    conversation: str
+    title: str
+    role: str
+    index: int
+    created: float
+    excerpt: str
+    found: list[tuple[int, int]]
+    message: int
+
+
+def search(
+    db: sqlite3.Connection,
+    owner: str,
+    text: str,
+    *,
+    model: str | None = None,
+    role: str | None = None,
+    since: float | None = None,
+    limit: int = 20,
+    rank_all: bool = False,
+) -> list[Hit]:
+    """The best hits.
+
+    raises: InvalidRequest if there is no word to look for
+    """
+    words = _words(text)
+    query = " ".join(_quoted(word) for word in words)
+    if not query:
+        raise InvalidRequest(f"there is no word to search for in {text[:40]!r}")
+    filters = ""
+    if _has_others(db, owner):
+        filters += " and c.owner = :owner"
+    if role is not None:
+        filters += " and m.role = :role"
+    if since is not None:
+        filters += " and m.created >= :since"
+    if model is not None:
+        filters += (
+            " and exists (select 1 from turns t where t.conversation = m.conversation "
+            "and (t.model glob :model or t.provider || ':' || t.model glob :model))"
+        )
+    lowest = 0 if rank_all else _lowest(db, query)
+    rows = db.execute(
+        _RANKED.format(filters=filters, joined=_JOINED if filters else ""),
+        {
+            "query": query,
+            "lowest": lowest,
+            "owner": owner,
+            "role": role,
+            "since": since,
+            "model": model,
+            "limit": limit,
+        },
+    )
+    return [_hit(db, row, words) for row in rows.fetchall()]
+
+
+def _has_others(db: sqlite3.Connection, owner: str) -> bool:
+    """Whether there are conversations of other owners."""
+    row = db.execute("select min(owner), max(owner) from conversations").fetchone()
+    return bool(row != (owner, owner))
+
+
+def _lowest(db: sqlite3.Connection, query: str) -> int:
+    row = db.execute(
+        "select rowid from search where search match ? order by rowid desc limit 1 offset ?",
+        (query, _NEWEST - 1),
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _words(text: str) -> list[str]:
+    """Words, and phrases in quotes, without those that have no letter or digit."""
+    found = [phrase or word for phrase, word in _WORD.findall(text)]
+    return [word for word in found if any(character.isalnum() for character in word)]
+
+
+def _quoted(word: str) -> str:
+    """A word for FTS5, of which nothing is syntax; one that ends in `*` finds longer ones too."""
+    prefix = "*" if len(word) > 1 and word.endswith("*") else ""
+    inner = spaced(word.removesuffix("*") if prefix else word).replace('"', '""')
+    return f'"{inner.strip()}"{prefix}'
+
+
+def _hit(db: sqlite3.Connection, row: tuple[object, ...], words: list[str]) -> Hit:
+    n, name, title, role, depth, created, files, body = row
+    message = read_message(db, n, files, body)  # type: ignore[arg-type]  # columns of SQLite
+    excerpt, found = _excerpt([text for text in texts_of(message) if text], words)
+    return Hit(name, title, role, depth, created, excerpt, found, n)  # type: ignore[arg-type]  # as above
+
+
+def _excerpt(texts: list[str], words: list[str]) -> tuple[str, list[tuple[int, int]]]:
+    """The text around the first word that is found, on one line."""
+    wanted = [_folded(word.removesuffix("*")) for word in words]
+    best = ""
+    start = -1
+    for text in texts:
+        line = " ".join(text.split())
+        folded = _folded(line)
+        places = [place for word in wanted if (place := folded.find(word)) >= 0]
+        if places:
+            best, start = line, min(places)
+            break
+        best = best or line
+    begin = max(0, start - _AROUND)
+    end = min(len(best), max(start, 0) + 2 * _AROUND)
+    shown = ("…" if begin else "") + best[begin:end] + ("…" if end < len(best) else "")
+    folded = _folded(shown)
+    found = []
+    for word in wanted:
+        place = folded.find(word)
+        while place >= 0:
+            found.append((place, place + len(word)))
+            place = folded.find(word, place + len(word))
+    return shown, sorted(found)
+
+
+def _folded(text: str) -> str:
+    """The text without case and accents, character by character, so that places stay."""
+    if text.isascii():
+        return text.lower()
+    return "".join([_plain(character) for character in text])
+
+
+def _plain(character: str) -> str:
+    base = unicodedata.normalize("NFD", character)[0].lower()
+    return base if len(base) == 1 else character

@@ -1,0 +1,305 @@
+"""Turns: what each request cost and how it went, and its answer while it comes.
+
+The events of an answer are drafts until it is over: each batch is in the file before its reader sees it. When
+the message is complete it replaces them. A process that dies leaves a turn open; the next one that opens the
+store makes messages of its drafts, as far as they came. A process is alive as long as it holds the lock of
+its file in the folder `PATH-writers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from llmstream.accumulate import Accumulator
+from llmstream.chats.content import Reasoning, Text
+from llmstream.chats.message import Message
+from llmstream.errors import LLMStreamError
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    Raw,
+    ReasoningDelta,
+    ResponseMetadata,
+    StepFinish,
+    StepStart,
+    StreamStart,
+    TextDelta,
+    ToolCall,
+    ToolInputDelta,
+    Warning,
+    decode,
+    encode,
+)
+from llmstream.file_lock import lock
+from llmstream.store.conversations import Row, add_messages
+from llmstream.store.database import StoreError
+from llmstream.store.rows import Link
+from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from llmstream.store.chat import StoredChat
+
+__all__ = ["Facts", "StoredTurn", "Writer", "recover"]
+
+_CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta, ToolCall)
+
+
+class Facts(msgspec.Struct):
+    """What the events of one response say beside its content. Times are seconds from its request on."""
+
+    step: int = 0
+    finish: str = ""
+    usage: Usage = Usage()
+    warnings: list[Warning] = []
+    error: str = ""
+    response: str = ""
+    model: str = ""
+    first_s: float | None = None
+    total_s: float | None = None
+
+    def feed(self, event: Event, at_s: float) -> None:
+        """Notes one event."""
+        match event:
+            case StreamStart(warnings):
+                self.warnings = warnings
+            case StepStart(step, warnings):
+                self.step, self.warnings = step, warnings
+            case ResponseMetadata():
+                self.response = event.id or self.response
+                self.model = event.model_id or self.model
+            case StepFinish() | Finish():
+                self.finish, self.usage, self.total_s = event.finish_reason, event.usage, at_s
+            case ErrorEvent(error):
+                self.error, self.total_s = f"{error.code}: {error.message}", at_s
+            case _ if self.first_s is None and isinstance(event, _CONTENT):
+                self.first_s = at_s
+            case _:
+                pass
+
+
+class Writer:
+    """This process as a writer of open turns. Others see by a lock whether it is alive."""
+
+    def __init__(self, path: Path) -> None:
+        self._folder = path.with_name(f"{path.name}-writers")
+        self._file: int | None = None
+        self.id = uuid.uuid4().hex
+
+    def appear(self) -> None:
+        """Makes its file; before the first turn."""
+        if self._file is None:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            file = os.open(self._folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+            lock(file)
+            self._file = file
+
+    def leave(self) -> None:
+        """Removes its file. Idempotent."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+            with contextlib.suppress(OSError):
+                (self._folder / self.id).unlink()
+
+    def is_alive(self, writer: str) -> bool:
+        """Whether the writer of this id can still go on."""
+        if writer == self.id:
+            return True
+        try:
+            file = os.open(self._folder / writer, os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            lock(file)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        with contextlib.suppress(OSError):
+            (self._folder / writer).unlink()
+        return False
+
+
+class StoredTurn:
+    """A turn of a chat in a store; see `ChatTurn`.
+
+    A failure of the store takes nothing from the reader: it is in `chat.failure`, and the next write tries
+    again what is missing.
+    """
+
+    def __init__(self, chat: StoredChat, model: str) -> None:
+        self._chat = chat
+        self._provider, _, self._model = model.partition(":")
+        self._run = uuid.uuid4().hex
+        self._row: int | None = None
+        self._seq = 0
+        self._began = time.monotonic()
+        self._facts = Facts()
+        self._begun = False
+
+    def begin(self, prompt: Sequence[Message]) -> None:
+        """As in `ChatTurn`.
+
+        raises: StoreError; then nothing is sent
+        """
+        self._chat.append(*prompt)
+        self._began = time.monotonic()
+
+    def feed(self, events: Sequence[msgspec.Struct]) -> None:
+        """As in `ChatTurn`."""
+        given: list[Any] = [event for event in events if not isinstance(event, Raw)]
+        if not self._begun:
+            if all(isinstance(event, Finish | ErrorEvent | StepFinish) for event in given):
+                return  # the end of a run whose steps are complete
+            self._begun, self._facts = True, Facts()
+        at_s = time.monotonic() - self._began
+        for event in given:
+            if type(event) is not TextDelta or self._facts.first_s is None:
+                self._facts.feed(event, at_s)
+        try:
+            self._draft(b"\n".join(map(encode, given)))
+        except LLMStreamError as error:
+            self._chat.failed(error)
+        except (TypeError, ValueError) as error:  # an application's metadata that JSON cannot hold
+            self._chat.failed(StoreError(f"events of {self._model} cannot be stored: {error}"))
+
+    def _draft(self, events: bytes) -> None:
+        store = self._chat.store
+        with store.database.writing() as db:
+            if self._row is None:
+                store.writer.appear()
+                conversation, after = self._chat.place(db)
+                self._row, self._seq = self._open(db, conversation, after), 0
+            # Not into a turn that another process has taken for lost.
+            db.execute(
+                "insert into drafts select n, ?, ? from turns where n = ? and state = 'open'",
+                (self._seq, events, self._row),
+            )
+        self._seq += 1
+
+    def _open(self, db: sqlite3.Connection, conversation: int, after: int | None) -> int:
+        cursor = db.execute(
+            "insert into turns (conversation, after, run, step, provider, model, state, finish, started, "
+            "warnings, error, response, log, writer) "
+            "values (?, ?, ?, 0, ?, ?, 'open', '', ?, '[]', '', '', '', ?)",
+            (
+                conversation,
+                after,
+                self._run,
+                self._provider,
+                self._model,
+                self._chat.store.clock(),
+                self._chat.store.writer.id,
+            ),
+        )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """As in `ChatTurn`."""
+        row, facts = self._row, self._facts
+        self._row, self._begun = None, False
+        began, self._began = self._began, time.monotonic()  # the next request follows at once
+        if not messages and row is None:
+            return
+        if facts.total_s is None:
+            facts.total_s = self._began - began
+        state = "failed" if facts.error else "done" if facts.finish else "left"
+        try:
+            self._chat.add(messages, lambda db, head: self._close(db, row, state, facts, head))
+        except LLMStreamError as error:
+            self._chat.failed(error)
+
+    def _close(
+        self, db: sqlite3.Connection, row: int | None, state: str, facts: Facts, head: int | None
+    ) -> None:
+        if row is not None:
+            cost = self._chat.store.cost(f"{self._provider}:{self._model}", facts.usage)
+            close(db, row, state, facts, head, cost)
+
+
+def close(
+    db: sqlite3.Connection, row: int, state: str, facts: Facts, head: int | None, cost: float | None = None
+) -> None:
+    """Ends a turn: its facts replace its drafts.
+
+    state: "done", "left" by its reader, "failed", or "lost" with its process
+    """
+    usage = facts.usage
+    db.execute(
+        "update turns set state = ?, finish = ?, step = ?, head = ?, input_tokens = ?, output_tokens = ?, "
+        "cached_tokens = ?, cache_write_tokens = ?, reasoning_tokens = ?, cost = ?, first_s = ?, "
+        "total_s = ?, warnings = ?, error = ?, response = ?, writer = '' where n = ? and state = 'open'",
+        (
+            state,
+            facts.finish,
+            facts.step,
+            head,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_input_tokens,
+            usage.cache_write_tokens,
+            usage.reasoning_tokens,
+            cost,
+            facts.first_s,
+            facts.total_s,
+            msgspec.json.encode(facts.warnings).decode(),
+            facts.error,
+            facts.response,
+            row,
+        ),
+    )
+    db.execute("delete from drafts where turn = ?", (row,))
+
+
+def recover(db: sqlite3.Connection, turn: int, at: float) -> None:
+    """Makes messages of the drafts of a turn whose process died; inside a transaction."""
+    found = db.execute(
+        "select c.n, c.id, c.tree, c.head, c.title, k.key, t.after from turns t join conversations c "
+        "on c.n = t.conversation join trees k on k.n = c.tree where t.n = ? and t.state = 'open'",
+        (turn,),
+    ).fetchone()
+    if found is None:  # another process was first
+        return
+    *fields, after = found
+    drafts = db.execute("select events from drafts where turn = ? order by seq", (turn,))
+    events = [decode(line) for (batch,) in drafts for line in batch.split(b"\n") if line]
+    facts = Facts()
+    for event in events:
+        facts.feed(event, 0.0)
+    facts.first_s = facts.total_s = None  # nobody knows
+    row = Row(*fields)
+    tip = None
+    if after is not None:
+        tip = Link(after, *db.execute("select id, depth from messages where n = ?", (after,)).fetchone())
+    links = add_messages(db, row, tip, folded(events), at, own_head=after)
+    close(db, turn, "lost", facts, links[-1].n if links else None)
+
+
+def folded(events: Sequence[Event]) -> list[Message]:
+    """The messages of a response that came so far, and of the results of its calls.
+
+    Of one that broke off, what was shown stays: text and reasoning, no calls.
+    """
+    fold = Accumulator()
+    fold.feed_many(events)
+    message = fold.partial
+    if not any(isinstance(event, StepFinish | Finish) for event in events):
+        shown = tuple([part for part in message.parts if isinstance(part, Text | Reasoning) and part.text])
+        message = msgspec.structs.replace(message, parts=shown)
+    if not message.parts:
+        return []
+    own = (message.metadata or {}).get("llmstream", {})
+    message.set_meta("llmstream", {**own, "incomplete": True})
+    results = fold.tool_message if message.tool_calls else None
+    return [message] if results is None else [message, results]

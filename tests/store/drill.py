@@ -1,0 +1,209 @@
+"""`python -m tests.store.drill kill|write|open ...`: processes that die, write or begin at the same time.
+
+    kill DIRECTORY [EVERY]            a conversation with tools and files, killed at each statement of SQL
+    write DIRECTORY [PROCESSES] [S]   processes that write at once, each to its own chat and all to one
+    open DIRECTORY [PROCESSES]        processes that make the same store at once
+
+Prints one line of JSON. Processes are forked, so that one takes milliseconds and not a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import llmstream as ls
+from llmstream.store import database, open_store
+from llmstream.testing import Call, ScriptedModel, Turn
+
+PICTURE = bytes(range(256)) * 100
+TURNS = (
+    Turn(reasoning="Let me think.", text="I look at it.", calls=(Call("look", {"at": "sea"}),)),
+    Turn(text="It is a deep blue fjord."),
+    Turn(text="A second answer about the mountains."),
+)
+
+
+def look(at: str) -> str:
+    """Looks at something."""
+    return f"the {at} is blue"
+
+
+async def talk(path: Path, show: Callable[[str], None]) -> None:
+    """Two turns; shows what a reader sees, as JSON lines."""
+    with open_store(f"sqlite:{path}") as store:
+        chat = store.chat("talk")
+        agent = ls.Agent(ScriptedModel(*TURNS), tools=[look])
+        picture = ls.Image(data=PICTURE, media_type="image/png")
+        for prompt in (ls.Message.user("What is this?", picture), ls.Message.user("And behind it?")):
+            async with agent.stream(prompt, chat=chat) as run:
+                async for event in run:
+                    if isinstance(event, ls.TextDelta | ls.ReasoningDelta):
+                        show(event.delta)
+                    elif isinstance(event, ls.ToolResult) and not event.preliminary:
+                        show(str(event.result))
+
+
+def dying(at: int) -> None:
+    """Makes this process die at a statement, counted from 1."""
+    count = 0
+    connect = database.Database._connect
+
+    def step(statement: str) -> None:
+        nonlocal count
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def watched(self: database.Database, path: Path) -> Any:
+        connection = connect(self, path)
+        connection.set_trace_callback(step)
+        return connection
+
+    database.Database._connect = watched  # type: ignore[method-assign]
+
+
+def forked(work: Callable[[], None]) -> int:
+    """Runs work in a process of its own; returns its id."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        work()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def shown_until_death(path: Path, at: int) -> tuple[str, bool]:
+    """What a process showed before it died at a statement, and whether it did die."""
+    read, write = os.pipe()
+
+    def work() -> None:
+        dying(at)
+        asyncio.run(talk(path, lambda text: os.write(write, text.encode()) and None))
+
+    child = forked(work)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        shown = pipe.read().decode()
+    _, status = os.waitpid(child, 0)
+    return shown, os.WIFSIGNALED(status)
+
+
+def faults_after(path: Path, shown: str) -> list[str]:
+    """What is wrong with the store that a dead process left."""
+    found: list[str] = []
+    with open_store(f"sqlite:{path}") as store:
+        chat = store.chat("talk")
+        kept = "".join(
+            message.reasoning + message.text + "".join(result.content for result in message.tool_results)
+            for message in chat
+            if message.role != "user"
+        )
+        if not kept.startswith(shown):
+            found.append(f"shown {shown!r}, kept {kept!r}")
+        prompts = [message for message in chat if message.role == "user"]
+        if shown and prompts[0].parts[1].data != PICTURE:  # type: ignore[union-attr]
+            found.append("the picture is not whole")
+        with store.database.reading() as db:
+            counts = db.execute(
+                "select (select count(*) from drafts), (select count(*) from turns where state = 'open'), "
+                "(select count(*) from messages where parent not in (select n from messages))"
+            ).fetchone()
+        if counts != (0, 0, 0):
+            found.append(f"drafts, open turns, orphans: {counts}")
+        found += store.check()
+        chat.append(ls.Message.user("Still there?"))
+    return found
+
+
+def kill(directory: Path, every: int = 1) -> dict[str, Any]:
+    """Kills at each statement until one conversation is not killed any more."""
+    at, faults, kept = 1, [], 0
+    while True:
+        path = directory / f"{at}.db"
+        shown, died = shown_until_death(path, at)
+        if not died:
+            return {"kills": (at - 1) // every, "statements": at, "shown": kept, "faults": faults}
+        faults += [f"statement {at}: {fault}" for fault in faults_after(path, shown)]
+        kept += len(shown)
+        for file in directory.glob(f"*{at}.db*"):
+            if file.is_file():
+                file.unlink()
+        at += every
+
+
+def write(directory: Path, processes: int = 4, seconds: float = 3.0) -> dict[str, Any]:
+    """Each process counts up in its own chat and in one that all share; then all numbers must be there."""
+    path = directory / "busy.db"
+    open_store(f"sqlite:{path}").close()
+    start = time.monotonic()
+
+    def work(number: int) -> None:
+        written = 0
+        slowest = 0.0
+        with open_store(f"sqlite:{path}") as store:
+            own, shared = store.chat(f"own-{number}"), store.chat("shared")
+            while time.monotonic() - start < seconds:
+                began = time.monotonic()
+                own.append(ls.Message.user(f"own {number} {written}"))
+                shared.reload()
+                shared.append(ls.Message.user(f"shared {number} {written}"))
+                slowest = max(slowest, time.monotonic() - began)
+                written += 1
+                if random.random() < 0.02:
+                    store.search("own")
+        (directory / f"{number}.json").write_text(json.dumps([written, slowest]))
+
+    children = [forked(lambda number=number: work(number)) for number in range(processes)]  # type: ignore[misc]
+    failed = sum(os.waitpid(child, 0)[1] != 0 for child in children)
+    found = [json.loads(file.read_text()) for file in directory.glob("*.json")]
+    expected = sum(written for written, _ in found)
+    with open_store(f"sqlite:{path}") as store, store.database.reading() as db:
+        bodies = [row[0] for row in db.execute("select body from messages")]
+        kinds = Counter(b'"shared ' in body for body in bodies)
+        wrong = store.check()
+    lost = 2 * expected - kinds[True] - kinds[False]
+    slowest_ms = round(max((slowest for _, slowest in found), default=0.0) * 1000)
+    return {"failed": failed, "written": 2 * expected, "lost": lost, "wrong": wrong, "slowest_ms": slowest_ms}
+
+
+def begin(directory: Path, processes: int = 8) -> dict[str, Any]:
+    """Makes one store from several processes at once, and adds to it."""
+    path, start = directory / "new.db", time.monotonic() + 0.2
+
+    def work(number: int) -> None:
+        while time.monotonic() < start:
+            pass
+        with open_store(f"sqlite:{path}") as store:
+            store.chat(f"chat-{number}").append(ls.Message.user("Hi"))
+
+    children = [forked(lambda number=number: work(number)) for number in range(processes)]  # type: ignore[misc]
+    failed = sum(os.waitpid(child, 0)[1] != 0 for child in children)
+    with open_store(f"sqlite:{path}") as store:
+        return {"failed": failed, "chats": len(store.conversations()), "wrong": store.check()}
+
+
+def main() -> None:
+    """Runs one drill."""
+    name, directory, *rest = sys.argv[1:]
+    drill: Callable[..., dict[str, Any]] = {"kill": kill, "write": write, "open": begin}[name]
+    print(json.dumps(drill(Path(directory), *[float(one) if "." in one else int(one) for one in rest])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Turns: the prompt first, the answer as it comes, and what a crash leaves."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import pytest
+
+import llmstream as ls
+from llmstream.simulator import Refuse, Script, Simulator, Turn
+from llmstream.store import StoreError
+from llmstream.store.turns import Writer
+
+
+def weather(city: str) -> str:
+    """Tell the weather of a city."""
+    return f"{city}: snow"
+
+
+def shape(chat):
+    return [(str(message.role), message.text or len(message.parts)) for message in chat]
+
+
+async def test_a_plain_chat_receives_a_turn():
+    chat = ls.Chat(ls.Message.system("Be brief."))
+    async with ls.stream("sim:demo", "Hi", chat=chat) as stream:
+        assert len(chat) == 1  # nothing before the first read
+        async for _ in stream:
+            assert chat.last().text == "Hi"
+    assert [str(message.role) for message in chat] == ["system", "user", "assistant"]
+    assert chat.messages() == stream.messages()
+
+
+async def test_a_stream_with_tools_is_kept(store):
+    chat = store.chat("one")
+    async with ls.stream("sim:demo", "How is the weather in Oslo?", chat=chat, tools=[weather]) as stream:
+        while await stream.call_tools():
+            pass
+    assert [str(message.role) for message in store.chat("one")] == ["user", "assistant", "tool", "assistant"]
+    assert store.chat("one").messages() == stream.messages()
+    assert [turn.finish for turn in store.turns("one")] == ["tool-calls", "stop"]
+
+
+async def test_a_run_is_kept_step_by_step(store):
+    chat = store.chat("one")
+    agent = ls.Agent("sim:demo", tools=[weather], instructions="Be brief.")
+    async with agent.stream("How is the weather in Oslo?", chat=chat) as run:
+        async for event in run:
+            if isinstance(event, ls.StepStart) and event.step == 1:
+                assert [str(message.role) for message in store.chat("one")] == ["user", "assistant", "tool"]
+    kept = store.chat("one").messages()
+    assert kept == [message for message in run.messages() if message.role != "system"]
+    assert [(turn.step, turn.finish) for turn in store.turns("one")] == [(0, "tool-calls"), (1, "stop")]
+    async with agent.stream("And in Rome?", chat=chat) as run:
+        await run.collect()
+    assert store.chat("one").messages()[:4] == kept
+    assert len(chat) > 5
+
+
+async def test_a_left_answer_is_kept_as_shown(store):
+    stream = ls.stream("sim:demo", "Hi", chat=store.chat("one"))
+    async with stream, aclosing(stream.text_deltas()) as deltas:
+        await anext(deltas)
+    assert store.chat("one").last().text == stream.text != ""
+    assert [turn.state for turn in store.turns("one")] == ["left"]
+
+
+async def test_a_failed_answer_keeps_its_error(store):
+    chat = store.chat("one")
+    async with Simulator(Script((Turn(fault=Refuse(status=400)),))) as simulator:
+        model = ls.Model("sim:demo", base_url=simulator.url)
+        with pytest.raises(ls.LLMStreamError):
+            await ls.stream(model, "Hi", chat=chat).collect()
+    assert shape(store.chat("one")) == [("user", "Hi")]
+    (turn,) = store.turns("one")
+    assert turn.state == "failed"
+    assert turn.error
+
+
+async def test_a_dead_process_leaves_what_came(opened, monkeypatch):
+    store = opened()
+    stream = ls.stream("sim:demo", "Hi", chat=store.chat("one"))
+    events = aiter(stream)
+    shown = ""
+    async for event in events:
+        shown += event.delta if isinstance(event, ls.TextDelta) else ""
+        if len(shown) > 20:
+            break
+    assert shape(opened().chat("one")) == [("user", "Hi")]  # its writer lives
+    store.writer.leave()  # as the death of its process does
+    other = opened()
+    last = other.chat("one").last()
+    assert last.text.startswith(shown)
+    assert last.metadata["llmstream"]["incomplete"]
+    assert [turn.state for turn in other.turns("one")] == ["lost"]
+    with other.database.reading() as db:
+        assert db.execute("select count(*) from drafts").fetchone() == (0,)
+    await stream.aclose()  # the zombie adds a branch at most
+    assert other.chat("one").last().text == last.text
+
+
+def test_a_writer_lives_until_it_leaves(path):
+    one, two = Writer(path), Writer(path)
+    assert one.is_alive(one.id)
+    assert not two.is_alive(one.id)
+    one.appear()
+    assert two.is_alive(one.id)
+    one.leave()
+    assert not two.is_alive(one.id)
+
+
+async def test_a_broken_store_takes_no_answer(store, monkeypatch):
+    chat = store.chat("one")
+    stream = ls.stream("sim:demo", "Hi", chat=chat)
+    events = aiter(stream)
+    await anext(events)
+    writing = store.database.writing
+
+    def fails():
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(store.database, "writing", fails)
+    async for _ in events:
+        pass
+    assert str(chat.failure) == "the disk is full"
+    assert chat.last().text == stream.text
+    monkeypatch.setattr(store.database, "writing", writing)
+    assert shape(store.chat("one")) == [("user", "Hi")]
+    chat.append(ls.Message.user("More"))
+    assert store.chat("one").messages() == chat.messages()
+    assert chat.failure is None
+    assert [turn.state for turn in store.turns("one")] == ["done"]
+
+
+async def test_an_unwritable_store_sends_nothing(opened, path):
+    opened().chat("one").append(ls.Message.user("A"))
+    chat = opened(read_only=True).chat("one")
+    async with Simulator() as simulator:
+        model = ls.Model("sim:demo", base_url=simulator.url)
+        with pytest.raises(StoreError, match="reading only"):
+            await ls.stream(model, "Hi", chat=chat).collect()
+        assert simulator.requests == []
+
+
+def test_chat_must_be_a_chat():
+    with pytest.raises(ls.InvalidRequest, match="chat must be a Chat"):
+        ls.stream("sim:demo", "Hi", chat="trip")
+    with pytest.raises(ls.InvalidRequest, match="chat must be a Chat"):
+        ls.Agent("sim:demo").stream("Hi", chat=[])
