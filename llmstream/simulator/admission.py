@@ -152,7 +152,7 @@ _KNOWN: Final = re.compile(
             "/model/[^/]+/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)",
             "/v2/chat|/v1/models(/[^/]+)?",
             "/api/(chat|show|tags|version)",
-            "(/v1|(/(upload|download))?(/v1beta)?)/(files|batches|messages/batches|batch/jobs)(/.*)?",
+            "(/(upload|download))?(/v1(beta)?)?/(files|batches|messages/batches|batch/jobs)(/.*)?",
             "",
         )
     )

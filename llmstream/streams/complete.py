@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
-import re
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final, NamedTuple
 
@@ -30,7 +29,7 @@ _EXCHANGE_S: Final = 900.0
 _READ_S: Final = 120.0
 _MAX_BODY_BYTES: Final = 256 * 1024 * 1024
 # Another root of the same host, as Google has it for files: before the version, not behind it.
-_ROOT: Final = re.compile(r"(https?://[^/]+)(/.*)?/:(upload|download)/")
+_ROOTS: Final = ("upload", "download")
 _OF_STREAMS: Final = ("stream", "stream_options")
 
 
@@ -111,8 +110,7 @@ async def exchange(
     if not http.url.startswith(("http://", "https://")):
         prepared = await model._addressed(Encoded(http), Request(model=model.name))
         secrets = prepared.secrets()
-        url = _ROOT.sub(r"\1/\3\2/", prepared.http.url)
-        ready = msgspec.structs.replace(prepared.http, url=url)
+        ready = msgspec.structs.replace(prepared.http, url=_at_root(prepared.http.url))
     try:
         # Results may be hundreds of megabytes; each piece has its own limit.
         async with asyncio.timeout(_EXCHANGE_S if into is None else None):
@@ -147,3 +145,14 @@ async def _read(response: Any, into: BinaryIO | None) -> bytes:
         if not piece:
             return b""
         into.write(piece)
+
+
+def _at_root(url: str) -> str:
+    """Moves the name of another root to the front: "https://h/v1/:upload/files" to "https://h/upload/v1/files"."""
+    for root in _ROOTS:
+        before, mark, path = url.partition(f"/:{root}/")
+        if mark:
+            scheme, _, rest = before.partition("://")
+            host, slash, version = rest.partition("/")
+            return f"{scheme}://{host}/{root}{slash}{version}/{path}"
+    return url

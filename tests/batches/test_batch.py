@@ -261,3 +261,13 @@ async def test_large_google_batch_is_a_file(bench, tmp_path, monkeypatch):
     batch = await bench.model("google").submit(ROWS, keep=tmp_path / "j")
     assert answered(await bench.collect(batch)) == EXPECTED
     assert bench.jobs[0].file.startswith("files/")
+
+
+async def test_strict_paths_have_the_batches(tmp_path, monkeypatch, vendor, bench):
+    """`llmstream simulate` refuses paths that no vendor has."""
+    from llmstream.batches.apis import GoogleBatches
+
+    monkeypatch.setattr(GoogleBatches, "_inline_bytes", 100)
+    bench.simulator._strict_paths = True
+    batch = await bench.model(vendor).submit(ROWS, keep=tmp_path / "j")
+    assert answered(await bench.collect(batch)) == EXPECTED
