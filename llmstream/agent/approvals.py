@@ -59,8 +59,20 @@ class CallGate:
         self._hooks = hooks
         self._approve = approve
         self._repair = repair
+        self._given = frozenset(decided or {})
         self._decided = dict(decided or {})
         self._context = context
+
+    def decides(self, call: ToolCall, tools: ToolSet) -> bool:
+        """Whether the verdict depends on functions or people, and not on the call alone."""
+        if call.id in self._decided or self._hooks.before_tool is not None or self._repair is not None:
+            return True
+        found = tools.find(call.name)
+        return found is not None and found.needs_approval is not False
+
+    def was_decided(self, call: ToolCall) -> bool:
+        """Whether a person has decided about the call."""
+        return call.id in self._given
 
     async def judge(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         """Decides about one call."""

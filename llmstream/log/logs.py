@@ -146,8 +146,8 @@ class Logs:
         replace:          takes the id of a run that has ended, and deletes its events. Numbers continue, so
                           that positions in the old run are not valid in the new one
         take_over:        continues the log of a run whose producer died, if there is one: with "continue",
-                          `source` gives the rest; with "repeat", the run from its beginning. A step that
-                          broke off is declared void by a `retry` event. Waits for the old lease to pass
+                          `source` gives the rest; with "repeat" or "replay", the run from its beginning. A
+                          step that broke off is declared void by a `retry` event. Waits for the old lease
         takeover_s:       how long readers leave the run for a takeover if its producer dies, before they
                           close it
         stop_when_left_s: stops the run once it had no reader for so long; default: never

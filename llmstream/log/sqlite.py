@@ -8,17 +8,16 @@ network file systems.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from llmstream.errors import InvalidRequest, LogUnavailable
+from llmstream.log.sqlite_file import SQLiteWorker, open_worker, transaction
 from llmstream.log.store import (
     Acquired,
     Append,
@@ -72,9 +71,6 @@ _UPDATE: Final = (
 )
 _FRAMES: Final = "insert into batches (run, last, count, time, data) values (?, ?, ?, ?, ?)"
 
-_BUSY_S: Final = 5.0
-"""How long a commit waits for that of another process; with 8 processes that write, p99 is 9 ms."""
-
 _POLL_S: Final = 0.02
 """How often the file is looked at where datagrams are not available."""
 
@@ -101,13 +97,13 @@ class SQLiteStore(Store):
         self._synchronous = synchronous
         self._clock = clock
         self._bells = Bells(Path(f"{self._path}-wake"))
-        self._writing: _Worker | None = None
-        self._reading: _Worker | None = None
+        self._writing: SQLiteWorker | None = None
+        self._reading: SQLiteWorker | None = None
         self._known: dict[str, RunStatus] = {}  # after our last append; of the writing thread
 
     async def open(self) -> None:
         """As in `Store`."""
-        self._writing, self._reading = _Worker(self._path), _Worker(self._path)
+        self._writing, self._reading = SQLiteWorker(self._path), SQLiteWorker(self._path)
         try:
             await self._writing.run(self._prepare)
             await self._reading.run(lambda connection: connection.execute("pragma query_only = on"))
@@ -141,7 +137,7 @@ class SQLiteStore(Store):
         """As in `Store`."""
 
         def change(connection: sqlite3.Connection) -> Acquired:
-            with _transaction(connection):
+            with transaction(connection):
                 now = self._clock()
                 old = _status(connection, claim.run, now)
                 new = acquired(old, claim, now)
@@ -162,7 +158,7 @@ class SQLiteStore(Store):
         def change(connection: sqlite3.Connection) -> list[RunStatus | None]:
             now, rows = self._clock(), list[tuple[Any, ...]]()
             try:
-                with _transaction(connection):
+                with transaction(connection):
                     found = [self._append(connection, append, now, rows) for append in appends]
                     connection.executemany(_FRAMES, rows)
             except BaseException:
@@ -196,19 +192,19 @@ class SQLiteStore(Store):
 
         def look(connection: sqlite3.Connection) -> list[RunSlice]:
             now = self._clock()
-            with _transaction(connection, "begin"):
+            with transaction(connection, "begin"):
                 return [
                     RunSlice(_status(connection, run, now), _batches(connection, run, after, max_bytes))
                     for run, after in wanted
                 ]
 
-        return await _of(self._reading).run(look)
+        return await open_worker(self._reading).run(look)
 
     async def request_stop(self, run: str) -> RunStatus | None:
         """As in `Store`."""
 
         def change(connection: sqlite3.Connection) -> RunStatus | None:
-            with _transaction(connection):
+            with transaction(connection):
                 connection.execute("update runs set stopping = 1 where run = ? and state = 'open'", (run,))
                 found = _status(connection, run, self._clock())
             self._bells.ring([run])
@@ -221,7 +217,7 @@ class SQLiteStore(Store):
 
         def change(connection: sqlite3.Connection) -> None:
             now = self._clock()
-            with _transaction(connection):
+            with transaction(connection):
                 connection.executemany("update runs set seen = ? where run = ?", [(now, run) for run in runs])
 
         await self._write(change)
@@ -230,7 +226,7 @@ class SQLiteStore(Store):
         """As in `Store`."""
 
         def change(connection: sqlite3.Connection) -> None:
-            with _transaction(connection):
+            with transaction(connection):
                 connection.execute("delete from batches where run = ?", (run,))
                 connection.execute("delete from runs where run = ?", (run,))
             self._bells.ring([run])
@@ -240,7 +236,7 @@ class SQLiteStore(Store):
     async def sweep(self) -> Swept:
         """As in `Store`. Each run in a transaction of its own, so that producers are not held up."""
         now = self._clock()
-        due = await _of(self._reading).run(
+        due = await open_worker(self._reading).run(
             lambda connection: connection.execute(
                 "select run from runs where ended is not null and ended + keep_s < ? "
                 "and (first <= tail or ended + 2 * keep_s < ?)",
@@ -249,7 +245,7 @@ class SQLiteStore(Store):
         )
         for (run,) in due:
             await self._write(partial(_sweep, run=run, now=now))
-        lost = await _of(self._reading).run(
+        lost = await open_worker(self._reading).run(
             lambda connection: connection.execute(
                 "select run from runs where ended is null and lost_at < ?", (now,)
             ).fetchall()
@@ -262,7 +258,7 @@ class SQLiteStore(Store):
             return
         version = None
         while True:
-            found = await _of(self._reading).run(
+            found = await open_worker(self._reading).run(
                 lambda connection: connection.execute("pragma data_version").fetchone()
             )
             if found != version:
@@ -271,73 +267,7 @@ class SQLiteStore(Store):
             await asyncio.sleep(_POLL_S)
 
     async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        return await _of(self._writing).run(change)
-
-
-class _Worker:
-    """A thread with a connection to the file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmstream-log")
-        self._connection: sqlite3.Connection | None = None
-
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs work in the thread. Once begun it is completed, even if the caller is cancelled."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
-
-    def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            if self._connection is None:
-                self._connection = _connect(self._path)
-            return work(self._connection)
-        except LogUnavailable:  # an OSError, too
-            raise
-        except (sqlite3.Error, OSError) as error:
-            raise LogUnavailable(
-                f"the event log {self._path} cannot be used: {error}. Check that its folder exists and can "
-                "be written, and that the disk is not full."
-            ) from error
-
-    async def aclose(self) -> None:
-        """Closes the connection after the work that has begun."""
-        connection = self._connection
-        if connection is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, connection.close)
-        self._thread.shutdown(wait=False)
-
-
-def _of(worker: _Worker | None) -> _Worker:
-    if worker is None:
-        raise LogUnavailable("the event log is closed", retryable=False)
-    return worker
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # Made here, because SQLite would let everybody read what people asked. Never opened when it is there:
-    # closing it would drop the locks of all connections of this process (fcntl(2)), another process would
-    # take itself for the last one and delete the WAL, and readers here would see an old state for ever.
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-    connection.execute("pragma temp_store = memory")
-    return connection
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str = "begin immediate") -> Iterator[None]:
-    connection.execute(begin)
-    try:
-        yield
-    except BaseException:
-        connection.execute("rollback")
-        raise
-    try:
-        connection.execute("commit")
-    except sqlite3.Error:
-        if connection.in_transaction:  # busy or full: the next change would find it open
-            connection.execute("rollback")
-        raise
+        return await open_worker(self._writing).run(change)
 
 
 def _row(status: RunStatus) -> tuple[Any, ...]:
@@ -375,7 +305,7 @@ def _batches(connection: sqlite3.Connection, run: str, after: int, max_bytes: in
 
 
 def _sweep(connection: sqlite3.Connection, run: str, now: float) -> None:
-    with _transaction(connection):
+    with transaction(connection):
         status = _status(connection, run, now)
         fate = "keep" if status is None else swept(status, now)
         if fate == "keep":  # replaced meanwhile

@@ -1,0 +1,229 @@
+"""One durable run for its reader: its events from the log, and its state so far."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.agent.agent import Agent
+from llmstream.chats.message import Message, Role
+from llmstream.chats.saved import load_messages
+from llmstream.durable.store import RunRecord, RunStore, State
+from llmstream.durable.worker import OwnedRun
+from llmstream.errors import LLMStreamError, RunNotFound, error_from_info
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    FinishReason,
+    RetryNotice,
+    StepStart,
+    TextDelta,
+    Usage,
+)
+from llmstream.log import Logs
+from llmstream.streams.reading import final_object, required_output
+from llmstream.tools.approval import PendingCall
+
+__all__ = ["DurableRun", "RunInfo"]
+
+_QUIET_S: Final = 0.1
+"""After so long without an event, a reader looks whether the run waits."""
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """Where a run is. Times are seconds since 1970.
+
+    state:          "running", "waiting", "done", "failed" or "stopped"
+    owner:          the process that has it; "" for none
+    pending:        the calls that wait for a decision or a result
+    text:           of the answer so far; known while the run waits, and when it is over
+    usage_by_model: tokens by "provider:model", over all processes; of `Runs.list`, known as `text` is
+    cost_estimate:  by the agent's `price`; known as `text` is
+    error:          why it failed: code and message
+    """
+
+    run: str
+    agent: str
+    state: State
+    owner: str
+    created: float
+    changed: float
+    ended: float | None
+    pending: tuple[PendingCall, ...]
+    text: str
+    finish_reason: str
+    usage_by_model: dict[str, Usage]
+    cost_estimate: float | None
+    error: tuple[str, str] | None
+
+    @classmethod
+    def of(cls, record: RunRecord, usage: dict[str, Usage]) -> RunInfo:
+        """The public part of a record."""
+        result = record.result
+        return cls(
+            run=record.run,
+            agent=record.agent,
+            state=record.state,
+            owner=record.owner,
+            created=record.created,
+            changed=record.changed,
+            ended=record.ended,
+            pending=record.waits_for.pending if record.state == "waiting" else (),
+            text=result.text,
+            finish_reason=result.finish_reason,
+            usage_by_model=usage,
+            cost_estimate=result.cost_estimate,
+            error=result.error,
+        )
+
+    @property
+    def usage(self) -> Usage:
+        """The sum of all models."""
+        return sum(self.usage_by_model.values(), Usage())
+
+
+class DurableRun:
+    """Yields the events of a run, from its log: those that are there, then those that come.
+
+    Leaving it does not stop the run: see `Runs.stop`. It ends when the run is over, or waits; then `pending`
+    has what it waits for, and `Runs.stream` with the same id goes on.
+
+    id:   of the run
+    seq:  number of the last event that was read, for `Runs.stream(after=)`
+    text: of the current step
+    """
+
+    def __init__(
+        self,
+        store: RunStore,
+        logs: Logs,
+        agent: Agent[Any, Any],
+        run: str,
+        begin: Callable[[], Awaitable[OwnedRun | None]],
+        *,
+        after: int,
+    ) -> None:
+        self.id, self.seq = run, after
+        self.finish_reason: FinishReason | None = None
+        self.error: LLMStreamError | None = None
+        self._store, self._logs, self._agent, self._begin = store, logs, agent, begin
+        self._record: RunRecord | None = None
+        self._texts: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"DurableRun({self.id!r}, {self.state or 'not read'})"
+
+    def __aiter__(self) -> AsyncGenerator[Event]:
+        return self._events()
+
+    async def _events(self) -> AsyncGenerator[Event]:
+        owned = await self._begin()
+        try:
+            async with aclosing(self._followed(owned)) as events:
+                async for event in events:
+                    self._see(event)
+                    yield event
+        except RunNotFound:  # its events were deleted; what is recorded of it is still there
+            if await self._store.record(self.id) is None:
+                raise
+        self._record = await self._store.record(self.id)
+        if self.error is not None:
+            raise self.error
+
+    async def _followed(self, owned: OwnedRun | None) -> AsyncGenerator[Event]:
+        pages = self._logs.pages(self.id, self.seq, wait_s=30.0, silence_s=_QUIET_S)
+        async with aclosing(pages):
+            async for page in pages:
+                for seq, event in page.events:
+                    self.seq = seq
+                    yield event
+                if not page.frames and not page.ended and await self._waits(owned):
+                    # What came after the page, and before the run waited.
+                    last = await self._logs.read(self.id, self.seq)
+                    for seq, event in last.events if last is not None else ():
+                        self.seq = seq
+                        yield event
+                    break
+        if owned is not None:
+            await asyncio.wait([owned.task])  # it records the end
+
+    async def _waits(self, owned: OwnedRun | None) -> bool:
+        """Whether the run waits, or was left by its process, so that no event comes."""
+        if owned is not None and not owned.task.done():
+            return False
+        record = await self._store.record(self.id)
+        return record is None or record.state != "running"
+
+    def _see(self, event: Event) -> None:
+        match event:
+            case StepStart() | RetryNotice():
+                self._texts, self.error = [], None
+            case TextDelta(delta):
+                self._texts.append(delta)
+            case ErrorEvent(error):
+                self.error = error_from_info(error)
+            case Finish(reason):
+                self.finish_reason = reason
+            case _:
+                pass
+
+    async def collect(self) -> Message:
+        """Reads the run to its end and returns `message`.
+
+        raises: the error of a run that failed or was stopped
+        """
+        async for _ in self:
+            pass
+        return self.message
+
+    @property
+    def state(self) -> State | None:
+        """As in `RunInfo`; None before the run was read."""
+        return None if self._record is None else self._record.state
+
+    @property
+    def pending(self) -> tuple[PendingCall, ...]:
+        """The calls that wait for a decision (`Runs.decide`), if the run waits."""
+        record = self._record
+        return record.waits_for.pending if record is not None and record.state == "waiting" else ()
+
+    @property
+    def text(self) -> str:
+        """The text of the current step, or of the answer."""
+        return "".join(self._texts)
+
+    def messages(self) -> list[Message]:
+        """The conversation so far, once the run was read until it is over or waits."""
+        found = "" if self._record is None else self._record.result.messages
+        return load_messages(found) if found else []
+
+    @property
+    def message(self) -> Message:
+        """The last message of the model."""
+        found = [message for message in self.messages() if message.role == Role.ASSISTANT]
+        return found[-1] if found else Message.assistant(self.text)
+
+    @property
+    def object(self) -> Any:
+        """The validated answer of an agent with an `output` type.
+
+        raises: InvalidOutput if it does not fit; InvalidRequest without an output type
+        """
+        output = required_output(self._agent.output)
+        return final_object(self.message, self.finish_reason or "unknown", output)
+
+    @property
+    def total_usage(self) -> Usage:
+        """Tokens of all steps in all processes, as recorded when the run ended or began to wait."""
+        record = self._record
+        return Usage() if record is None else sum(record.result.usage_by_model.values(), Usage())
+
+    @property
+    def cost_estimate(self) -> float | None:
+        """The estimated cost of the run, by the agent's `price`."""
+        return None if self._record is None else self._record.result.cost_estimate
