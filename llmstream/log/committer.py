@@ -52,6 +52,7 @@ class Outbox:
         self.room.set()
         self.end: RunState | None = None
         self.released = False
+        self._leaves = False  # whether the append under way ends the lease
         self.lost: Callable[[LogError], None] = lambda error: None
         self.stop: Callable[[str], None] = lambda reason: None
         self._lease_s, self._keep_s = lease_s, keep_s
@@ -84,7 +85,8 @@ class Outbox:
         """What is to be committed next; an empty append renews the lease."""
         data = b"\n".join(self._waiting)
         state = self.end or "open"
-        lease_s = 0.0 if self.released and self.end is not None else self._lease_s
+        self._leaves = self.released and self.end is not None
+        lease_s = 0.0 if self._leaves else self._lease_s
         return Append(self.run, self.epoch, self._tail + 1, len(self._waiting), data, state, lease_s)
 
     def answered(self, status: RunStatus | None, now: float) -> None:
@@ -105,7 +107,7 @@ class Outbox:
                 self._end()
             else:
                 self._fail(_fenced(self.run))
-        elif self.released and self.end is not None and not self._waiting:
+        elif self._leaves and not self._waiting:
             self._end()
         elif status.stopping or status.is_left:
             self.stop("requested" if status.stopping else "left")
