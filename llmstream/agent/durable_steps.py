@@ -52,7 +52,8 @@ Do: TypeAlias = Callable[[], Awaitable[bytes]]
 class Steps(Protocol):
     """Where a run records its steps; see the module.
 
-    run: id of the run, unique among all runs; `ToolContext.key` begins with it
+    run: id of the run, unique among all runs; `ToolContext.key` begins with it. That of a sub-agent's run
+         is the key of the call that runs it
     """
 
     run: str
@@ -77,7 +78,7 @@ class Under:
     """The steps of a sub-agent: those of its parent, below a key."""
 
     def __init__(self, steps: Steps, key: str) -> None:
-        self.run = steps.run
+        self.run = f"{steps.run}/{key}"
         self._steps = steps
         self._below = key
 

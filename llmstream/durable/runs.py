@@ -145,8 +145,7 @@ class Runs:
             room = limit - len(self._worker.owned)
             found = await self._due(list(agents), room)
             for record in found:
-                owned = await self._worker.take(record.run, agents[record.agent])
-                if owned is not None:
+                if (owned := await self._taken(record, agents)) is not None:
                     taken += 1
                     mine.add(owned.task)
             mine = {task for task in mine if not task.done()}
@@ -156,6 +155,13 @@ class Runs:
                 await asyncio.wait(mine, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
             elif not found:
                 await asyncio.sleep(_LOOK_S * random.uniform(0.5, 1.0))  # noqa: S311  # workers take turns
+
+    async def _taken(self, record: RunRecord, agents: Mapping[str, Agent[Any, Any]]) -> OwnedRun | None:
+        try:
+            return await self._worker.take(record.run, agents[record.agent])
+        except LogUnavailable as error:
+            _log.warning("durable run %r cannot be taken: %s", record.run, error)
+            return None
 
     async def _due(self, agents: list[str], room: int) -> list[RunRecord]:
         if room <= 0:

@@ -18,6 +18,7 @@ import pytest
 import llmstream as ls
 from llmstream import grammar
 from llmstream.durable import Runs
+from llmstream.errors import LogUnavailable
 from tests.durable.clerk import ANSWER, Effects
 from tests.durable.processes import Process, Processes, forked
 
@@ -41,7 +42,7 @@ class Order:
         return await self._processes.start(prompt=True, **self._job, **job)
 
     async def resume(self, **job: Any) -> Process:
-        return await self._processes.start(**self._job, **job)
+        return await self._processes.start(**{**self._job, **job})
 
     async def finish(self, **job: Any) -> None:
         """Workers take it up until it is over; a person approves what waits."""
@@ -58,7 +59,7 @@ class Order:
                     return
         raise AssertionError("the run does not end")
 
-    async def check(self, *, told: bool = True) -> None:
+    async def check(self) -> None:
         """The answer is right, the log is one valid sentence, and no tool ran twice."""
         async with Runs(self.address) as runs:
             pages = [item async for item in runs.logs.follow("order")]
@@ -110,6 +111,25 @@ async def many(work: list[Any]) -> None:
         raise ExceptionGroup(f"{len(failed)} of {len(work)} runs failed", failed)
 
 
+async def slept(order: Order, place: int) -> None:
+    """A process stops at a place past its lease, another one takes the run over, then the first one wakes."""
+    first = await order.begin(stop_at=place)
+    if not await first.stopped():
+        return
+    try:
+        await order.finish()
+    except LogUnavailable:
+        locked = True  # it stopped in the middle of a commit of its log, and has the file's lock
+    else:
+        locked = False
+    first.wake()
+    end, _ = await first.state()
+    if locked:
+        await order.finish()
+    assert end in ("done", "lost", "fenced", "producer-lost", "waiting"), end
+    await order.check()
+
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "approval": {"approval": True},
@@ -122,8 +142,38 @@ async def test_kill_at_a_handful_of_places(tmp_path: Path) -> None:
     async with forked() as processes:
         places = await places_of(tmp_path, processes, {})
         assert places > 20
-        chosen = sorted({round(i * (places - 1) / 5) for i in range(6)})
+        chosen = sorted({round(i * (places - 1) / 2) for i in range(3)})
         await many([killed(Order(tmp_path / str(at), processes, {}), at) for at in chosen])
+
+
+@pytest.mark.slow
+async def test_sleeper_does_no_harm(tmp_path: Path) -> None:
+    async with forked() as processes:
+        await many([slept(Order(tmp_path / str(at), processes, {}), at) for at in (1, 8, 15)])
+
+
+@pytest.mark.slow
+async def test_newer_version_goes_on(tmp_path: Path) -> None:
+    """The agent that takes over has a tool and a hook more."""
+
+    async def updated(at: int) -> None:
+        order = Order(tmp_path / str(at), processes, {})
+        await (await order.begin(kill_at=at)).died()
+        await order.finish(agent={"more": True, "hooks": True})
+        await order.check()
+
+    async with forked() as processes:
+        await many([updated(at) for at in (4, 9, 14)])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SWEEP, reason="the full sweep: DURABLE_SWEEP=1")
+@pytest.mark.parametrize("variant", ["plain", "hooks"])
+async def test_sleep_at_every_place(tmp_path: Path, variant: str) -> None:
+    agent = VARIANTS[variant]
+    async with forked() as processes:
+        places = await places_of(tmp_path, processes, agent)
+        await many([slept(Order(tmp_path / f"{at}", processes, agent), at) for at in range(places)])
 
 
 @pytest.mark.slow
