@@ -25,6 +25,7 @@ from llmstream.durable.worker import OwnedRun, Request, Worker
 from llmstream.errors import InvalidRequest, LogUnavailable, RunExists, RunNotFound
 from llmstream.events import Event
 from llmstream.log import Logs, open_logs
+from llmstream.log.postgres_link import is_postgres
 from llmstream.streams.options import Prompt, as_messages
 from llmstream.tools.approval import Approve, Deny
 
@@ -333,7 +334,11 @@ def _store(where: str) -> RunStore:
         from llmstream.durable.sqlite import SQLiteRunStore
 
         return SQLiteRunStore(rest)
+    if is_postgres(where):
+        from llmstream.durable.postgres import PostgresRunStore
+
+        return PostgresRunStore(where)
     raise InvalidRequest(
         f"cannot keep durable runs at {scheme + ':...' if rest else where!r}. Write 'sqlite:runs.db' or "
-        "'sqlite:/var/lib/app/runs.db' (no slashes before the path)."
+        "'sqlite:/var/lib/app/runs.db' (no slashes before the path), or 'postgresql://host/database'."
     )

@@ -15,10 +15,12 @@ import traceback
 from typing import Any
 
 from llmstream.durable import Runs
+from llmstream.durable.postgres import PostgresRunStore
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.durable.store import RunStore
 from llmstream.errors import LLMStreamError
 from llmstream.log import open_logs
+from llmstream.log.postgres_link import is_postgres
 from tests.durable.clerk import PROMPT, Effects, clerk
 
 
@@ -56,10 +58,11 @@ def watched(kind: type[RunStore], at: Places) -> type[RunStore]:
 
 
 def store_of(address: str, at: Places) -> RunStore:
-    scheme, _, rest = address.partition(":")
-    assert scheme == "sqlite"
+    if is_postgres(address):
+        there: Any = watched(PostgresRunStore, at)
+        return there(address)
     kind: Any = watched(SQLiteRunStore, at)
-    return kind(rest, synchronous="normal")  # type: ignore[no-any-return]
+    return kind(address.removeprefix("sqlite:"), synchronous="normal")
 
 
 async def work(job: dict[str, Any], at: Places) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,11 @@ AT_ONCE = 6
 class Order:
     """One run in a folder of its own, and the processes that work on it."""
 
-    def __init__(self, folder: Path, processes: Processes, agent: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Path, processes: Processes, agent: dict[str, Any], address: str | None = None
+    ) -> None:
         folder.mkdir()
-        self.address = f"sqlite:{folder / 'runs.db'}"
+        self.address = address or f"sqlite:{folder / 'runs.db'}"
         self.effects = Effects(folder / "effects")
         self._processes = processes
         self._job = {"address": self.address, "effects": str(self.effects.path), "agent": agent}
@@ -138,12 +141,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_kill_at_a_handful_of_places(tmp_path: Path) -> None:
+async def test_kill_at_a_handful_of_places(tmp_path: Path, make_place: Callable[[], str]) -> None:
     async with forked() as processes:
         places = await places_of(tmp_path, processes, {})
         assert places > 20
         chosen = sorted({round(i * (places - 1) / 2) for i in range(3)})
-        await many([killed(Order(tmp_path / str(at), processes, {}), at) for at in chosen])
+        await many([killed(Order(tmp_path / str(at), processes, {}, make_place()), at) for at in chosen])
 
 
 @pytest.mark.slow
@@ -179,14 +182,13 @@ async def test_sleep_at_every_place(tmp_path: Path, variant: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not SWEEP, reason="the full sweep: DURABLE_SWEEP=1")
 @pytest.mark.parametrize("variant", VARIANTS)
-async def test_kill_at_every_place(tmp_path: Path, variant: str) -> None:
+async def test_kill_at_every_place(tmp_path: Path, variant: str, make_place: Callable[[], str]) -> None:
     agent = VARIANTS[variant]
     async with forked() as processes:
         places = await places_of(tmp_path, processes, agent)
-        once = [killed(Order(tmp_path / f"{at}", processes, agent), at) for at in range(places)]
-        await many(once)
-        twice = [
-            killed(Order(tmp_path / f"{at}-{3 * at % 7}", processes, agent), at, 3 * at % 7)
-            for at in range(places)
-        ]
-        await many(twice)
+
+        def order(name: str) -> Order:
+            return Order(tmp_path / name, processes, agent, make_place())
+
+        await many([killed(order(f"{at}"), at) for at in range(places)])
+        await many([killed(order(f"{at}-{3 * at % 7}"), at, 3 * at % 7) for at in range(places)])

@@ -15,11 +15,6 @@ from tests.durable.clerk import ANSWER, PROMPT, Effects, clerk
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> str:
-    return f"sqlite:{tmp_path / 'runs.db'}"
-
-
-@pytest.fixture
 def effects(tmp_path: Path) -> Effects:
     return Effects(tmp_path / "effects")
 

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.postgres import PostgresServer, removed, started
+
 NO_REDIS = "redis-server is not installed (apt-get install redis-server)"
 
 
@@ -88,6 +90,13 @@ def make_redis(short_path: Path) -> Iterator[Callable[..., RedisServer]]:
     yield make
     for server in servers:
         server.kill()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    server = started()
+    yield server
+    removed(server)
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])
