@@ -33,8 +33,8 @@ from llmstream.tools.toolset import ToolSet, unreadable_input
 __all__ = ["CallGate"]
 
 
-Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]
-"""Called before the approver is, to report that an approval was requested."""
+Ask: TypeAlias = Callable[[PendingCall], Awaitable[PendingCall]]
+"""Called before the approver is, to report a request for approval; returns the request to go on with."""
 
 
 class CallGate:
@@ -123,7 +123,7 @@ class CallGate:
 
     async def _ask_person(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
-        await ask(pending)
+        pending = await ask(pending)
         reply = await asked(self._approve, pending)
         return Wait(call, pending) if reply is None else self._by_person(call, reply, tools)
 

@@ -302,12 +302,18 @@ class StepCalls:
             await self._journal.result(self._step, event.call, event.status.result)
             await self._put(result_event(event.status))
 
-    async def _ask(self, call: ToolCall, pending: PendingCall) -> None:
-        """Reports that a call waits for a decision; with its input, if that is not the model's."""
+    async def _ask(self, call: ToolCall, pending: PendingCall) -> PendingCall:
+        """Reports that a call waits for a decision; with its input, if that is not the model's.
+
+        returns: the request as it was recorded first
+        """
+        if self._recorder is not None:
+            pending = await self._recorder.asked(self._step, self._name(call), pending)
         will_run = {"tool_name": pending.name, "input": pending.arguments}
         same = (call.name, call.arguments) == (pending.name, pending.arguments)
         metadata = None if same else {OWN_KEY: will_run}
         await self._put(ToolApprovalRequest(pending.call_id, pending.approval_id, metadata))
+        return pending
 
     async def _progress(self, call: ToolCall, value: Any) -> None:
         if isinstance(value, Spent):

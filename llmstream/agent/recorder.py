@@ -36,6 +36,8 @@ INTERRUPTED: Final = (
 )
 """The result of an interrupted call; the model reads it."""
 
+_INTERRUPTED_ID: Final = "interrupted_"
+
 Spent: TypeAlias = tuple[tuple[str, Usage], ...]
 
 
@@ -209,14 +211,24 @@ class Recorder:
         """An interrupted call that waits for a person; its approval id is the same each time."""
         key = f"{self.steps.run}/{number}/call/{call.id}"
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
-        return PendingCall(call.id, call.name, call.arguments, f"interrupted_{digest}")
+        return PendingCall(call.id, call.name, call.arguments, f"{_INTERRUPTED_ID}{digest}")
+
+    async def asked(self, number: int, name: str, pending: PendingCall) -> PendingCall:
+        """Records a request for a decision before anybody sees it; returns the one recorded first."""
+        broken_off = pending.approval_id.startswith(_INTERRUPTED_ID)
+        key = f"{number}/approval/{name}" + ("/interrupted" if broken_off else "")
+
+        async def do() -> bytes:
+            return _encode(pending)
+
+        return msgspec.json.decode(await self.steps.step(key, do, again=True), type=PendingCall)
 
     async def verdict(
         self,
         number: int,
         name: str,
         judge: Callable[[], Awaitable[Verdict]],
-        ask: Callable[[PendingCall], Awaitable[None]],
+        ask: Callable[[PendingCall], Awaitable[PendingCall]],
     ) -> Verdict:
         """The verdict on a call; reports again that it waits, if that is what it does."""
         asked = False

@@ -35,6 +35,10 @@ _QUIET_S: Final = 0.1
 """After so long without an event, a reader looks whether the run waits."""
 
 
+_RECORDED_S: Final = 5.0
+"""How long the end of a run is waited for, after that of its log; its process may have died in between."""
+
+
 class RunInfo(msgspec.Struct, frozen=True):
     """Where a run is. Times are seconds since 1970.
 
@@ -102,7 +106,7 @@ class DurableRun:
         self,
         store: RunStore,
         logs: Logs,
-        agent: Agent[Any, Any],
+        agent: Agent[Any, Any] | None,
         run: str,
         begin: Callable[[], Awaitable[OwnedRun | None]],
         *,
@@ -131,7 +135,7 @@ class DurableRun:
         except RunNotFound:  # its events were deleted; what is recorded of it is still there
             if await self._store.record(self.id) is None:
                 raise
-        self._record = await self._store.record(self.id)
+        self._record = await self._recorded()
         if self.error is not None:
             raise self.error
 
@@ -151,6 +155,16 @@ class DurableRun:
                     break
         if owned is not None:
             await asyncio.wait([owned.task])  # it records the end
+
+    async def _recorded(self) -> RunRecord | None:
+        """The record of a run whose log has ended, or that waits; its process writes it just after."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _RECORDED_S
+        while True:
+            record = await self._store.record(self.id)
+            if record is None or record.state != "running" or loop.time() >= until:
+                return record
+            await asyncio.sleep(_QUIET_S / 2)
 
     async def _waits(self, owned: OwnedRun | None) -> bool:
         """Whether the run waits, or was left by its process, so that no event comes."""
@@ -214,7 +228,7 @@ class DurableRun:
 
         raises: InvalidOutput if it does not fit; InvalidRequest without an output type
         """
-        output = required_output(self._agent.output)
+        output = required_output(None if self._agent is None else self._agent.output)
         return final_object(self.message, self.finish_reason or "unknown", output)
 
     @property

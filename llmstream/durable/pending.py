@@ -11,15 +11,7 @@ from llmstream.tools.approval import PendingCall
 
 __all__ = ["pending_calls"]
 
-
-class _Verdict(msgspec.Struct):
-    """The part of a recorded verdict that says whether the call waits."""
-
-    kind: str
-    pending: PendingCall | None = None
-
-
-_decode = msgspec.json.Decoder(_Verdict).decode
+_decode = msgspec.json.Decoder(PendingCall).decode
 
 
 def pending_calls(record: RunRecord, steps: Mapping[str, KeptStep]) -> dict[str, int]:
@@ -30,9 +22,8 @@ def pending_calls(record: RunRecord, steps: Mapping[str, KeptStep]) -> dict[str,
         for call in waiting.pending
     }
     for key, step in steps.items():
-        if "/before_tool/" in key and step.data is not None:
-            verdict = _decode(step.data)
-            if verdict.kind == "wait" and verdict.pending is not None and verdict.pending.approval_id:
-                # A sub-agent's stand below the step of the run itself, which waits for it.
-                found.setdefault(f"decision/{verdict.pending.approval_id}", int(key.partition("/")[0]))
+        if "/approval/" in key and step.data is not None:
+            # A sub-agent's stand below the step of the run itself, which waits for it.
+            number = int(key.partition("/")[0])
+            found.setdefault(f"decision/{_decode(step.data).approval_id}", number)
     return found

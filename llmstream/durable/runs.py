@@ -38,6 +38,9 @@ _LOOK_S: Final = 0.5
 
 _SWEEP_S: Final = 3600.0
 
+_MOST_CHARS: Final = 512
+"""The longest id of a run, as of event logs."""
+
 
 class Runs:
     """Durable runs in one database. One object a process, used by one event loop.
@@ -108,6 +111,7 @@ class Runs:
         """
         if not agent.name:
             raise InvalidRequest("an agent of durable runs needs a name: Agent(model, name='clerk')")
+        _check_id(run)
         request = None if prompt is None else _request(prompt, options)
 
         async def begin() -> OwnedRun | None:
@@ -115,6 +119,35 @@ class Runs:
             return await self._begin(agent, run, request, deps)
 
         return DurableRun(self._store, self.logs, agent, run, begin, after=after)
+
+    def follow(self, run: str, *, after: int = -1) -> DurableRun:
+        """Reads a run that others produce; like `stream`, but this process never produces it.
+
+        It ends when the run is over, or waits. `Runs.logs.follow` reads on while a run waits.
+        """
+
+        async def begin() -> None:
+            await self._open()
+            await self._known(run)
+
+        return DurableRun(self._store, self.logs, None, run, begin, after=after)
+
+    async def submit(self, agent: Agent[Any, Any] | str, run: str, prompt: Prompt, **options: Any) -> None:
+        """Leaves a run to the workers that call `resume`; one of this id that exists stays as it is.
+
+        agent:   the agent, or only its name
+        options: as for `stream`
+        raises:  InvalidRequest
+        """
+        name = agent if isinstance(agent, str) else agent.name
+        if not name:
+            raise InvalidRequest("an agent of durable runs needs a name: Agent(model, name='clerk')")
+        _check_id(run)
+        request = _request(prompt, options)
+        await self._open()
+        record = await self._store.create(run, name, request)
+        if record.agent != name:
+            raise InvalidRequest(f"run {run!r} is one of agent {record.agent!r}, not of {name!r}")
 
     async def _begin(
         self, agent: Agent[Any, Any], run: str, request: str | None, deps: Any
@@ -302,6 +335,11 @@ class Runs:
             if self._opening is opening:
                 self._opening = None  # so that the next attempt may succeed
             raise
+
+
+def _check_id(run: str) -> None:
+    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS or "\0" in run:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
 
 
 async def _nothing() -> AsyncGenerator[Event]:
