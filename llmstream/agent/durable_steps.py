@@ -23,10 +23,11 @@ Keys of a run (3 is the number of the step; the first is 0):
     inbox/2                 given by others: message number 2 that was sent to the run
     3/call/<call>/0/model   the steps of a sub-agent stand below the call that runs it
 
-Rules for an implementation, all of which `llmstream.durable.conformance` checks:
+Rules for an implementation, which `llmstream.durable.conformance` checks:
 
 - `step` returns what is recorded under the key. Otherwise it records that the step has *begun*, awaits `do`,
-  records the bytes as *done*, and returns them. Both records are durable before it continues.
+  records the bytes as *done*, and returns them. Both records are durable before it continues. With
+  `again=True` the first one may be left out, since nobody has to know of it.
 - A step that has begun in a process which is dead, and is not done, is done again with `again=True`; with
   `again=False` it raises `Interrupted`, each time.
 - What `do` raises passes unchanged, and nothing is recorded as done. Cancellation too.

@@ -102,7 +102,8 @@ class PostgresRunStore(RunStore):
 
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
         """As in `RunStore`."""
-        return await self._row(_SQL.done, run, epoch, data, time.time(), *usage, key, epoch) is not None
+        values = (run, epoch, run, key, epoch, time.time(), data, *usage)
+        return await self._row(_SQL.done, *values) is not None
 
     async def give(self, run: str, key: str, data: bytes) -> bool:
         """As in `RunStore`."""

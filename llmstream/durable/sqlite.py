@@ -6,12 +6,14 @@ tool run twice. The rules of the connection are those of `llmstream.log.sqlite_f
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
 from llmstream.durable.tables import VERSION, Statements, record_of, usage_of
@@ -24,6 +26,14 @@ __all__ = ["SQLiteRunStore"]
 T = TypeVar("T")
 
 _SQL: Final = Statements(place="?", blob="blob", share="")
+
+
+class _Change(NamedTuple):
+    """A statement that waits for its commit, and its first row."""
+
+    statement: str
+    values: tuple[Any, ...]
+    row: asyncio.Future[Any]
 
 
 class SQLiteRunStore(RunStore):
@@ -45,6 +55,8 @@ class SQLiteRunStore(RunStore):
         self._synchronous = synchronous
         self._clock = clock
         self._worker: SQLiteWorker | None = None
+        self._waiting: list[_Change] = []
+        self._committing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """As in `RunStore`."""
@@ -74,6 +86,8 @@ class SQLiteRunStore(RunStore):
 
     async def aclose(self) -> None:
         """As in `RunStore`."""
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.aclose()
@@ -82,13 +96,34 @@ class SQLiteRunStore(RunStore):
         return await open_worker(self._worker).run(work)
 
     async def _row(self, statement: str, *values: Any) -> Any:
-        """The first row of a statement, in a transaction of its own; None if there is none."""
+        """The first row that a change returns; None if there is none.
 
-        def work(connection: sqlite3.Connection) -> Any:
-            with transaction(connection):
-                return connection.execute(statement, values).fetchone()
+        Changes that come while a commit is under way are in the next one, together.
+        """
+        change = _Change(statement, values, asyncio.get_running_loop().create_future())
+        self._waiting.append(change)
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit_all(), name="llmstream durable commits")
+        return await change.row
 
-        return await self._run(work)
+    async def _commit_all(self) -> None:
+        await asyncio.sleep(0)  # calls that start side by side come into one commit
+        while self._waiting:
+            changes, self._waiting = self._waiting, []
+            try:
+                rows = await self._run(partial(self._commit, changes))
+            except Exception as error:
+                for change in changes:
+                    if not change.row.done():
+                        change.row.set_exception(error)
+                continue
+            for change, row in zip(changes, rows, strict=True):
+                if not change.row.done():  # else whoever waited was cancelled
+                    change.row.set_result(row)
+
+    def _commit(self, changes: list[_Change], connection: sqlite3.Connection) -> list[Any]:
+        with transaction(connection):
+            return [connection.execute(change.statement, change.values).fetchone() for change in changes]
 
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
         return await self._run(lambda connection: connection.execute(statement, values).fetchall())
@@ -142,7 +177,7 @@ class SQLiteRunStore(RunStore):
 
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
         """As in `RunStore`."""
-        values = (run, epoch, data, self._clock(), *usage, key, epoch)
+        values = (run, epoch, run, key, epoch, self._clock(), data, *usage)
         return await self._row(_SQL.done, *values) is not None
 
     async def give(self, run: str, key: str, data: bytes) -> bool:

@@ -150,7 +150,7 @@ class RunStore(ABC):
 
     @abstractmethod
     async def begin(self, run: str, epoch: int, key: str) -> bool:
-        """Records that a step has begun; False if the run was lost."""
+        """Records that a step has begun that must not be done again; False if the run was lost."""
 
     @abstractmethod
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Mapping
 from typing import Final
 
@@ -24,11 +25,13 @@ _head = msgspec.json.Decoder(Head)
 class StoreSteps:
     """The steps of one run, under one claim of it. See `Steps`.
 
+    valid_until: end of the lease in loop time; what may be done again is not begun after it
     broken: why nothing more is recorded: the run was lost, or its database failed; None else
     """
 
     def __init__(self, store: RunStore, run: str, epoch: int, kept: Mapping[str, KeptStep]) -> None:
         self.run, self.epoch = run, epoch
+        self.valid_until = math.inf
         self.broken: LLMStreamError | None = None
         self._store = store
         self._done = {key: step.data for key, step in kept.items() if step.data is not None}
@@ -51,7 +54,10 @@ class StoreSteps:
             raise self.broken
         if key in self._begun and not again:
             raise Interrupted(f"{key} had begun in a process that died; it is not done again.", reason=key)
-        await self._written(self._store.begin(self.run, self.epoch, key))
+        if not again:
+            await self._written(self._store.begin(self.run, self.epoch, key))
+        elif asyncio.get_running_loop().time() > self.valid_until:
+            raise self.lose()
         data = await do()
         await self._written(self._store.done(self.run, self.epoch, key, data, _usage(key, data)))
         self._done[key] = data

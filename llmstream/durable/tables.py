@@ -73,8 +73,10 @@ class Statements:
             "where durable_steps.data is null returning epoch"
         )
         self.done = self._form(
-            f"{mine} update durable_steps set data = ?, time = ?, model = ?, usage = ? from held "
-            "where durable_steps.run = held.run and key = ? and epoch = ? returning epoch"
+            f"{mine} insert into durable_steps select ?, ?, ?, ?, ?, ?, ? from held where true "
+            "on conflict (run, key) do update set epoch = excluded.epoch, time = excluded.time, "
+            "data = excluded.data, model = excluded.model, usage = excluded.usage "
+            "where durable_steps.data is null returning epoch"
         )
         self.give = self._form(
             f"{alive} insert into durable_steps select run, ?, 0, ?, ?, '', '' from held where true "

@@ -56,6 +56,7 @@ class OwnedRun:
         store: RunStore,
         logs: Logs,
         keep_s: float,
+        until: float,
     ) -> None:
         self.record = record
         self.run: AgentRun[Any] | None = None
@@ -65,7 +66,14 @@ class OwnedRun:
         self._steps: StoreSteps | None = None
         self._live: Live | None = None
         self._released = False
+        self._until = until
         self.task = asyncio.create_task(self._produce(), name=f"llmstream durable run {record.run}")
+
+    def renewed(self, until: float) -> None:
+        """The lease is renewed, until a loop time."""
+        self._until = until
+        if self._steps is not None:
+            self._steps.valid_until = until
 
     def lose(self) -> None:
         """Leaves the run at once: another process has it."""
@@ -91,6 +99,7 @@ class OwnedRun:
         try:
             kept = await self._store.steps(record.run)
             self._steps = StoreSteps(self._store, record.run, record.epoch, kept)
+            self._steps.valid_until = self._until
             source = self._source(self._begun(self._steps))
             try:
                 self._live = await self._logs.start(
@@ -209,10 +218,13 @@ class Worker:
         found = self.owned.get(run)
         if found is not None and not found.task.done():
             return found
+        until = asyncio.get_running_loop().time() + self._lease_s
         record = await self._store.claim(run, self._owner, self._lease_s)
         if record is None:
             return self.owned.get(run)
-        owned = OwnedRun(record, agent, deps, store=self._store, logs=self._logs, keep_s=self._keep_s)
+        owned = OwnedRun(
+            record, agent, deps, store=self._store, logs=self._logs, keep_s=self._keep_s, until=until
+        )
         self.owned[run] = owned
         owned.task.add_done_callback(lambda _: self._over(run, owned))
         if self._renewing is None:
@@ -230,7 +242,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(self._lease_s / _RENEWALS)
-            owned = dict(self.owned)
+            owned, until = dict(self.owned), loop.time() + self._lease_s
             if not owned:
                 self._renewed_s = loop.time()
                 continue
@@ -246,6 +258,8 @@ class Worker:
                 continue
             self._renewed_s = loop.time()
             for run, each in owned.items():
+                if run in found.ours:
+                    each.renewed(until)
                 if run in found.stopping:
                     each.stop()
                 elif run not in found.ours and not each.task.done():

@@ -45,9 +45,9 @@ def watched(kind: type[RunStore], at: Places) -> type[RunStore]:
     def passing(name: str) -> Any:
         write = getattr(kind, name)
 
-        async def passed(self: Any, *arguments: Any) -> Any:
+        async def passed(self: Any, *arguments: Any, **options: Any) -> Any:
             at(f"before {name} {arguments}")
-            found = await write(self, *arguments)
+            found = await write(self, *arguments, **options)
             at(f"after {name} {arguments}")
             return found
 
