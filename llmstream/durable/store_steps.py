@@ -101,5 +101,8 @@ def _usage(key: str, data: bytes) -> tuple[str, str]:
     """Model and tokens of a response."""
     if not key.endswith("/model"):
         return "", ""
-    head = _head.decode(data.partition(b"\n")[0])
+    try:
+        head = _head.decode(data.partition(b"\n")[0])
+    except msgspec.MsgspecError:  # not recorded by an agent
+        return "", ""
     return head.answered_by or head.model, msgspec.json.encode(head.usage).decode()
