@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
@@ -34,6 +35,9 @@ __all__ = ["DurableRun", "RunInfo"]
 _QUIET_S: Final = 0.1
 """After so long without an event, a reader looks whether the run waits."""
 
+
+_BEGUN_S: Final = 1.0
+"""How long the log of a run is waited for, before its record is looked at."""
 
 _RECORDED_S: Final = 5.0
 """How long the end of a run is waited for, after that of its log; its process may have died in between."""
@@ -116,6 +120,7 @@ class DurableRun:
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
         self._store, self._logs, self._agent, self._begin = store, logs, agent, begin
+        self._owned: OwnedRun | None = None
         self._record: RunRecord | None = None
         self._texts: list[str] = []
 
@@ -126,35 +131,43 @@ class DurableRun:
         return self._events()
 
     async def _events(self) -> AsyncGenerator[Event]:
-        owned = await self._begin()
-        try:
-            async with aclosing(self._followed(owned)) as events:
-                async for event in events:
-                    self._see(event)
-                    yield event
-        except RunNotFound:  # its events were deleted; what is recorded of it is still there
-            if await self._store.record(self.id) is None:
-                raise
+        self._owned = await self._begin()
+        async with aclosing(self._followed()) as events:
+            async for event in events:
+                self._see(event)
+                yield event
         self._record = await self._recorded()
         if self.error is not None:
             raise self.error
 
-    async def _followed(self, owned: OwnedRun | None) -> AsyncGenerator[Event]:
-        pages = self._logs.pages(self.id, self.seq, wait_s=30.0, silence_s=_QUIET_S)
+    async def _followed(self) -> AsyncGenerator[Event]:
+        """Follows the log, which is not there before the run begins, nor after its events were deleted."""
+        while True:
+            try:
+                async with aclosing(self._pages()) as events:
+                    async for event in events:
+                        yield event
+                return
+            except RunNotFound:
+                if await self._waits():
+                    return
+
+    async def _pages(self) -> AsyncGenerator[Event]:
+        pages = self._logs.pages(self.id, self.seq, wait_s=_BEGUN_S, silence_s=_QUIET_S)
         async with aclosing(pages):
             async for page in pages:
                 for seq, event in page.events:
                     self.seq = seq
                     yield event
-                if not page.frames and not page.ended and await self._waits(owned):
+                if not page.frames and not page.ended and await self._waits():
                     # What came after the page, and before the run waited.
                     last = await self._logs.read(self.id, self.seq)
                     for seq, event in last.events if last is not None else ():
                         self.seq = seq
                         yield event
                     break
-        if owned is not None:
-            await asyncio.wait([owned.task])  # it records the end
+        if self._owned is not None:
+            await asyncio.wait([self._owned.task])  # it records the end
 
     async def _recorded(self) -> RunRecord | None:
         """The record of a run whose log has ended, or that waits; its process writes it just after."""
@@ -166,12 +179,16 @@ class DurableRun:
                 return record
             await asyncio.sleep(_QUIET_S / 2)
 
-    async def _waits(self, owned: OwnedRun | None) -> bool:
-        """Whether the run waits, or was left by its process, so that no event comes."""
-        if owned is not None and not owned.task.done():
+    async def _waits(self) -> bool:
+        """Whether no event comes: the run waits. One whose process has died or left it goes on here."""
+        if self._owned is not None and not self._owned.task.done():
             return False
         record = await self._store.record(self.id)
-        return record is None or record.state != "running"
+        if record is None or record.state != "running":
+            return True
+        if record.lease_until < time.time():
+            self._owned = await self._begin()
+        return False
 
     def _see(self, event: Event) -> None:
         match event:

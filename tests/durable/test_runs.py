@@ -97,3 +97,14 @@ async def test_waiting_run_can_be_stopped(place: str, effects: Effects) -> None:
         with pytest.raises(Stopped):
             _ = [event async for event in again]
         assert again.state == "stopped"
+
+
+async def test_reader_takes_over_from_the_dead(place: str, effects: Effects) -> None:
+    """A process left the run in its middle; who streams it goes on with it."""
+    async with Runs(place, lease_s=0.2) as runs:
+        await runs.submit("clerk", "order", PROMPT)
+        assert await runs._store.claim("order", "dead", 0.2) is not None
+        run = runs.stream(clerk(effects), "order")
+        found = [event async for event in run]
+        assert grammar.check(found) == []
+        assert (run.state, run.text) == ("done", ANSWER)
