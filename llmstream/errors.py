@@ -43,6 +43,8 @@ LLMStreamError
 │   ├── ReplayTooLong       the reader is further behind than it allows; `tail` has the end
 │   ├── LogLost             the store lost events that it had confirmed
 │   └── LogUnavailable      the store cannot be reached
+├── Interrupted             a step that must not run twice had begun when its process died
+├── Lost                    another process has taken a durable run over
 └── RunSuspended            a run of an agent waits for a decision, or for results from elsewhere
 """
 
@@ -70,6 +72,7 @@ __all__ = [
     "ErrorInfo",
     "Fenced",
     "IncompleteStream",
+    "Interrupted",
     "InvalidOutput",
     "InvalidRequest",
     "InvalidToolInput",
@@ -79,6 +82,7 @@ __all__ = [
     "LogError",
     "LogLost",
     "LogUnavailable",
+    "Lost",
     "MissingKey",
     "NotAStream",
     "NotFound",
@@ -472,6 +476,14 @@ class LogLost(LogError, code="log-lost"):
 
 class LogUnavailable(LogError, ConnectionError, code="log-unavailable", retryable=True):
     """The store of the event log cannot be reached, or does not accept writes. A ConnectionError too."""
+
+
+class Interrupted(LLMStreamError, code="interrupted"):
+    """A step had begun in a process that died, and must not run twice; `reason` is its key."""
+
+
+class Lost(LLMStreamError, code="lost"):
+    """Another process has taken a durable run over, so this one may not write to it any more."""
 
 
 class RunSuspended(LLMStreamError, code="run-suspended"):

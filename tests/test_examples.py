@@ -234,3 +234,11 @@ def test_examples_state_idea_and_stay_short() -> None:
 
 def test_expectations_name_existing_examples() -> None:
     assert set(SAID) <= set(PROGRAMS)
+
+
+def test_durable_agent_survives_two_kills() -> None:
+    ran = subprocess.run(**command("durable_agent/drill.py"), capture_output=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("is killed]") == 2
+    assert ran.stdout.count("paid 20 euros") == 1
+    assert "Order 17 is packed, paid and on its way.\n\ndone: " in ran.stdout

@@ -136,6 +136,12 @@ PAGES = (
         "open_logs log.*",
     ),
     Page(
+        "durable.md",
+        "Durable runs",
+        "Agents that survive their process. The guide is [Durable runs](../guides/durable.md).",
+        "durable.*",
+    ),
+    Page(
         "middleware.md",
         "Middleware",
         "Wrappers around a model. The guide is [Middleware](../guides/middleware.md).",

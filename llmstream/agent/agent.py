@@ -27,14 +27,17 @@ from llmstream.agent.config import (
     overridden,
     seconds_or_none,
     text_or_none,
+    when_interrupted,
 )
 from llmstream.agent.context.effects import ContextEffect
+from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import KeptHistory, own_view, settled, shared_message
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair
 from llmstream.agent.journal import Journal, recovered
 from llmstream.agent.loop import Loop
 from llmstream.agent.nested import Nested, Spent, Waits
 from llmstream.agent.observing import ObserveRun
+from llmstream.agent.recorder import WhenInterrupted
 from llmstream.agent.resumption import Continuation, Results, Resumption
 from llmstream.agent.run import AgentRun, answer_of, check_finished
 from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
@@ -110,6 +113,9 @@ class Agent(Generic[Deps, T]):
     tool_timeout_s: for each call of a tool without its own `timeout_s`
     journal:      a `Journal` or the path of one: each call is written to it before it runs, and its result
                   afterwards; see `recover`
+    interrupted:  in a durable run, for a call that a crash interrupted and whose tool is not `idempotent`:
+                  "tell" the model that it may have had effects; "ask" a person, which suspends the run; or
+                  run it "again"
     observe:      called with an `AgentObservation` when a run, a model call or a tool begins or ends
     options:      as for `stream` (tools, settings and so on), used in every step; a `tool_choice` that
                   forces a call applies until one was made, or with `stop_when` in each step
@@ -185,6 +191,7 @@ class Agent(Generic[Deps, T]):
         tool_limit: int | None = TOOL_LIMIT,
         tool_timeout_s: float | None = None,
         journal: Journal | str | os.PathLike[str] | None = None,
+        interrupted: WhenInterrupted = "tell",
         observe: ObserveRun | None = None,
         **arguments: Unpack[CallOptions],
     ) -> None:
@@ -223,12 +230,18 @@ class Agent(Generic[Deps, T]):
             tool_limit=at_least_one("tool_limit", tool_limit, TOOL_LIMIT),
             tool_timeout_s=seconds_or_none("tool_timeout_s", tool_timeout_s),
             journal=journal_of(journal),
+            interrupted=when_interrupted(interrupted),
             observe=function_or_none("observe", observe, "observation"),
         )
         make_request(self.model.name, [Message.user("?")], options)  # invalid options fail at once
 
     def __repr__(self) -> str:
         return f"Agent({self.model!r})" if not self.name else f"Agent({self.model!r}, name={self.name!r})"
+
+    @property
+    def output(self) -> Output | None:
+        """The type of its answers, if it has one."""
+        return as_output(self._config.options.get("output"))
 
     @property
     def observe(self) -> ObserveRun | None:
@@ -272,6 +285,7 @@ class Agent(Generic[Deps, T]):
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
         observe: ObserveRun | None = None,
         chat: Chat | None = None,
+        steps: Steps | None = None,
         **options: Unpack[CallOptions],
     ) -> AgentRun[Any]:
         """Starts a run as one event stream over all steps; nothing is sent until it is read.
@@ -283,6 +297,8 @@ class Agent(Generic[Deps, T]):
         observe:   an observer of this run, in addition to the agent's
         chat:      a `Chat` that the prompt goes on with: it gets the prompt, and each response and the
                    results of its calls as they come
+        steps:     where the run records its steps, so that it survives its process; see
+                   `llmstream.durable`, whose `Runs` pass it
         extra_instructions: added after the instructions, for this run
         model, instructions, max_steps, stop_when, options: instead of the agent's, for this run: tools,
                    settings, deadlines and so on
@@ -305,7 +321,7 @@ class Agent(Generic[Deps, T]):
         make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
         kept = None if chat is None else KeptHistory(chat, config.model, asked, state.conversation)
-        return AgentRun(Loop(config, state, total_s=_total_s(config), kept=kept))
+        return AgentRun(Loop(config, state, total_s=_total_s(config), kept=kept, steps=steps))
 
     @overload
     async def run(
@@ -368,6 +384,7 @@ class Agent(Generic[Deps, T]):
         stop_when: StopCondition | Iterable[StopCondition] | None = None,
         observe: ObserveRun | None = None,
         chat: Chat | None = None,
+        steps: Steps | None = None,
         **options: Unpack[CallOptions],
     ) -> AgentRun[T]:
         """Continues a suspended run, of this agent or an equal one in another process.
@@ -388,13 +405,15 @@ class Agent(Generic[Deps, T]):
         config = overridden(
             self._config, changed, model=model, max_steps=max_steps, stop_when=stop_when, observe=observe
         )
-        resumption = self.check(suspension, decisions, results=results)
+        # The steps of a durable run are recorded, so what is used once is in the record.
+        resumption = self.check(suspension, decisions, results=results, again=steps is not None)
         state = self._state(suspension.messages, deps)
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
         kept = None if chat is None else KeptHistory(chat, config.model, [], state.conversation)
-        return AgentRun(Loop(config, state, total_s=_total_s(config), resumption=resumption, kept=kept))
+        total_s = _total_s(config)
+        return AgentRun(Loop(config, state, total_s=total_s, resumption=resumption, kept=kept, steps=steps))
 
     def check(
         self,
@@ -402,14 +421,18 @@ class Agent(Generic[Deps, T]):
         decisions: Mapping[str, Approve | Deny | bool] = {},
         *,
         results: Results = (),
+        again: bool = False,
     ) -> Resumption:
         """Checks the arguments of `resume` without resuming.
 
+        again: whether the suspension may have been resumed before, with the same decisions
         raises: InvalidRequest as `resume`
         """
         if not isinstance(suspension, Suspension):
             raise InvalidRequest(f"a run can only be resumed from a Suspension, got {suspension!r}")
-        found = Resumption.of(suspension, decisions, results, agent=self.name, key=self._config.approval_key)
+        found = Resumption.of(
+            suspension, decisions, results, agent=self.name, key=self._config.approval_key, again=again
+        )
         found.check_edits(ToolSet.of(self._config.options.get("tools") or ()).current())
         return found
 
@@ -509,10 +532,14 @@ class _SubAgent:
         found = context.continued
         if isinstance(found, Continuation):
             run = self.agent.resume(
-                found.suspension, found.decisions, results=found.results, deps=context.deps
+                found.suspension,
+                found.decisions,
+                results=found.results,
+                deps=context.deps,
+                steps=context.steps,
             )
         else:
-            run = self.agent.stream(prompt, deps=context.deps)
+            run = self.agent.stream(prompt, deps=context.deps, steps=context.steps)
         run._limit(context.remaining_s)
         return run
 

@@ -33,8 +33,8 @@ from llmstream.tools.toolset import ToolSet, unreadable_input
 __all__ = ["CallGate"]
 
 
-Ask: TypeAlias = Callable[[PendingCall], Awaitable[None]]
-"""Called before the approver is, to report that an approval was requested."""
+Ask: TypeAlias = Callable[[PendingCall], Awaitable[PendingCall]]
+"""Called before the approver is, to report a request for approval; returns the request to go on with."""
 
 
 class CallGate:
@@ -59,8 +59,20 @@ class CallGate:
         self._hooks = hooks
         self._approve = approve
         self._repair = repair
+        self._given = frozenset(decided or {})
         self._decided = dict(decided or {})
         self._context = context
+
+    def decides(self, call: ToolCall, tools: ToolSet) -> bool:
+        """Whether the verdict depends on functions or people, and not on the call alone."""
+        if call.id in self._decided or self._hooks.before_tool is not None or self._repair is not None:
+            return True
+        found = tools.find(call.name)
+        return found is not None and found.needs_approval is not False
+
+    def was_decided(self, call: ToolCall) -> bool:
+        """Whether a person has decided about the call."""
+        return call.id in self._given
 
     async def judge(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         """Decides about one call."""
@@ -114,7 +126,7 @@ class CallGate:
 
     async def _ask_person(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
-        await ask(pending)
+        pending = await ask(pending)
         reply = await asked(self._approve, pending)
         return Wait(call, pending) if reply is None else self._by_person(call, reply, tools)
 

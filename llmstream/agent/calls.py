@@ -11,7 +11,7 @@ import asyncio
 import functools
 import math
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,12 +21,13 @@ from llmstream.agent.hooks import AfterTool, Proceed, Rewrite, Stop, call_hook
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.nested import OWN_KEY, Nested, Spent, Waits, as_result
 from llmstream.agent.observing import RunWatch
-from llmstream.agent.resumption import Continuation
+from llmstream.agent.recorder import INTERRUPTED, EndedCall, Recorder, WhenInterrupted
+from llmstream.agent.resumption import Continuation, Continues
 from llmstream.agent.state import RunState
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
-from llmstream.errors import DeadlineExceeded, InvalidRequest
+from llmstream.errors import DeadlineExceeded, Interrupted, InvalidRequest
 from llmstream.events import Event, ToolApprovalRequest
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.tools.approval import PendingCall, Run, Settled, Verdict
@@ -34,6 +35,7 @@ from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 from llmstream.tools.runner import CallEvent, CallRunner, Execution, Progress
 from llmstream.tools.tool import ContextOf, Tool
 from llmstream.tools.toolset import ToolSet
+from llmstream.usage import Usage
 
 __all__ = [
     "StepCalls",
@@ -67,6 +69,8 @@ class StepCalls:
         context: ContextOf,
         journal: RunJournal,
         watch: RunWatch | None,
+        recorder: Recorder | None = None,
+        interrupted: WhenInterrupted = "tell",
     ) -> None:
         self.inner: dict[str, Suspension] = {}
         self.stop: str | None = None
@@ -84,6 +88,9 @@ class StepCalls:
         self._after = after
         self._journal = journal
         self._watch = watch
+        self._recorder = recorder
+        self._interrupted = interrupted
+        self._spent: dict[str, list[tuple[str, Usage]]] = {}
         self._step = state.step
         self._continued: dict[str, Continuation] = {}
         self._suspended: dict[str, Suspension] = {}
@@ -172,12 +179,26 @@ class StepCalls:
         """The agent's verdict; a call that continues a sub-agent has passed already."""
         if call.id in self._continued:
             return Run(call)
-        verdict = await self._call_gate.judge(call, self._runner.tools, functools.partial(self._ask, call))
+        verdict = await self._verdict(call)
         if isinstance(verdict, Settled):
             self.stop = self.stop or verdict.stop
         elif isinstance(verdict, Run) and self.stop is not None:
             return Settled(verdict.call, _unrun(verdict.call, f"The call was not run: {self.stop}."))
         return verdict
+
+    async def _verdict(self, call: ToolCall) -> Verdict:
+        """The verdict of the gate; a recorded one, if anything but the call itself decides."""
+        gate, tools, recorder = self._call_gate, self._runner.tools, self._recorder
+        ask = functools.partial(self._ask, call)
+        judge = functools.partial(gate.judge, call, tools, ask)
+        if recorder is None or not gate.decides(call, tools):
+            return await judge()
+        return await recorder.verdict(self._step, self._name(call), judge, ask)
+
+    def _name(self, call: ToolCall) -> str:
+        """The call in keys."""
+        assert self._recorder is not None
+        return self._recorder.call_key(self._step, call, call.name in self._runner.tools.eager)
 
     async def _around(self, call: ToolCall, run: Execution) -> ToolCallStatus | None:
         """Runs a call; None if its sub-agent is suspended."""
@@ -187,10 +208,11 @@ class StepCalls:
             await self._journal.call(self._step, call, repeatable=found.idempotent)
         continued = self._continued.pop(call.id, None)
         while True:
-            running = run(continued)
-            if self._watch is not None:
-                running = self._watch.tool(call, self._step, found, running)
-            status = await running
+            status = await self._executed(
+                call, found, functools.partial(self._watched, call, found, run, continued)
+            )
+            if status is None:
+                return None
             inner = self._suspended.pop(call.id, None)
             if inner is None:
                 return await self._reviewed(call, status, found)
@@ -199,22 +221,80 @@ class StepCalls:
                 self.inner[call.id] = inner
                 return None
 
+    async def _watched(
+        self, call: ToolCall, found: Tool | None, run: Execution, continued: Continuation | None
+    ) -> ToolCallStatus:
+        running = run(continued)
+        if self._watch is not None:
+            running = self._watch.tool(call, self._step, found, running)
+        return await running
+
+    async def _executed(
+        self, call: ToolCall, found: Tool | None, run: Callable[[], Awaitable[ToolCallStatus]]
+    ) -> ToolCallStatus | None:
+        """Runs a call, or takes its recorded end; None if a person has to decide whether it runs again."""
+        recorder = self._recorder
+        if recorder is None:
+            return await run()
+        live: list[ToolCallStatus] = []
+
+        async def ended() -> EndedCall:
+            status = await run()
+            live.append(status)
+            spent = tuple(self._spent.pop(call.id, ()))
+            return EndedCall.of(status, spent, self._suspended.get(call.id))
+
+        again = self._interrupted == "again" or repeatable(found)
+        try:
+            end = await recorder.call(self._step, self._name(call), call, ended, again=again)
+        except Interrupted:
+            return await self._broken_off(call)
+        if live:
+            return live[0]
+        for model, usage in end.spent:
+            self._state.spend(model, usage)
+        if end.waits is not None:
+            self._suspended[call.id] = end.waits
+        return end.restored()
+
+    async def _broken_off(self, call: ToolCall) -> ToolCallStatus | None:
+        """The status of a call that a crash interrupted, and that must not simply run again."""
+        if self._interrupted == "ask" and not self._call_gate.was_decided(call):
+            assert self._recorder is not None
+            pending = self._recorder.interrupted(self._step, call)
+            self.waiting[call.id] = pending
+            await self._ask(call, pending)
+            return None
+        return _unrun(call, INTERRUPTED)
+
     async def _reviewed(self, call: ToolCall, status: ToolCallStatus, found: Tool | None) -> ToolCallStatus:
         """Applies the `after_tool` hook to the status."""
         if status.stop:
             self.stop = self.stop or f"the tool {call.name} ended the run"
+        if self._recorder is None or self._after is None:
+            status, stop = await self._after_tool(call, status, found)
+        else:
+            review = functools.partial(self._after_tool, call, status, found)
+            status, stop = await self._recorder.reviewed_call(self._step, self._name(call), review)
+        self.stop = self.stop or stop
+        return status
+
+    async def _after_tool(
+        self, call: ToolCall, status: ToolCallStatus, found: Tool | None
+    ) -> tuple[ToolCallStatus, str | None]:
+        """The status after the hook, and why the run has to end."""
         match decision := await call_hook(self._after, self._state, call, status):
             case None | Proceed():
                 pass
             case Rewrite(value):
-                return ToolCallStatus.of(call, _fitted(ToolOutcome.of(value), found))
+                return ToolCallStatus.of(call, _fitted(ToolOutcome.of(value), found)), None
             case Stop(reason):
-                self.stop = self.stop or reason or "a hook stopped the run"
+                return status, reason or "a hook stopped the run"
             case _:
                 raise InvalidRequest(
                     f"after_tool must return Rewrite, Stop, Proceed or None, got {decision!r}"
                 )
-        return status
+        return status, None
 
     async def _emit(self, event: CallEvent) -> None:
         if isinstance(event, Progress):
@@ -224,17 +304,24 @@ class StepCalls:
             await self._journal.result(self._step, event.call, event.status.result)
             await self._put(result_event(event.status))
 
-    async def _ask(self, call: ToolCall, pending: PendingCall) -> None:
-        """Reports that a call waits for a decision; with its input, if that is not the model's."""
+    async def _ask(self, call: ToolCall, pending: PendingCall) -> PendingCall:
+        """Reports that a call waits for a decision; with its input, if that is not the model's.
+
+        returns: the request as it was recorded first
+        """
+        if self._recorder is not None:
+            pending = await self._recorder.asked(self._step, self._name(call), pending)
         will_run = {"tool_name": pending.name, "input": pending.arguments}
         same = (call.name, call.arguments) == (pending.name, pending.arguments)
         metadata = None if same else {OWN_KEY: will_run}
         await self._put(ToolApprovalRequest(pending.call_id, pending.approval_id, metadata))
+        return pending
 
     async def _progress(self, call: ToolCall, value: Any) -> None:
         if isinstance(value, Spent):
             for model, usage in value.answers:
                 self._state.spend(model, usage)
+            self._spent.setdefault(call.id, []).extend(value.answers)
         elif isinstance(value, Waits):
             self._suspended[call.id] = value.suspension
         elif isinstance(value, Nested):
@@ -269,6 +356,14 @@ def _fitted(outcome: ToolOutcome, found: Tool | None) -> ToolOutcome:
     return (
         outcome.fitted() if found is None else outcome.fitted(found.max_result_chars, found.max_result_bytes)
     )
+
+
+def repeatable(found: Tool | None) -> bool:
+    """Whether a call may run again after a crash: of a tool that declares it, or of a sub-agent.
+
+    A sub-agent has its own steps, which are not done again.
+    """
+    return found is None or found.idempotent or isinstance(found.function, Continues)
 
 
 def _unrun(call: ToolCall, error: str) -> ToolCallStatus:

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast
 
 from llmstream.agent.context.effects import ContextEffect
+from llmstream.agent.durable_steps import Steps
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair, call_hook
 from llmstream.agent.journal import Journal
 from llmstream.agent.observing import ObserveRun
+from llmstream.agent.recorder import WhenInterrupted
 from llmstream.agent.state import MAX_INVALID_CALLS, Price, RunState, StopCondition, as_conditions
 from llmstream.chats.chat import Chat
 from llmstream.errors import InvalidRequest
@@ -44,6 +46,7 @@ __all__ = [
     "overridden",
     "seconds_or_none",
     "text_or_none",
+    "when_interrupted",
 ]
 
 
@@ -85,6 +88,7 @@ class AgentConfig:
     tool_limit: int = TOOL_LIMIT
     tool_timeout_s: float | None = None
     journal: Journal | None = None
+    interrupted: WhenInterrupted = "tell"
     observe: ObserveRun | None = None
     clock: Callable[[], float] = time.monotonic
 
@@ -102,6 +106,7 @@ class RunOptions(CallOptions, total=False):
     stop_when: StopCondition | Iterable[StopCondition] | None
     observe: ObserveRun | None
     chat: Chat | None
+    steps: Steps | None
 
 
 class AgentArguments(CallOptions, total=False):
@@ -124,6 +129,7 @@ class AgentArguments(CallOptions, total=False):
     tool_limit: int | None
     tool_timeout_s: float | None
     journal: Journal | str | os.PathLike[str] | None
+    interrupted: WhenInterrupted
     observe: ObserveRun | None
 
 
@@ -312,6 +318,16 @@ def effects_of(value: ContextEffect | Iterable[ContextEffect] | None) -> tuple[C
     if wrong is not None:
         raise InvalidRequest(f"a context effect must be a function from messages to messages, got {wrong!r}")
     return effects
+
+
+def when_interrupted(value: WhenInterrupted) -> WhenInterrupted:
+    """What becomes of an interrupted call.
+
+    raises: InvalidRequest
+    """
+    if value not in ("tell", "ask", "again"):
+        raise InvalidRequest(f'interrupted is "tell", "ask" or "again", got {value!r}')
+    return value
 
 
 def journal_of(value: Journal | str | os.PathLike[str] | None) -> Journal | None:

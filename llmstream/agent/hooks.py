@@ -27,8 +27,10 @@ from llmstream.tools.signature import check_arguments
 from llmstream.tools.tool import AnyTool
 
 if TYPE_CHECKING:
+    from llmstream.agent.recorder import Recorder
     from llmstream.agent.state import RunState
     from llmstream.streams.model import Model
+    from llmstream.usage import Usage
 
 __all__ = [
     "AfterTool",
@@ -242,14 +244,33 @@ class StepEffects:
         self._lasting = RunEffects(effect for effect in found if replaces(effect))
         self._passing = RunEffects(effect for effect in found if not replaces(effect))
 
+    async def last(self, state: RunState, recorder: Recorder | None, asked: bool) -> None:
+        """Applies the effects that replace the history, once in a run that is recorded.
+
+        asked: whether the response of the step is recorded
+        """
+        if not self._lasting:
+            return
+        if recorder is None:
+            await self._replace(state)
+            return
+        spent = await recorder.history(
+            state.step, state.conversation, lambda: self._replace(state), asked=asked
+        )
+        for model, usage in spent:
+            state.spend(model, usage)
+
+    async def _replace(self, state: RunState) -> tuple[tuple[str, Usage], ...]:
+        before = len(state.spent)
+        found = await self._lasting.applied(state.conversation, spend=state.spend, state=state)
+        state.conversation[:] = found
+        return tuple(state.spent[before:])
+
     async def applied(self, state: RunState, plan: StepPlan) -> StepPlan:
-        """The plan with the messages that the effects return."""
-        lasting, passing = self._lasting, self._passing
-        if not lasting and not passing:
+        """The plan with the messages that the other effects return."""
+        passing = self._passing
+        if not self._lasting and not passing:
             return plan
-        if lasting:
-            found = await lasting.applied(state.conversation, spend=state.spend, state=state)
-            state.conversation[:] = found
         shown = state.conversation if plan.messages is None else plan.messages
         found = await passing.applied(shown, spend=state.spend, state=state)
         return replace(plan, messages=tuple(found))
@@ -277,12 +298,19 @@ class StepPlanner:
         self._instructions = instructions
         self._system = system
 
-    async def plan(self, state: RunState) -> StepPlan | HookResponse | Stop:
-        """The plan of the next step; or a response from a hook; or the decision to stop."""
+    async def plan(self, state: RunState, recorder: Recorder | None = None) -> StepPlan | HookResponse | Stop:
+        """The plan of the next step; or a response from a hook; or the decision to stop.
+
+        A step whose response is recorded needs of its plan the tools: nothing else is asked again.
+        """
         plan = await prepared(self._prepare_step, state)
-        decision = await call_hook(self._before_model, state)
+        if recorder is not None and await recorder.has_response(state.step):
+            await self._effects.last(state, recorder, asked=True)
+            return plan
+        decision = await self._decided(state, recorder)
         match decision:
             case None | Proceed():
+                await self._effects.last(state, recorder, asked=False)
                 plan = await self._effects.applied(state, plan)
             case Rewrite(messages):
                 plan = replace(plan, messages=_shown("before_model", messages))
@@ -295,6 +323,14 @@ class StepPlanner:
                     f"before_model must return Rewrite, Skip, Stop, Proceed or None, got {decision!r}"
                 )
         return await self._instructed(state, plan)
+
+    async def _decided(self, state: RunState, recorder: Recorder | None) -> Any:
+        """The decision of `before_model`."""
+        if recorder is None or self._before_model is None:
+            return await call_hook(self._before_model, state)
+        return await recorder.decision(
+            f"{state.step}/before_model", lambda: call_hook(self._before_model, state)
+        )
 
     async def _instructed(self, state: RunState, plan: StepPlan) -> StepPlan:
         """The plan with the instructions of this step as its first message.
@@ -320,10 +356,17 @@ class StepPlanner:
 
 
 async def reviewed(
-    after_model: AfterModel | None, state: RunState, message: Message
+    after_model: AfterModel | None, state: RunState, message: Message, recorder: Recorder | None = None
 ) -> Message | Again | Stop:
     """The response for the history after `after_model`, or its decision to repeat or to stop."""
-    decision = await call_hook(after_model, state, copy_messages([message])[0])
+
+    async def hook() -> Any:
+        return await call_hook(after_model, state, copy_messages([message])[0])
+
+    if recorder is None or after_model is None:
+        decision = await hook()
+    else:
+        decision = await recorder.decision(f"{state.step}/after_model", hook)
     match decision:
         case None | Proceed():
             return message

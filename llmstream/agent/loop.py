@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from llmstream.agent.config import AgentConfig
+from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import KeptHistory, is_empty, settled
 from llmstream.agent.hooks import HookResponse, StepPlanner, Stop, call_hook
 from llmstream.agent.model_response import ModelResponse
@@ -52,9 +53,10 @@ class Loop:
         total_s: float | None,
         resumption: Resumption | None = None,
         kept: KeptHistory | None = None,
+        steps: Steps | None = None,
     ) -> None:
         self.state = state
-        self.context = RunContext(config, state, total_s)
+        self.context = RunContext(config, state, total_s, steps)
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None
@@ -160,8 +162,32 @@ class Loop:
             self.suspended = step.record()
             if self._kept is not None:
                 self._kept.add(self.state.conversation)
+            if self.suspended is not None and await self._goes_on(self.suspended):
+                self.suspended = None
+                continue
             if await self._is_over(step):
                 return
+
+    async def _goes_on(self, made: Suspension) -> bool:
+        """Whether a durable run that waits has what it waits for; the next step then continues this one."""
+        recorder, config, number = self.context.recorder, self._config, self.state.step
+        if recorder is None:
+            return False
+        self.suspended, key = await recorder.suspended(number, made)
+        given, before = await recorder.given(number, key, self.suspended.pending)
+        if not given.decisions and not given.results:
+            return False
+        self._resumption = Resumption.of(
+            self.suspended,
+            given.as_decisions(),
+            given.results,
+            agent=config.name,
+            key=config.approval_key,
+            again=before,
+        )
+        if not before:
+            await recorder.go_on(key, given)
+        return True
 
     async def _next_step(self) -> RunStep | None:
         """The next step; None if a hook stops the run before it."""
@@ -169,9 +195,10 @@ class Loop:
         if resumption is not None:
             self._resumption = None
             return ResumedStep(context, resumption)
+        await context.receive()
         # Before the plan: hooks and effects see what the model will see.
         self.state.conversation += context.delivered()
-        plan = await self._planner.plan(self.state)
+        plan = await self._planner.plan(self.state, context.recorder)
         await context.note()
         if isinstance(plan, Stop):
             context.stop(plan)
@@ -188,19 +215,23 @@ class Loop:
         if self.suspended is not None or context.stopped_by is not None:
             return True
         self._ask_again(step)
+        await context.receive()
+        # What the run once went on from is not asked: the answer may be another one by now.
+        recorder = context.recorder
+        went_on = recorder is not None and await recorder.has_step(self.state.step)
         if not step.worked and not context.inbox:
             return True
         # After repairs were queued: a condition ends the run even then.
-        for condition in self._config.stop_when:
+        for condition in () if went_on else self._config.stop_when:
             if await call_hook(condition, self.state):
                 reason = condition.reason if isinstance(condition, Budget) else None
                 context.cut_short(getattr(condition, "__name__", repr(condition)), reason)
                 return True
-        if self._misses.over(self.state.steps[-1].statuses):
+        if self._misses.over(self.state.steps[-1].statuses) and not went_on:
             context.cut_short(f"invalid_calls({self._config.max_invalid_calls})", "invalid_calls")
             return True
         limit = self._config.max_steps
-        self.cut_short = self.state.step >= limit
+        self.cut_short = self.state.step >= limit and not went_on
         if self.cut_short:
             context.cut_short(f"step_count({limit})", "max_steps")
         return self.cut_short

@@ -46,6 +46,7 @@ class ModelResponse:
 
     repairs:    of the run's history, used if the plan has no messages of its own
     of_plan:    copies and repairs of the messages from earlier plans
+    recorded:   makes a model whose response is recorded; None for a run that is not durable
     model_name: "provider:model"
     tools:      the tools offered to the model
     cut_call:   whether the response ended in the middle of a tool call
@@ -62,8 +63,11 @@ class ModelResponse:
         started: float,
         repairs: Repairs,
         of_plan: PlanMemory,
+        recorded: Callable[[CallingModel], CallingModel] | None = None,
     ) -> None:
         model, options = plan.model_over(model), plan.options_over(options)
+        if recorded is not None:
+            model = recorded(model)
         shown = conversation if plan.messages is None else of_plan.copies.of(plan.messages)
         self.model_name = f"{model.provider.name}:{model.name}"
         self.tools = ToolSet.of(options.get("tools") or ()).current()

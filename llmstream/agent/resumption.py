@@ -95,9 +95,11 @@ class Resumption:
         *,
         agent: str,
         key: bytes | None,
+        again: bool = False,
     ) -> Resumption:
         """Checks everything before any call runs.
 
+        again:  whether it may have been resumed before, by a run that is recorded; then it may have expired
         raises: InvalidRequest if the suspension was altered, belongs to another agent, or was resumed
                 before, or if a decision or result belongs to no waiting call
         """
@@ -105,8 +107,9 @@ class Resumption:
             raise InvalidRequest(
                 f"the suspension belongs to agent {suspension.agent!r}, this agent is {agent!r}"
             )
-        suspension.check(key)
-        _check_unclaimed(suspension)
+        suspension.check(key, expires=not again)
+        if not again:
+            _check_unclaimed(suspension)
         _check_history(suspension)
         _check_unique(suspension)
         approvals = {p.approval_id for p in suspension.pending if p.approval_id}

@@ -7,7 +7,8 @@ hook. `RunStep` is their common part.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,14 @@ from llmstream.agent.calls import (
     results_of,
     shown_as_run,
 )
+from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import SettledPart
 from llmstream.agent.hooks import Again, HookResponse, StepPlan, Stop, prepared, reviewed
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.model_response import ModelResponse, PlanMemory, no_content_error
 from llmstream.agent.nested import Ids
 from llmstream.agent.observing import RunWatch
+from llmstream.agent.recorder import Recorder
 from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.agent.state import RunState, Step
 from llmstream.agent.suspension import Suspension
@@ -37,6 +40,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import InvalidOutput
 from llmstream.events import Event, Finish, RetryNotice, StepFinish, StepStart, StreamStart, Timings, Usage
 from llmstream.events import ToolCall as ToolCallEvent
+from llmstream.streams.call import CallingModel
 from llmstream.streams.history import Repairs
 from llmstream.streams.observations import joined
 from llmstream.tools.approval import Approve, Deny
@@ -55,6 +59,8 @@ class RunContext:
     """The configuration, state and journal of one run.
 
     total_s:    time limit of the run in seconds; None for no limit
+    recorder:   records the steps of a durable run; None for any other
+    run_id:     of a durable run, else random
     settled:    the part of the history in which every call has a result
     repairs:    the part of the history that was already repaired for vendors
     of_plan:    the same for messages from plans
@@ -67,7 +73,11 @@ class RunContext:
     started:    loop time of the first read
     """
 
-    def __init__(self, config: AgentConfig, state: RunState, total_s: float | None) -> None:
+    def __init__(
+        self, config: AgentConfig, state: RunState, total_s: float | None, steps: Steps | None = None
+    ) -> None:
+        self.recorder = None if steps is None else Recorder(steps)
+        self.run_id = secrets.token_hex(8) if steps is None else steps.run
         self.config = config
         self.state = state
         self.total_s = total_s
@@ -125,6 +135,16 @@ class RunContext:
         inbox, self.inbox = self.inbox, []
         return inbox
 
+    def recorded_model(self) -> Callable[[CallingModel], CallingModel] | None:
+        """Makes the model of the current step one whose response is recorded."""
+        recorder, number = self.recorder, self.state.step
+        return None if recorder is None else lambda model: recorder.model(model, number)
+
+    async def receive(self) -> None:
+        """Puts messages that were sent to a durable run into the inbox."""
+        if self.recorder is not None:
+            self.inbox += await self.recorder.inbox(self.state.step)
+
     async def note(self) -> None:
         """Writes new messages of the conversation to the journal."""
         await self.journal.messages(self.state.step, self.state.conversation)
@@ -153,12 +173,22 @@ class RunContext:
             context=self._tool_context,
             journal=self.journal,
             watch=self.watch,
+            recorder=self.recorder,
+            interrupted=config.interrupted,
         )
 
     def _tool_context(self, call: ToolCall) -> ToolContext:
         state = self.state
+        recorder = self.recorder
         return ToolContext(
-            call.id, call.name, state.step, LateCopies(state.conversation), self.deadline, state.deps
+            call.id,
+            call.name,
+            state.step,
+            LateCopies(state.conversation),
+            self.deadline,
+            state.deps,
+            key=f"{self.run_id}/{state.step}/call/{call.id}",
+            steps=None if recorder is None else recorder.scope(state.step, call.id),
         )
 
 
@@ -280,6 +310,7 @@ class ModelStep(RunStep):
             started=context.started,
             repairs=context.repairs,
             of_plan=context.of_plan,
+            recorded=context.recorded_model(),
         )
         self.calls = context.calls(self.response.tools)
         self._taken = self._rejected = False
@@ -357,7 +388,9 @@ class ModelStep(RunStep):
     async def _review(self) -> None:
         """Applies the `after_model` hook to the response."""
         context, conversation = self._context, self._context.state.conversation
-        decision = await reviewed(context.config.hooks.after_model, context.state, self.message)
+        decision = await reviewed(
+            context.config.hooks.after_model, context.state, self.message, context.recorder
+        )
         if isinstance(decision, Stop):
             context.stop(decision)
         elif isinstance(decision, Again):
@@ -434,7 +467,8 @@ class ResumedStep(RunStep):
         for call, continuation in found.continued_calls:
             check_continuation(call, tools, continuation)
         # The last check: from here on the suspension counts as used.
-        found.claim()
+        if context.recorder is None:
+            found.claim()
         context.inbox = found.suspension.unseen + context.inbox
         calls = self.calls = context.calls(tools, found.decided)
         await context.note()

@@ -135,8 +135,8 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Messages sent to the run and not yet to the model; the next step sends them."""
         return load_messages(self.inbox) if self.inbox else []
 
-    def check(self, key: bytes | None) -> None:
-        """Verifies digests, signature and expiry.
+    def check(self, key: bytes | None, *, expires: bool = True) -> None:
+        """Verifies digests, signature and, where it `expires`, its time.
 
         raises: InvalidRequest if it was altered, has expired, or was not signed with this key
         """
@@ -154,7 +154,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 "the suspension was altered after it was created, or signed with another key; it is refused. "
                 "Decisions apply only to the arguments that were shown."
             )
-        if self.expires_at_s is not None and time.time() > self.expires_at_s:
+        if expires and self.expires_at_s is not None and time.time() > self.expires_at_s:
             raise InvalidRequest("the suspension has expired. Run the agent again.")
 
     def to_json(self) -> bytes:

@@ -5,9 +5,9 @@
         async for seq, event in logs.follow("answer-7"):
             ...
 
-`logs.py` is the interface, `store.py` what a store does; `memory.py`, `sqlite.py` and `redis.py` are stores.
-`producer.py` reads a source, `committer.py` writes its frames, `reader.py` reads them, and `recovery.py`
-closes what a dead producer left.
+`logs.py` is the interface, `store.py` what a store does; `memory.py`, `sqlite.py`, `redis.py` and
+`postgres.py` are stores. `producer.py` reads a source, `committer.py` writes its frames, `reader.py` reads
+them, and `recovery.py` closes what a dead producer left.
 """
 
 from __future__ import annotations
@@ -35,11 +35,16 @@ from llmstream.log.store import (
 )
 
 if TYPE_CHECKING:
+    from llmstream.log.postgres import PostgresStore
     from llmstream.log.redis import RedisStore
     from llmstream.log.sqlite import SQLiteStore
 
 # Not every Python has sqlite3, and not every log needs it.
-_LAZY = {"RedisStore": "llmstream.log.redis", "SQLiteStore": "llmstream.log.sqlite"}
+_LAZY = {
+    "PostgresStore": "llmstream.log.postgres",
+    "RedisStore": "llmstream.log.redis",
+    "SQLiteStore": "llmstream.log.sqlite",
+}
 
 __all__ = [
     "Acquired",
@@ -51,6 +56,7 @@ __all__ = [
     "Logs",
     "MemoryStore",
     "Page",
+    "PostgresStore",
     "RedisStore",
     "RunSlice",
     "RunState",

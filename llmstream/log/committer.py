@@ -49,6 +49,7 @@ class Outbox:
     over:   set when the store has the complete run, or when the run was lost
     room:   set while not too much waits
     end:    the state that the last frame brings about; None while more may come
+    released: whether the run stays open, for another producer
     lost:   called at most once, with why the run cannot be written any more
     stop:   called when a stop was requested, with the reason
     """
@@ -58,6 +59,8 @@ class Outbox:
         self.over, self.room = asyncio.Event(), asyncio.Event()
         self.room.set()
         self.end: RunState | None = None
+        self.released = False
+        self._leaves = False  # whether the append under way ends the lease
         self.lost: Callable[[LogError], None] = lambda error: None
         self.stop: Callable[[str], None] = lambda reason: None
         self._lease_s, self._keep_s = lease_s, keep_s
@@ -90,7 +93,9 @@ class Outbox:
         """What is to be committed next; an empty append renews the lease."""
         data = b"\n".join(self._waiting)
         state = self.end or "open"
-        return Append(self.run, self.epoch, self._tail + 1, len(self._waiting), data, state, self._lease_s)
+        self._leaves = self.released and self.end is not None
+        lease_s = 0.0 if self._leaves else self._lease_s
+        return Append(self.run, self.epoch, self._tail + 1, len(self._waiting), data, state, lease_s)
 
     def answered(self, status: RunStatus | None, now: float) -> None:
         """Takes the run's status after a commit. What stands there under this epoch is ours.
@@ -110,6 +115,8 @@ class Outbox:
                 self._end()
             else:
                 self._fail(_fenced(self.run))
+        elif self._leaves and not self._waiting:
+            self._end()
         elif status.stopping or status.is_left:
             self.stop("requested" if status.stopping else "left")
 

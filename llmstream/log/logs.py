@@ -18,6 +18,7 @@ from llmstream.events import ErrorEvent, Event, RetryNotice
 from llmstream.log.committer import Committer, Outbox, end_tasks
 from llmstream.log.folding import Fold
 from llmstream.log.frames import Page
+from llmstream.log.postgres_link import is_postgres
 from llmstream.log.producer import Live
 from llmstream.log.reader import Readers
 from llmstream.log.recovery import fold_run
@@ -56,7 +57,7 @@ def open_logs(
     """Opens event logs: use it with `async with`, or call `aclose` at the end.
 
     where:          "sqlite:PATH", "memory:", "redis://HOST:PORT/DB" (also rediss:// and unix://; extra
-                    `redis`), or a `Store` of your own
+                    `redis`), "postgresql://HOST/DB" (extra `postgres`), or a `Store` of your own
     lease_s:        how long a producer may be silent before its run is closed as lost; it renews the lease
                     itself, so only a process that died or hangs is silent
     commit_every_s: the longest time between an event and its commit
@@ -92,9 +93,14 @@ def _store(where: str) -> Store:
         from llmstream.log.redis import RedisStore
 
         return RedisStore(where)
+    if is_postgres(where):
+        from llmstream.log.postgres import PostgresStore
+
+        return PostgresStore(where)
     raise InvalidRequest(
         f"cannot open an event log at {scheme + ':...' if rest else where!r}. Write 'sqlite:runs.db' or "
-        "'sqlite:/var/lib/app/runs.db' (no slashes before the path), 'memory:', or 'redis://host:6379/0'."
+        "'sqlite:/var/lib/app/runs.db' (no slashes before the path), 'memory:', 'redis://host:6379/0', or "
+        "'postgresql://host/database'."
     )
 
 
@@ -146,8 +152,8 @@ class Logs:
         replace:          takes the id of a run that has ended, and deletes its events. Numbers continue, so
                           that positions in the old run are not valid in the new one
         take_over:        continues the log of a run whose producer died, if there is one: with "continue",
-                          `source` gives the rest; with "repeat", the run from its beginning. A step that
-                          broke off is declared void by a `retry` event. Waits for the old lease to pass
+                          `source` gives the rest; with "repeat" or "replay", the run from its beginning. A
+                          step that broke off is declared void by a `retry` event. Waits for the old lease
         takeover_s:       how long readers leave the run for a takeover if its producer dies, before they
                           close it
         stop_when_left_s: stops the run once it had no reader for so long; default: never

@@ -100,6 +100,16 @@ class Live:
             loop.call_soon(self.task.cancel)  # not before it began, or it would not close its source
             self._cleanup = loop.call_later(_CLEANUP_S, self._close)
 
+    def release(self) -> None:
+        """Leaves the source, and the log open for the process that takes the run over; at once.
+
+        For a run that waits for something, or whose process shuts down. Readers wait for its next producer,
+        as long as `takeover_s` allows.
+        """
+        if self._reason is None and not self.task.done():
+            self._box.released = True
+            self.stop("released")
+
     async def _read(self) -> None:
         box, fold, source = self._box, self._fold, self._source
         total = 0
@@ -137,6 +147,10 @@ class Live:
         """Writes what is missing at the end. Called twice if the cleanup of a stopped run takes long."""
         box, fold = self._box, self._fold
         if box.end is not None or box.over.is_set():
+            return
+        if box.released and not fold.finished:
+            box.end = "open"  # after what waits is written, an append that ends the lease
+            self._committer.changed(box)
             return
         if fold.finished:
             state = fold.state

@@ -8,21 +8,19 @@ network file systems.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from llmstream import private_sqlite
-from llmstream.errors import InvalidRequest, LogUnavailable
+from llmstream.errors import InvalidRequest
 from llmstream.log import sqlite_tables as tables
+from llmstream.log.sqlite_file import SQLiteWorker, open_worker, transaction
 from llmstream.log.store import (
     Acquired,
     Append,
@@ -42,9 +40,6 @@ __all__ = ["SQLiteStore"]
 T = TypeVar("T")
 
 _SYNCHRONOUS: Final = {"normal": "pragma synchronous = normal", "full": "pragma synchronous = full"}
-
-# How long a commit waits for that of another process; with 8 processes that write, p99 is 9 ms.
-_BUSY_S: Final = 5.0
 
 # How often the file is looked at where datagrams are not available.
 _POLL_S: Final = 0.02
@@ -72,8 +67,8 @@ class SQLiteStore(Store):
         self._synchronous = synchronous
         self._clock = clock
         self._bells = Bells(Path(f"{self._path}-wake"))
-        self._writing: _Worker | None = None
-        self._reading: _Worker | None = None
+        self._writing: SQLiteWorker | None = None
+        self._reading: SQLiteWorker | None = None
         # The runs that this process produces, after its last append, and how many changes were seen then; of
         # the writing thread.
         self._known: dict[str, tables.Record] = {}
@@ -83,7 +78,7 @@ class SQLiteStore(Store):
 
     async def open(self) -> None:
         """As in `Store`."""
-        self._writing, self._reading = _Worker(self._path), _Worker(self._path)
+        self._writing, self._reading = SQLiteWorker(self._path), SQLiteWorker(self._path)
         try:
             await self._writing.run(self._prepare)
             await self._reading.run(lambda connection: connection.execute("pragma query_only = on"))
@@ -93,7 +88,7 @@ class SQLiteStore(Store):
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.execute(_SYNCHRONOUS[self._synchronous])
-        with _transaction(connection):
+        with transaction(connection):
             tables.prepare(connection, str(self._path))
         self._bells.open()
 
@@ -110,7 +105,7 @@ class SQLiteStore(Store):
         """As in `Store`."""
 
         def change(connection: sqlite3.Connection) -> Acquired:
-            with _transaction(connection):
+            with transaction(connection):
                 now = self._clock()
                 old = tables.read_record(connection, claim.run, now)
                 new = acquired(old and old.status, claim, now)
@@ -145,7 +140,7 @@ class SQLiteStore(Store):
     ) -> list[RunStatus | None]:
         now, rows = self._clock(), list[tables.NewBatch]()
         try:
-            with _transaction(connection):
+            with transaction(connection):
                 self._forget_changed(connection)
                 found = [self._append(connection, append, now, rows) for append in appends]
                 if not tables.insert_batches(connection, rows):
@@ -200,16 +195,16 @@ class SQLiteStore(Store):
 
         def look(connection: sqlite3.Connection) -> list[RunSlice]:
             now = self._clock()
-            with _transaction(connection, "begin"):
+            with transaction(connection, "begin"):
                 return [_slice(connection, run, after, max_bytes, now) for run, after in wanted]
 
-        return await _of(self._reading).run(look)
+        return await open_worker(self._reading).run(look)
 
     async def request_stop(self, run: str) -> RunStatus | None:
         """As in `Store`."""
 
         def change(connection: sqlite3.Connection) -> RunStatus | None:
-            with _transaction(connection):
+            with transaction(connection):
                 tables.note_change(connection, run)
                 connection.execute("update runs set stopping = 1 where run = ? and state = 'open'", (run,))
                 found = tables.read_record(connection, run, self._clock())
@@ -223,7 +218,7 @@ class SQLiteStore(Store):
 
         def change(connection: sqlite3.Connection) -> None:
             now = self._clock()
-            with _transaction(connection):
+            with transaction(connection):
                 for run in runs:
                     tables.note_change(connection, run)
                     connection.execute("update runs set seen = ? where run = ?", (now, run))
@@ -234,7 +229,7 @@ class SQLiteStore(Store):
         """As in `Store`."""
 
         def change(connection: sqlite3.Connection) -> None:
-            with _transaction(connection):
+            with transaction(connection):
                 found = tables.read_record(connection, run, self._clock())
                 if found is not None:
                     tables.delete_run(connection, found.n)
@@ -245,7 +240,7 @@ class SQLiteStore(Store):
     async def sweep(self) -> Swept:
         """As in `Store`. Each run in a transaction of its own, so that producers are not held up."""
         now = self._clock()
-        due = await _of(self._reading).run(
+        due = await open_worker(self._reading).run(
             lambda connection: connection.execute(
                 "select run from runs where ended is not null and ended + keep_s < ? "
                 "and (first <= tail or ended + 2 * keep_s < ?)",
@@ -254,7 +249,7 @@ class SQLiteStore(Store):
         )
         for (run,) in due:
             await self._write(partial(_sweep, run=run, now=now))
-        lost = await _of(self._reading).run(
+        lost = await open_worker(self._reading).run(
             lambda connection: connection.execute(
                 "select run from runs where ended is null and lost_at < ?", (now,)
             ).fetchall()
@@ -267,7 +262,7 @@ class SQLiteStore(Store):
             return
         version = None
         while True:
-            found = await _of(self._reading).run(
+            found = await open_worker(self._reading).run(
                 lambda connection: connection.execute("pragma data_version").fetchone()
             )
             if found != version:
@@ -276,72 +271,11 @@ class SQLiteStore(Store):
             await asyncio.sleep(_POLL_S)
 
     async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:
-        return await _of(self._writing).run(change)
+        return await open_worker(self._writing).run(change)
 
 
 class _Overtaken(Exception):  # seen nowhere else
     """Another process has written what a producer here wanted to."""
-
-
-class _Worker:
-    """A thread with a connection to the file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmstream-log")
-        self._connection: sqlite3.Connection | None = None
-
-    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Runs work in the thread. Once begun it is completed, even if the caller is cancelled."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
-
-    def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            if self._connection is None:
-                self._connection = _connect(self._path)
-            return work(self._connection)
-        except LogUnavailable:  # an OSError, too
-            raise
-        except (sqlite3.Error, OSError) as error:
-            raise LogUnavailable(
-                f"the event log {self._path} cannot be used: {error}. Check that its folder exists and can "
-                "be written, and that the disk is not full."
-            ) from error
-
-    async def aclose(self) -> None:
-        """Closes the connection after the work that has begun."""
-        connection = self._connection
-        if connection is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, connection.close)
-        self._thread.shutdown(wait=False)
-
-
-def _of(worker: _Worker | None) -> _Worker:
-    if worker is None:
-        raise LogUnavailable("the event log is closed", retryable=False)
-    return worker
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
-    connection.execute("pragma temp_store = memory")
-    return connection
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection, begin: str = "begin immediate") -> Iterator[None]:
-    connection.execute(begin)
-    try:
-        yield
-    except BaseException:
-        connection.execute("rollback")
-        raise
-    try:
-        connection.execute("commit")
-    except sqlite3.Error:
-        if connection.in_transaction:  # busy or full: the next change would find it open
-            connection.execute("rollback")
-        raise
 
 
 def _slice(connection: sqlite3.Connection, run: str, after: int, max_bytes: int, now: float) -> RunSlice:
@@ -352,7 +286,7 @@ def _slice(connection: sqlite3.Connection, run: str, after: int, max_bytes: int,
 
 
 def _sweep(connection: sqlite3.Connection, run: str, now: float) -> None:
-    with _transaction(connection):
+    with transaction(connection):
         found = tables.read_record(connection, run, now)
         fate = "keep" if found is None else swept(found.status, now)
         if found is None or fate == "keep":  # replaced meanwhile

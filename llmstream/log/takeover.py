@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from llmstream.events import (
+    ErrorEvent,
     Event,
     Finish,
     ReasoningDelta,
@@ -36,9 +37,14 @@ from llmstream.log.producer import Closable
 
 __all__ = ["Progress", "Takeover", "taken_over"]
 
-Takeover: TypeAlias = Literal["continue", "repeat"]
-"""What the new source gives: "continue" the rest of the run, with steps that count from 0 again, such as
-`agent.stream(agent.recover(journal))`; "repeat" the run from its beginning, with the steps that it had."""
+Takeover: TypeAlias = Literal["continue", "repeat", "replay"]
+"""What the new source gives:
+
+"continue": the rest of the run, with steps that count from 0 again, such as `agent.stream(history)`
+"repeat":   the run from its beginning, with the steps that it had
+"replay":   the run from its beginning, with the same calls in each step whose response was complete, so that
+            only what broke off is void: a durable run
+"""
 
 _BLOCKS: Final = (
     *(TextStart, TextDelta, TextEnd),
@@ -58,6 +64,9 @@ class Progress:
     calls:    the calls without a result, and their tools
     ids:      of blocks and calls, in use
     usage:    tokens of the steps that were complete
+    order:    the calls of the last step, in order
+    ended:    those of them that have a result
+    asked:    the approvals that were requested
     """
 
     def __init__(self) -> None:
@@ -66,6 +75,9 @@ class Progress:
         self.calls: dict[str, str] = {}
         self.ids: set[str] = set()
         self.usage = Usage()
+        self.order: list[str] = []
+        self.ended: set[str] = set()
+        self.asked: set[str] = set()
         self._began = False
 
     def see(self, event: Event) -> None:
@@ -76,15 +88,26 @@ class Progress:
             case StepStart(step):
                 self.step, self.complete, self.stepped = step, False, True
                 self.calls.clear()
+                self.order.clear()
+                self.ended.clear()
+            case RetryNotice(discard_step=step) if step == self.step:
+                self.complete = False
+                self.calls.clear()
+                self.order.clear()
+                self.ended.clear()
             case StepFinish(usage=usage):
                 self.complete = True
                 self.usage += usage
             case ToolCall(name, _, call_id):
                 self.ids.add(call_id)
                 self.calls[call_id] = name
+                self.order.append(call_id)
+            case ToolApprovalRequest(approval_id=approval_id):
+                self.asked.add(approval_id)
             case ToolResult(tool_call_id=call_id, preliminary=preliminary):
                 if not preliminary:
                     self.calls.pop(call_id, None)
+                    self.ended.add(call_id)
             case TextStart(block_id) | ReasoningStart(block_id) | ToolInputStart(_, block_id):
                 self.ids.add(block_id)
             case _:
@@ -101,7 +124,7 @@ async def taken_over(
     source: AsyncIterable[Event], progress: Progress, kind: Takeover, epoch: int
 ) -> AsyncGenerator[Event]:
     """Yields what a source adds to a log that has come so far."""
-    rest = _Continued(progress, epoch) if kind == "continue" else _Repeated(progress, epoch)
+    rest = _RESTS[kind](progress, epoch)
     for event in rest.begin():
         yield event
     try:
@@ -180,3 +203,80 @@ class _Repeated(_Rest):
             self._skips = False
             yield self.retry()
         yield self.renamed(event)
+
+
+class _Replayed(_Rest):
+    """The run from its beginning, with the calls that it had: what is in the log is passed over.
+
+    A step whose response was complete goes on where it was: with the results that are missing. Its calls
+    have other ids in the log if an attempt before had used theirs; the order tells which is which.
+    """
+
+    def __init__(self, progress: Progress, epoch: int) -> None:
+        super().__init__(progress, epoch)
+        self._skips = progress.stepped
+        self._ids: dict[str, str] = {}  # of calls of that step, to those in the log
+        self._there = False  # whether the replay is in that step
+        self._late: list[Event] = []  # results of eager calls that the log does not have
+
+    def begin(self) -> Iterator[Event]:
+        """Voids a response without steps."""
+        if not self._skips and self.progress.broke_off:
+            yield self.retry()
+
+    def take(self, event: Event) -> Iterator[Event]:
+        if self._skips:
+            yield from self._passed(event)
+        elif self._ids:
+            yield from self._rest_of_step(event)
+        else:
+            yield self.renamed(event)
+
+    def _passed(self, event: Event) -> Iterator[Event]:
+        """Passes over what is in the log, and ends that where the log ends."""
+        progress = self.progress
+        match event:
+            case StepStart(step) if step == progress.step:
+                self._there = True
+                if not progress.complete:
+                    self._skips = False
+                    yield self.retry()
+                    yield event
+            case ToolCall(tool_call_id=call_id) if self._there:
+                at = len(self._ids)
+                self._ids[call_id] = progress.order[at] if at < len(progress.order) else call_id
+            case ToolResult() if self._there:
+                self._late += self._rest_of_step(event)
+            case StepFinish() if self._there:
+                self._skips = False
+                yield from self._late
+            case Finish():  # a run that failed before the step that is in the log
+                self._skips = False
+                yield event
+            case ErrorEvent():
+                yield event
+            case _:
+                pass
+
+    def _rest_of_step(self, event: Event) -> Iterator[Event]:
+        """What follows the response: results and requests for approval that the log does not have."""
+        progress = self.progress
+        match event:
+            case StepStart():
+                self._ids = {}
+                yield event
+            case ToolApprovalRequest(approval_id=approval_id) if approval_id in progress.asked:
+                pass
+            case ToolResult(tool_call_id=call_id) if self._ids.get(call_id, call_id) in progress.ended:
+                pass
+            case ToolResult(tool_call_id=call_id) | ToolApprovalRequest(tool_call_id=call_id):
+                yield msgspec.structs.replace(event, tool_call_id=self._ids.get(call_id, call_id))
+            case _:
+                yield event
+
+
+_RESTS: Final[dict[Takeover, type[_Continued | _Repeated | _Replayed]]] = {
+    "continue": _Continued,
+    "repeat": _Repeated,
+    "replay": _Replayed,
+}

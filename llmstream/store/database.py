@@ -79,10 +79,9 @@ create table meta (name text primary key, value text not null) strict, without r
 copied
 before such a step. The version is in `pragma user_version`. An entry is never changed once it is released."""
 
+# How long a write waits for those of other processes. Each takes about a millisecond; SQLite's waiting is not
+# fair, so that one of several may wait for seconds.
 _BUSY_S: Final = 30.0
-"""How long a write waits for those of other processes. Each takes about a millisecond; SQLite's waiting is
-not
-fair, so that one of several may wait for seconds."""
 
 
 class Database:

@@ -14,10 +14,9 @@ from llmstream.store.rows import read_message, spaced, texts_of
 
 __all__ = ["Hit", "search"]
 
+# How many of the newest messages with the words are ranked: for a word that stands in every message, to rank
+# all would take a hundred times as long.
 _NEWEST: Final = 2_000
-"""How many of the newest messages with the words are ranked: for a word that stands in every message, to rank
-all
-would take a hundred times as long."""
 
 _AROUND: Final = 60
 _WORD: Final = re.compile(r'"([^"]*)"|(\S+)')

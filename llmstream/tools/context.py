@@ -43,6 +43,8 @@ class ToolContext(Generic[Deps]):
     deadline:  when the run ends at the latest, in loop time; None for no deadline
     note:      the note of the person who approved the call; "" without an approval
     deps:      the application's object, from `Agent(deps=...)` or `stream(deps=...)`
+    key:       names this call in all the world, and stays the same when a durable run repeats it: an
+               idempotency key for a service that the tool calls
     continued: where the run of a sub-agent resumes; None for all other calls
     """
 
@@ -53,6 +55,8 @@ class ToolContext(Generic[Deps]):
     deadline: float | None = None
     deps: Deps = None  # type: ignore[assignment]  # where no agent gave one
     note: str = ""
+    key: str = ""
+    steps: Any = field(default=None, repr=False, compare=False)  # where a sub-agent records its own
     continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.postgres import PostgresServer, removed, started
 from tests.redis_servers import flushed
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    server = started()
+    yield server
+    removed(server)
 
 
 @pytest.fixture(params=["memory", "sqlite", "redis"])

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.log import MemoryStore, RedisStore, SQLiteStore, Store
+from llmstream.log import MemoryStore, PostgresStore, RedisStore, SQLiteStore, Store
 from llmstream.log.conformance import STORE_CHECKS, StoreCheck
+from tests.postgres import PostgresServer
 
 
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
 async def test_store_passes_every_check(check: StoreCheck, address: str) -> None:
     await check(maker(address))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+async def test_postgres_passes_every_check(check: StoreCheck, postgres: PostgresServer) -> None:
+    address = postgres.database(f"log_{check.__name__}"[:60])
+    await check(lambda: PostgresStore(address))
 
 
 def maker(address: str):

@@ -1,0 +1,319 @@
+"""A model whose responses are recorded as steps: asked once, then read from the record.
+
+Outside all middleware, so fallbacks, retries and a cache are within one step. The events go to the reader as
+they come, and the finish when the response is recorded: no call of it runs before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+from llmstream.agent.durable_steps import Steps
+from llmstream.chats.content import Part
+from llmstream.chats.message import Message
+from llmstream.chats.saved import message_to_json
+from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    Raw,
+    ReasoningDelta,
+    RetryNotice,
+    StreamStart,
+    TextDelta,
+    ToolInputDelta,
+    Usage,
+    decode,
+    encode,
+)
+from llmstream.streams.call import Call, CallingModel, ResumeToken
+
+if TYPE_CHECKING:
+    from llmstream.dialects.base import Position
+    from llmstream.request import Request
+    from llmstream.streams.options import Options
+
+__all__ = ["Digests", "Head", "RecordedModel", "joined", "read_response", "write_response"]
+
+_log: Final = logging.getLogger("llmstream.durable")
+
+VERSION: Final = 1
+"""Of a recorded response. A newer one is refused: what it left out could change the run."""
+
+_DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
+_Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
+
+
+class Head(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The first line of a recorded response; the others are its events.
+
+    request:     digest of the messages that were sent
+    model:       "provider:model" that was asked
+    answered_by: the one that responded, if it was another
+    usage:       tokens of the response
+    """
+
+    v: int = VERSION
+    request: str = ""
+    model: str = ""
+    answered_by: str | None = None
+    usage: Usage = Usage()
+
+
+_head = msgspec.json.Decoder(Head)
+
+
+def joined(events: Iterable[Event]) -> list[Event]:
+    """The events with neighbouring deltas of a block as one; without raw events and discarded attempts."""
+    found: list[Event] = []
+    texts: list[str] = []
+    for event in events:
+        if isinstance(event, Raw):
+            continue
+        if isinstance(event, RetryNotice):
+            found = [kept for kept in found if isinstance(kept, StreamStart)]
+            texts = []
+            continue
+        last = found[-1] if found else None
+        if isinstance(event, _DELTAS) and isinstance(last, _DELTAS) and _joins(last, event):
+            texts.append(event.delta)
+            continue
+        _close(found, texts)
+        found.append(event)
+        texts = [event.delta] if isinstance(event, _DELTAS) else []
+    _close(found, texts)
+    return found
+
+
+def _joins(one: _Delta, other: _Delta) -> bool:
+    if type(one) is not type(other) or one.id != other.id:
+        return False
+    return one.provider_metadata is None and other.provider_metadata is None
+
+
+def _close(found: list[Event], texts: list[str]) -> None:
+    last = found[-1] if found else None
+    if len(texts) > 1 and isinstance(last, _DELTAS):
+        found[-1] = msgspec.structs.replace(last, delta="".join(texts))
+
+
+def write_response(head: Head, events: Iterable[Event]) -> bytes:
+    """The recorded form of a response: lines of JSON."""
+    return b"\n".join([msgspec.json.encode(head), *map(encode, joined(events))])
+
+
+def read_response(data: bytes) -> tuple[Head, list[Event]]:
+    """What `write_response` wrote.
+
+    raises: DecodeError if it is damaged, or of a newer version
+    """
+    first, *lines = data.split(b"\n")
+    try:
+        head = _head.decode(first)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"not a recorded response: {error}") from None
+    if head.v > VERSION:
+        raise DecodeError(
+            f"the response was recorded by a newer version of llmstream (form {head.v}, known {VERSION})"
+        )
+    return head, [decode(line) for line in lines]
+
+
+class Digests:
+    """Digests of growing conversations: each message is hashed once, as long as it stays the same object."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Message, str]] = []
+
+    def of(self, messages: Sequence[Message]) -> str:
+        """A digest over the content of all messages; ids of responses do not count."""
+        at = 0
+        for (known, _), message in zip(self._known, messages, strict=False):
+            if known is not message:
+                break
+            at += 1
+        del self._known[at:]
+        digest = self._known[-1][1] if self._known else ""
+        for message in messages[at:]:
+            bare = msgspec.structs.replace(message, metadata=None)
+            digest = hashlib.sha256(digest.encode() + message_to_json(bare)).hexdigest()[:16]
+            self._known.append((message, digest))
+        return digest
+
+
+class RecordedModel:
+    """A model for one step of a run. See `CallingModel`."""
+
+    def __init__(self, model: CallingModel, steps: Steps, key: str, digests: Digests) -> None:
+        self.name, self.provider = model.name, model.provider
+        self.options, self.deadlines = model.options, model.deadlines
+        self._model, self._steps, self._key, self._digests = model, steps, key, digests
+        self._count = 0
+
+    def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
+        """A call that asks the model only if no response is recorded."""
+        self._count += 1
+        key = self._key if self._count == 1 else f"{self._key}/{self._count}"
+        head = Head(request=self._digests.of(request.messages), model=f"{self.provider.name}:{self.name}")
+        return _RecordedCall(
+            self._steps, key, head, lambda: self._model.call(request, options, started=started)
+        )
+
+    def reattached_call(
+        self,
+        token: ResumeToken,
+        request: Request,
+        options: Options | None = None,
+        *,
+        whole: bool = False,
+        started: float | None = None,
+    ) -> Call:
+        """As that of the model; not recorded."""
+        return self._model.reattached_call(token, request, options, whole=whole, started=started)
+
+    async def cancel(self, token: ResumeToken) -> None:
+        """As that of the model."""
+        await self._model.cancel(token)
+
+    def other(self, spec: str) -> CallingModel:
+        """As that of the model."""
+        return self._model.other(spec)
+
+
+class _RecordedCall:
+    """A response that is recorded, as a `Call`. A task reads it, so that its step is one awaitable."""
+
+    def __init__(self, steps: Steps, key: str, head: Head, make: Callable[[], Call]) -> None:
+        self.error: LLMStreamError | None = None
+        self.earlier: Position | None = None
+        self._steps, self._key, self._head, self._make = steps, key, head, make
+        self._inner: Call | None = None
+        self._task: asyncio.Task[bytes] | None = None
+        self._batches: deque[list[Event]] = deque()
+        self._held: list[Event] = []  # the finish, until the response is recorded
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._begun = self._over = False
+        self._usage = Usage()
+
+    @property
+    def usage(self) -> Usage:
+        """As the model has reported it, or as recorded."""
+        return self._usage if self._inner is None else self._inner.usage
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Those of the response; none of a recorded one."""
+        return {} if self._inner is None else self._inner.headers
+
+    @property
+    def answered_by(self) -> str | None:
+        """The model that responded, if it is another one."""
+        return self._head.answered_by if self._inner is None else self._inner.answered_by
+
+    @property
+    def position(self) -> None:
+        """None: the record is read again from its beginning."""
+        return None
+
+    async def next(self) -> list[Event]:
+        """The next events, as they come from the model; all at once from the record."""
+        if self._over:
+            return []
+        if self._task is None:
+            recorded = await self._steps.wait(self._key, 0)
+            if recorded is not None:
+                self._over = True
+                return self._replayed(recorded)
+            step = self._steps.step(self._key, self._ask, again=True)
+            self._task = asyncio.ensure_future(step)
+            self._task.add_done_callback(lambda _: self._news.set())
+        while not self._batches and not self._task.done():
+            self._news.clear()
+            await self._news.wait()
+        if self._batches:
+            batch = self._batches.popleft()
+            self._room.set()
+            self._begun = True
+            return batch
+        self._over = True
+        return self._end(self._task)
+
+    async def _ask(self) -> bytes:
+        """Reads the response of the model; what it returns is recorded."""
+        call = self._inner = self._make()
+        events: list[Event] = []
+        try:
+            while batch := await call.next():
+                events += batch
+                self._held += [event for event in batch if type(event) is Finish]
+                if shown := [event for event in batch if type(event) is not Finish]:
+                    self._batches.append(shown)
+                    self._news.set()
+                while self._batches:  # the reader may be slower than the model
+                    self._room.clear()
+                    await self._room.wait()
+        finally:
+            await call.aclose()
+        if call.error is not None:
+            raise call.error
+        head = msgspec.structs.replace(self._head, answered_by=call.answered_by, usage=call.usage)
+        return write_response(head, events)
+
+    def _end(self, task: asyncio.Task[bytes]) -> list[Event]:
+        """The finish of a response that is recorded, or could not be."""
+        if task.cancelled():
+            return []
+        error = task.exception()
+        if error is None:
+            if self._inner is None:  # another task had recorded it meanwhile
+                return self._replayed(task.result())
+            return self._held
+        if not isinstance(error, LLMStreamError):
+            raise error
+        self.error = error
+        if self._inner is not None and error is self._inner.error:
+            return self._held  # after its own error event
+        start: list[Event] = [] if self._begun else [StreamStart()]
+        return [*start, ErrorEvent(error.info), Finish("error", usage=self.usage)]
+
+    def _replayed(self, data: bytes) -> list[Event]:
+        head, events = read_response(data)
+        if head.request != self._head.request:
+            _log.warning(
+                "run %s: the request of %s differs from the recorded one; the recorded response is used",
+                self._steps.run,
+                self._key,
+            )
+        self._head, self._usage = head, head.usage
+        return events
+
+    def close(self) -> None:
+        """Leaves at once."""
+        self._over = True
+        if self._inner is not None:
+            self._inner.close()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def aclose(self) -> None:
+        """Leaves, and waits for cleanup."""
+        self.close()
+        if self._task is not None and not self._task.done():
+            await asyncio.wait([self._task])
+
+    async def steer(self, content: Sequence[Part]) -> None:
+        """As that of the response.
+
+        raises: InvalidRequest if it is read from the record
+        """
+        if self._inner is None:
+            raise InvalidRequest("no response is in progress that could be steered. Read the stream first.")
+        await self._inner.steer(content)

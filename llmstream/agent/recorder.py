@@ -1,0 +1,446 @@
+"""What a run records of its steps, and how it is read again: calls, verdicts, decisions of hooks, messages.
+
+`Recorder` stands between the loop and the port `Steps`. It knows the keys, and the forms of what stands under
+them: JSON, readable by later versions, and never pickle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from llmstream.agent.durable_steps import Steps, Under
+from llmstream.agent.hooks import Again, Proceed, Rewrite, Skip, Stop
+from llmstream.agent.recorded_model import Digests, RecordedModel
+from llmstream.agent.suspension import Suspension
+from llmstream.chats.content import ToolCall, ToolResult, outcome_of
+from llmstream.chats.message import Message
+from llmstream.chats.saved import dump_messages, load_messages
+from llmstream.errors import DecodeError, InvalidRequest, InvalidToolInput, UnknownTool
+from llmstream.streams.call import CallingModel
+from llmstream.tools.approval import Approve, Deny, PendingCall, Run, Settled, Verdict, Wait, as_decision
+from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
+from llmstream.usage import Usage
+
+__all__ = ["INTERRUPTED", "EndedCall", "Given", "Recorder", "WhenInterrupted"]
+
+WhenInterrupted: TypeAlias = Literal["tell", "ask", "again"]
+"""What becomes of a call that a crash interrupted and whose tool is not idempotent: the model reads that it
+may have had effects; a person decides whether it runs again; or it runs again."""
+
+INTERRUPTED: Final = (
+    "The process ended while the call ran. It may have had effects; find out before it is called again."
+)
+"""The result of an interrupted call; the model reads it."""
+
+_INTERRUPTED_ID: Final = "interrupted_"
+
+Spent: TypeAlias = tuple[tuple[str, Usage], ...]
+
+
+class EndedCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The recorded end of a call.
+
+    status:    with the result for the model
+    is_json:   whether the result is a JSON value
+    stop:      whether the tool ended the run
+    miss:      why the call was invalid: the code of an error
+    spent:     model and tokens of each response of a sub-agent
+    waits:     the suspended run of a sub-agent, instead of a status
+    """
+
+    status: ToolCallStatus = ToolCallStatus("")
+    is_json: bool = False
+    stop: bool = False
+    miss: str = ""
+    spent: Spent = ()
+    waits: Suspension | None = None
+
+    @classmethod
+    def of(cls, status: ToolCallStatus, spent: Spent = (), waits: Suspension | None = None) -> EndedCall:
+        """The recorded form of a status."""
+        missed = status.exception
+        miss = missed.code if isinstance(missed, UnknownTool | InvalidToolInput) else ""
+        is_json = status.output is not status.result.content
+        return cls(status, is_json, status.stop, miss, spent, waits)
+
+    def restored(self) -> ToolCallStatus:
+        """The status; what only lived in the process, such as its `value`, is gone."""
+        result, error = self.status.result, self.status.error
+        kind = next((k for k in (UnknownTool, InvalidToolInput) if k.code == self.miss), None)
+        outcome = ToolOutcome(
+            result.content,
+            result.parts,
+            error,
+            None if kind is None else kind(error or ""),
+            output=msgspec.json.decode(result.content) if self.is_json else None,
+            stop=self.stop,
+            unrun=outcome_of(result.metadata),
+        )
+        call = ToolCall(self.status.tool_call_id, self.status.name)
+        return ToolCallStatus.of(call, outcome)
+
+
+class _Judged(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A recorded verdict: of the gate on a call, or of a hook."""
+
+    kind: Literal["run", "settled", "wait", "go", "rewrite", "skip", "stop", "again"]
+    call: ToolCall | None = None
+    note: str = ""
+    ended: EndedCall | None = None
+    stop: str | None = None
+    pending: PendingCall | None = None
+    messages: str = ""
+
+
+class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Decisions and results that a suspended run went on with; decisions by `approval_id`."""
+
+    decisions: dict[str, Any] = msgspec.field(default_factory=dict)
+    results: tuple[ToolResult, ...] = ()
+
+    def as_decisions(self) -> dict[str, Approve | Deny]:
+        """The decisions as values."""
+        return {name: decision_from(value) for name, value in self.decisions.items()}
+
+
+class _History(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What context effects did: the new history, if it changed, and the tokens that they used."""
+
+    messages: str = ""
+    spent: Spent = ()
+
+
+class _NoDecision(Exception):
+    """A hook returned this; it is not recorded."""
+
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def decision_to(decision: Approve | Deny | bool) -> dict[str, Any]:
+    """A decision as JSON values."""
+    found = as_decision(decision)
+    if isinstance(found, Deny):
+        return {"approve": False, "reason": found.reason}
+    arguments = None if found.arguments is None else dict(found.arguments)
+    return {"approve": True, "note": found.note, "arguments": arguments}
+
+
+def decision_from(value: Mapping[str, Any]) -> Approve | Deny:
+    """The decision that JSON values describe."""
+    if value.get("approve"):
+        return Approve(value.get("arguments"), value.get("note") or "")
+    return Deny(value.get("reason") or "")
+
+
+class Recorder:
+    """Records the steps of one run, and gives back what is recorded.
+
+    steps:   where to
+    digests: of the conversation
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.digests = Digests()
+        self._counts: dict[str, int] = {}
+        self._scopes: dict[str, str] = {}
+        self._delivered = 0  # how many messages of the inbox
+        self._looked = -1  # the step before which it was looked at last
+
+    def numbered(self, key: str) -> str:
+        """The key of what may happen several times in a step, each time in the same order: "key", "key/2"."""
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        return key if count == 1 else f"{key}/{count}"
+
+    async def has_step(self, number: int) -> bool:
+        """Whether a response of the step is recorded, so that the run once went on with it."""
+        for kind in ("model", "before_model"):
+            if await self.steps.wait(f"{number}/{kind}", 0) is not None:
+                return True
+        return False
+
+    async def has_response(self, number: int) -> bool:
+        """Whether the response of the model is recorded."""
+        return await self.steps.wait(f"{number}/model", 0) is not None
+
+    def model(self, model: CallingModel, number: int) -> CallingModel:
+        """The model of a step."""
+        return RecordedModel(model, self.steps, f"{number}/model", self.digests)
+
+    # Calls.
+
+    def call_key(self, number: int, call: ToolCall, eager: bool) -> str:
+        """Names a call in its step.
+
+        An eager call starts before its response is recorded; if that breaks off, the next one may use the
+        same id with other arguments.
+        """
+        name = call.id.replace("/", "%2F")
+        if not eager:
+            return name
+        digest = hashlib.sha256(f"{call.name}\0{call.arguments}".encode()).hexdigest()[:8]
+        return f"{name}/{digest}"
+
+    def scope(self, number: int, call_id: str) -> Steps:
+        """Where the sub-agent of a call records its own steps."""
+        key = f"{number}/call/{call_id}"
+        return Under(self.steps, self._scopes.get(key, key))
+
+    async def call(
+        self, number: int, name: str, call: ToolCall, run: Callable[[], Awaitable[EndedCall]], *, again: bool
+    ) -> EndedCall:
+        """Runs a call, or returns how it ended.
+
+        name:   of `call_key`
+        raises: Interrupted
+        """
+        key = self.numbered(f"{number}/call/{name}")
+        self._scopes[f"{number}/call/{call.id}"] = key
+
+        async def do() -> bytes:
+            return _encode(await run())
+
+        return msgspec.json.decode(await self.steps.step(key, do, again=again), type=EndedCall)
+
+    def interrupted(self, number: int, call: ToolCall) -> PendingCall:
+        """An interrupted call that waits for a person; its approval id is the same each time."""
+        key = f"{self.steps.run}/{number}/call/{call.id}"
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        return PendingCall(call.id, call.name, call.arguments, f"{_INTERRUPTED_ID}{digest}")
+
+    async def asked(self, number: int, name: str, pending: PendingCall) -> PendingCall:
+        """Records a request for a decision before anybody sees it; returns the one recorded first."""
+        broken_off = pending.approval_id.startswith(_INTERRUPTED_ID)
+        key = f"{number}/approval/{name}" + ("/interrupted" if broken_off else "")
+
+        async def do() -> bytes:
+            return _encode(pending)
+
+        return msgspec.json.decode(await self.steps.step(key, do, again=True), type=PendingCall)
+
+    async def verdict(
+        self,
+        number: int,
+        name: str,
+        judge: Callable[[], Awaitable[Verdict]],
+        ask: Callable[[PendingCall], Awaitable[PendingCall]],
+    ) -> Verdict:
+        """The verdict on a call; reports again that it waits, if that is what it does."""
+        asked = False
+
+        async def do() -> bytes:
+            nonlocal asked
+            asked = True
+            return _encode(_judged(await judge()))
+
+        data = await self.steps.step(self.numbered(f"{number}/before_tool/{name}"), do, again=True)
+        verdict = _verdict(msgspec.json.decode(data, type=_Judged))
+        if isinstance(verdict, Wait) and verdict.pending.approval_id and not asked:
+            await ask(verdict.pending)
+        return verdict
+
+    async def reviewed_call(
+        self, number: int, name: str, review: Callable[[], Awaitable[tuple[ToolCallStatus, str | None]]]
+    ) -> tuple[ToolCallStatus, str | None]:
+        """The status after the hook, and why the run has to end."""
+        live: list[ToolCallStatus] = []
+
+        async def do() -> bytes:
+            status, stop = await review()
+            live.append(status)
+            return _encode(_Judged("settled", ended=EndedCall.of(status), stop=stop))
+
+        data = await self.steps.step(self.numbered(f"{number}/after_tool/{name}"), do, again=True)
+        found = msgspec.json.decode(data, type=_Judged)
+        assert found.ended is not None
+        return (live[0] if live else found.ended.restored()), found.stop
+
+    # Decisions of hooks about requests and responses.
+
+    async def decision(self, key: str, hook: Callable[[], Awaitable[Any]]) -> Any:
+        """The decision of a hook around a response: Proceed, Rewrite, Skip, Again or Stop."""
+
+        async def do() -> bytes:
+            found = await hook()
+            judged = _hook_judged(found)
+            if judged is None:
+                raise _NoDecision(found)
+            return _encode(judged)
+
+        try:
+            data = await self.steps.step(key, do, again=True)
+        except _NoDecision as error:
+            return error.args[0]  # whoever asked the hook reports it
+        return _hook_decision(msgspec.json.decode(data, type=_Judged))
+
+    # The conversation: messages that were sent to the run, and what effects made of the history.
+
+    async def inbox(self, number: int) -> list[Message]:
+        """The messages that are delivered before a step; the same ones each time."""
+        if self._looked >= number:
+            return []
+        self._looked = number
+        key = f"{number}/inbox"
+        data = await self.steps.wait(key, 0)
+        if data is None:
+            if await self.has_step(number):
+                return []
+            first, texts = self._delivered, list[str]()
+            while (found := await self.steps.wait(f"inbox/{first + len(texts)}", 0)) is not None:
+                texts.append(found.decode())
+            if not texts:
+                return []
+
+            async def do() -> bytes:
+                return _encode(texts)
+
+            data = await self.steps.step(key, do, again=True)
+        sent: list[str] = msgspec.json.decode(data, type=list[str])
+        self._delivered += len(sent)
+        return [message for text in sent for message in load_messages(text)]
+
+    async def history(
+        self, number: int, conversation: list[Message], apply: Callable[[], Awaitable[Spent]], asked: bool
+    ) -> Spent:
+        """Applies effects to the conversation, in place, once; returns the tokens to count from a record.
+
+        apply: applies them, and returns the tokens that were used, which are counted already
+        asked: whether the response of the step is recorded; then no effect is applied any more
+        """
+        key, live = f"{number}/history", False
+
+        async def do() -> bytes:
+            nonlocal live
+            live = True
+            before = list(conversation)
+            spent = await apply()
+            same = len(before) == len(conversation) and all(
+                one is other for one, other in zip(before, conversation, strict=True)
+            )
+            return _encode(_History("" if same else dump_messages(conversation).decode(), spent))
+
+        if asked and await self.steps.wait(key, 0) is None:
+            return ()
+        found = msgspec.json.decode(await self.steps.step(key, do, again=True), type=_History)
+        if live:
+            return ()
+        if found.messages:
+            conversation[:] = load_messages(found.messages)
+        return found.spent
+
+    # A run that waits.
+
+    async def suspended(self, number: int, made: Suspension) -> tuple[Suspension, str]:
+        """The suspension as it was recorded first: its id, and with it every digest, is random.
+
+        returns: it, and the key of what the run goes on with
+        """
+        key = self.numbered(f"{number}/suspension")
+
+        async def do() -> bytes:
+            return made.to_json()
+
+        found = Suspension.from_json(await self.steps.step(key, do, again=True))
+        return found, key.replace("/suspension", "/resumption")
+
+    async def given(self, number: int, key: str, pending: Iterable[PendingCall]) -> tuple[Given, bool]:
+        """What was given for the calls that wait, and whether the run has gone on with it before."""
+        data = await self.steps.wait(key, 0)
+        if data is not None:
+            return msgspec.json.decode(data, type=Given), True
+        decisions: dict[str, Any] = {}
+        results: list[ToolResult] = []
+        for call in pending:
+            if call.approval_id:
+                found = await self.steps.wait(f"{number}/decision/{call.approval_id}", None)
+                if found is not None:
+                    decisions[call.approval_id] = msgspec.json.decode(found)
+            elif (found := await self.steps.wait(f"{number}/result/{call.call_id}", None)) is not None:
+                results.append(msgspec.json.decode(found, type=ToolResult))
+        return Given(decisions, tuple(results)), False
+
+    async def go_on(self, key: str, given: Given) -> None:
+        """Records what the run goes on with."""
+
+        async def do() -> bytes:
+            return _encode(given)
+
+        await self.steps.step(key, do, again=True)
+
+
+def _judged(verdict: Verdict) -> _Judged:
+    match verdict:
+        case Run(call, note):
+            return _Judged("run", call, note)
+        case Settled(call, status, stop):
+            return _Judged("settled", call, ended=EndedCall.of(status), stop=stop)
+        case Wait(call, pending):
+            return _Judged("wait", call, pending=pending)
+
+
+def _verdict(found: _Judged) -> Verdict:
+    match found:
+        case _Judged(kind="run", call=ToolCall() as call):
+            return Run(call, found.note)
+        case _Judged(kind="settled", call=ToolCall() as call, ended=EndedCall() as ended):
+            return Settled(call, ended.restored(), found.stop)
+        case _Judged(kind="wait", call=ToolCall() as call, pending=PendingCall() as pending):
+            return Wait(call, pending)
+        case _:
+            raise DecodeError(f"the recorded verdict on a call is damaged: {found!r}")
+
+
+def _hook_judged(decision: Any) -> _Judged | None:
+    """The recorded form; None for what no hook may return."""
+    match decision:
+        case None | Proceed():
+            return _Judged("go")
+        case Rewrite(Message() as message):
+            return _Judged("rewrite", messages=dump_messages([message]).decode(), note="one")
+        case Rewrite(messages) if isinstance(messages, Iterable) and not isinstance(messages, str):
+            found = list(messages)
+            if not all(isinstance(message, Message) for message in found):
+                return None
+            return _Judged("rewrite", messages=dump_messages(found).decode())
+        case Skip(str() | Message() as result) | Again(str() | Message() as result):
+            kind: Literal["skip", "again"] = "skip" if isinstance(decision, Skip) else "again"
+            if isinstance(result, str):
+                return _Judged(kind, note=result)
+            return _Judged(kind, messages=dump_messages([result]).decode())
+        case Stop(reason):
+            return _Judged("stop", note=reason)
+        case _:
+            return None
+
+
+def _hook_decision(found: _Judged) -> Any:
+    messages = load_messages(found.messages) if found.messages else []
+    match found.kind:
+        case "rewrite":
+            return Rewrite(messages[0] if found.note == "one" else messages)
+        case "skip":
+            return Skip(messages[0] if messages else found.note)
+        case "again":
+            return Again(messages[0] if messages else found.note)
+        case "stop":
+            return Stop(found.note)
+        case _:
+            return Proceed()
+
+
+def checked_result(value: Any, call_id: str) -> ToolResult:
+    """An external result as it is recorded: a ToolResult, or any value that a tool may return.
+
+    raises: InvalidRequest for a result of another call
+    """
+    if isinstance(value, ToolResult):
+        if value.tool_call_id != call_id:
+            raise InvalidRequest(f"the result for {call_id!r} names the call {value.tool_call_id!r}")
+        return value
+    made = ToolOutcome.of(value).fitted()
+    return ToolResult(call_id, made.content, made.error is not None, parts=made.parts)

@@ -1,0 +1,22 @@
+"""Durable runs: agents that survive their process, and go on in another one.
+
+    async with Runs("sqlite:runs.db") as runs:
+        run = runs.stream(agent, "order-4711", "Ship it.")    # the same id again goes on with it
+        async for event in run:
+            ...
+
+    await runs.resume({"clerk": agent})                       # in each worker: takes up runs of the dead
+
+`runs.py` is the interface; `worker.py` produces the runs of a process, `store.py` says what a database does,
+`store_steps.py` is the port `Steps` over one, and `durable_run.py` what a reader of a run has.
+"""
+
+from __future__ import annotations
+
+from llmstream.agent.durable_steps import Steps, Under
+from llmstream.durable.durable_run import DurableRun, RunInfo
+from llmstream.durable.runs import Runs
+from llmstream.durable.store import RunStore
+from llmstream.errors import Interrupted, Lost
+
+__all__ = ["DurableRun", "Interrupted", "Lost", "RunInfo", "RunStore", "Runs", "Steps", "Under"]

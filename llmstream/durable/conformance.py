@@ -1,0 +1,221 @@
+"""What an implementation of `Steps` and a `RunStore` have to do, as checks to run against one of your own.
+
+    @pytest.mark.parametrize("check", STEPS_CHECKS, ids=lambda check: check.__name__)
+    async def test_steps(check):
+        await check(open_steps)
+
+`open_steps(run)` opens the steps of a run as a new process does, after the one that had it has died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from llmstream.agent.durable_steps import Do, Steps
+from llmstream.durable.store import RunStore
+from llmstream.errors import Interrupted, Lost
+
+__all__ = ["STEPS_CHECKS", "STORE_CHECKS", "OpenSteps", "StepsCheck", "StoreCheck"]
+
+OpenSteps: TypeAlias = Callable[[str], Awaitable[Steps]]
+StepsCheck: TypeAlias = Callable[[OpenSteps], Awaitable[None]]
+StoreCheck: TypeAlias = Callable[[RunStore], Awaitable[None]]
+"""Gets a store that is open and empty."""
+
+_LONG_S: Final = 600.0
+
+
+def _gives(data: bytes) -> Do:
+    async def do() -> bytes:
+        return data
+
+    return do
+
+
+async def _never() -> bytes:
+    raise AssertionError("a step that is recorded was done again")
+
+
+async def done_step_is_not_done_again(open_steps: OpenSteps) -> None:
+    """A recorded step is returned, in this process and in the next one."""
+    steps = await open_steps("done")
+    assert await steps.step("0/model", _gives(b"one"), again=True) == b"one"
+    assert await steps.step("0/call/a", _gives(b"two"), again=False) == b"two"
+    for after in (steps, await open_steps("done")):
+        assert await after.step("0/model", _never, again=True) == b"one"
+        assert await after.step("0/call/a", _never, again=False) == b"two"
+        assert await after.wait("0/model", 0) == b"one"
+
+
+async def order_does_not_matter(open_steps: OpenSteps) -> None:
+    """Steps run side by side, and are found by their keys in any order."""
+    steps, gate = await open_steps("order"), asyncio.Event()
+
+    async def first() -> bytes:
+        await gate.wait()
+        return b"a"
+
+    async def second() -> bytes:
+        gate.set()
+        return b"b"
+
+    both = (steps.step("0/call/a", first, again=False), steps.step("0/call/b", second, again=False))
+    assert list(await asyncio.gather(*both)) == [b"a", b"b"]
+    after = await open_steps("order")
+    assert await after.step("0/call/b", _never, again=False) == b"b"
+    assert await after.step("0/before_model", _gives(b"new"), again=True) == b"new"
+    assert await after.step("0/call/a", _never, again=False) == b"a"
+
+
+async def _breaks_off(steps: Steps, key: str, again: bool) -> None:
+    """Begins a step and is cancelled in the middle of it."""
+    begun = asyncio.Event()
+
+    async def do() -> bytes:
+        begun.set()
+        await asyncio.Event().wait()
+        return b""
+
+    task = asyncio.ensure_future(steps.step(key, do, again=again))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def interrupted_step_is_reported(open_steps: OpenSteps) -> None:
+    """A step that broke off is done again only if it may be; else it raises, each time."""
+    steps = await open_steps("broken")
+    await _breaks_off(steps, "0/call/a", again=False)
+    await _breaks_off(steps, "0/model", again=True)
+    for _ in range(2):
+        steps = await open_steps("broken")
+        try:
+            await steps.step("0/call/a", _never, again=False)
+        except Interrupted:
+            continue
+        raise AssertionError("an interrupted step raised nothing")
+    assert await steps.step("0/model", _gives(b"again"), again=True) == b"again"
+
+
+async def failure_is_not_recorded(open_steps: OpenSteps) -> None:
+    """What a step raises passes; it may be done again."""
+    steps = await open_steps("failed")
+
+    async def fail() -> bytes:
+        raise KeyError("this")
+
+    try:
+        await steps.step("0/model", fail, again=True)
+    except KeyError:
+        pass
+    else:
+        raise AssertionError("a step that raises raised nothing")
+    after = await open_steps("failed")
+    assert await after.wait("0/model", 0) is None
+    assert await after.step("0/model", _gives(b"better"), again=True) == b"better"
+
+
+async def loser_writes_nothing(open_steps: OpenSteps) -> None:
+    """Once another process has the run, a step of the first one is refused."""
+    old = await open_steps("lost")
+    new = await open_steps("lost")
+    for again in (False, True):
+        try:
+            await old.step(f"0/{again}", _gives(b"old"), again=again)
+        except Lost:
+            continue
+        raise AssertionError("a process that has lost its run could write")
+    assert await new.step("0/True", _gives(b"new"), again=True) == b"new"
+
+
+STEPS_CHECKS: Final[tuple[StepsCheck, ...]] = (
+    done_step_is_not_done_again,
+    order_does_not_matter,
+    interrupted_step_is_reported,
+    failure_is_not_recorded,
+    loser_writes_nothing,
+)
+
+
+async def one_of_many_claims_wins(store: RunStore) -> None:
+    """Of claims at the same time one is granted; a waiting run can be claimed again at once."""
+    made = await store.create("run", "clerk", "{}")
+    assert (made.state, made.owner, made.epoch) == ("running", "", 0)
+    assert await store.create("run", "other", "[]") == made
+    found = await asyncio.gather(*[store.claim("run", str(n), _LONG_S) for n in range(5)])
+    (record,) = [record for record in found if record is not None]
+    assert record.epoch == 1
+    assert await store.leave("run", 1, "waiting", "", "")
+    again = await store.claim("run", "next", _LONG_S)
+    assert again is not None
+    assert (again.owner, again.epoch, again.state) == ("next", 2, "running")
+    assert not await store.leave("run", 1, "done", "", "")
+
+
+async def passed_lease_makes_a_run_due(store: RunStore) -> None:
+    """A run whose lease has passed is due, and renewing it fails once another process has it."""
+    await store.create("run", "clerk", "{}")
+    first = await store.claim("run", "one", 0.05)
+    assert first is not None
+    assert (await store.renew({"run": 1}, 0.05)).ours == {"run"}
+    async with asyncio.timeout(30):
+        while not await store.due(["clerk"], 10):  # noqa: ASYNC110  # a lease passes, and tells nobody
+            await asyncio.sleep(0.01)
+    assert not await store.due(["other"], 10)
+    second = await store.claim("run", "two", _LONG_S)
+    assert second is not None
+    assert not await store.due(["clerk"], 10)
+    assert (await store.renew({"run": 1}, _LONG_S)).ours == frozenset()
+    assert not await store.begin("run", 1, "0/call/a")
+    assert not await store.done("run", 1, "0/model", b"old", ("", ""))
+    assert await store.steps("run") == {}
+
+
+async def given_once_and_heard(store: RunStore) -> None:
+    """The first decision counts, and makes a waiting run due; messages are numbered in order."""
+    await store.create("run", "clerk", "{}")
+    await store.claim("run", "one", _LONG_S)
+    await store.leave("run", 1, "waiting", "", "")
+    assert not await store.due(["clerk"], 10)
+    assert await store.give("run", "0/decision/a", b"yes")
+    assert not await store.give("run", "0/decision/a", b"no")
+    assert [record.run for record in await store.due(["clerk"], 10)] == ["run"]
+    assert await store.look("run", "0/decision/a") == b"yes"
+    sent = [f"message {n}".encode() for n in range(5)]
+    assert all(await asyncio.gather(*[store.send("run", data) for data in sent]))
+    found = [await store.look("run", f"inbox/{n}") for n in range(6)]
+    assert {data for data in found if data is not None} == set(sent)
+    assert found[5] is None
+    stopped = await store.request_stop("run")
+    assert stopped is not None
+    assert stopped.state == "stopped"
+    assert not await store.send("run", b"late")
+    assert not await store.give("run", "0/decision/b", b"late")
+
+
+async def ended_runs_are_deleted(store: RunStore) -> None:
+    """Runs and their steps go once they have been over for long, and no others."""
+    for run in ("over", "open"):
+        await store.create(run, "clerk", "{}")
+        await store.claim(run, "one", _LONG_S)
+        await store.done(run, 1, "0/model", b"x", ("m", '{"inputTokens": 3}'))
+    assert [usage.input_tokens for usage in (await store.usage("over")).values()]
+    await store.leave("over", 1, "done", "", "")
+    (record,) = await store.records("done", None, 10)
+    assert record.ended is not None
+    assert await store.delete_ended(record.ended) == 0
+    assert await store.delete_ended(record.ended + 1) == 1
+    assert await store.record("over") is None
+    assert await store.steps("over") == {}
+    assert list(await store.steps("open")) == ["0/model"]
+
+
+STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
+    one_of_many_claims_wins,
+    passed_lease_makes_a_run_due,
+    given_once_and_heard,
+    ended_runs_are_deleted,
+)

@@ -1,0 +1,382 @@
+"""`Runs`: durable runs of agents in one database, from any process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import AsyncGenerator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from llmstream.agent.agent import Agent
+from llmstream.agent.recorder import checked_result, decision_to
+from llmstream.chats.message import Message
+from llmstream.chats.saved import dump_messages
+from llmstream.durable.durable_run import DurableRun, RunInfo
+from llmstream.durable.pending import pending_calls
+from llmstream.durable.store import RunRecord, RunStore, State
+from llmstream.durable.worker import OwnedRun, Request, Worker
+from llmstream.errors import InvalidRequest, LogUnavailable, RunExists, RunNotFound
+from llmstream.events import Event
+from llmstream.log import Logs, open_logs
+from llmstream.log.postgres_link import is_postgres
+from llmstream.streams.options import Prompt, as_messages
+from llmstream.tools.approval import Approve, Deny
+
+__all__ = ["Runs"]
+
+_log: Final = logging.getLogger("llmstream.durable")
+
+# How often `resume` looks for runs whose process is dead, or to which something was given.
+_LOOK_S: Final = 0.5
+
+_SWEEP_S: Final = 3600.0
+
+# The longest id of a run, as of event logs.
+_MOST_CHARS: Final = 512
+
+
+class Runs:
+    """Durable runs in one database. One object a process, used by one event loop.
+
+    where:   "sqlite:PATH"; "postgresql://..." (extra `postgres`); or a `RunStore` of your own, with `logs`
+    logs:    where events go, such as `open_logs("redis://...")`; by default the same database. `Runs` closes
+             only logs that it has opened
+    lease_s: how long a process may be silent before another one may take its runs
+    keep_s:  how long a run is kept after its end; 30 days by default
+    owner:   name of this process; default: "HOST:PID"
+    raises:  InvalidRequest for an address or option that is invalid. The database is opened at first use
+    """
+
+    def __init__(
+        self,
+        where: str | RunStore,
+        *,
+        logs: Logs | None = None,
+        lease_s: float = 10.0,
+        keep_s: float = 30 * 86_400.0,
+        owner: str | None = None,
+    ) -> None:
+        if not lease_s > 0 or not keep_s > 0:
+            raise InvalidRequest(f"lease_s and keep_s must be positive, got {lease_s!r} and {keep_s!r}")
+        self._store = where if isinstance(where, RunStore) else _store(where)
+        if logs is None and not isinstance(where, str):
+            raise InvalidRequest("a store of your own needs logs=, such as open_logs('sqlite:events.db')")
+        self._own_logs = logs is None
+        self.logs = logs or open_logs(str(where), lease_s=lease_s, keep_s=keep_s)
+        self._keep_s = keep_s
+        owner = owner or f"{socket.gethostname()}:{os.getpid()}"
+        self._worker = Worker(self._store, self.logs, owner=owner, lease_s=lease_s, keep_s=keep_s)
+        self._opening: asyncio.Future[None] | None = None
+        self._swept_s = -_SWEEP_S
+        self._closed = False
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def stream(
+        self,
+        agent: Agent[Any, Any],
+        run: str,
+        prompt: Prompt | None = None,
+        *,
+        deps: Any = None,
+        after: int = -1,
+        **options: Any,
+    ) -> DurableRun:
+        """Starts a run, or goes on with the one of this id; nothing happens until it is read.
+
+        The run is produced in this process, whether it is read to its end or not, unless another living
+        process has it; its events are the same in each.
+
+        agent:   needs a name, by which `resume` finds it after a crash
+        run:     id of the run: unique, up to 512 characters
+        prompt:  as for `Agent.stream`; that of a run which exists is not changed
+        deps:    as for `Agent.stream`; not stored, so a process that resumes the run uses the agent's
+        after:   number of the last event that was seen; -1 for all
+        options: of `Agent.stream` that JSON can express, such as `max_steps` or `settings`; they are stored
+        raises:  InvalidRequest; when it is read, also RunNotFound for an id without a run and no prompt
+        """
+        if not agent.name:
+            raise InvalidRequest("an agent of durable runs needs a name: Agent(model, name='clerk')")
+        _check_id(run)
+        request = None if prompt is None else _request(prompt, options)
+
+        async def begin() -> OwnedRun | None:
+            await self._open()
+            return await self._begin(agent, run, request, deps)
+
+        return DurableRun(self._store, self.logs, agent, run, begin, after=after)
+
+    def follow(self, run: str, *, after: int = -1) -> DurableRun:
+        """Reads a run that others produce; like `stream`, but this process never produces it.
+
+        It ends when the run is over, or waits. `Runs.logs.follow` reads on while a run waits.
+        """
+
+        async def begin() -> None:
+            await self._open()
+            await self._known(run)
+
+        return DurableRun(self._store, self.logs, None, run, begin, after=after)
+
+    async def submit(self, agent: Agent[Any, Any] | str, run: str, prompt: Prompt, **options: Any) -> None:
+        """Leaves a run to the workers that call `resume`; one of this id that exists stays as it is.
+
+        agent:   the agent, or only its name
+        options: as for `stream`
+        raises:  InvalidRequest
+        """
+        name = agent if isinstance(agent, str) else agent.name
+        if not name:
+            raise InvalidRequest("an agent of durable runs needs a name: Agent(model, name='clerk')")
+        _check_id(run)
+        request = _request(prompt, options)
+        await self._open()
+        record = await self._store.create(run, name, request)
+        if record.agent != name:
+            raise InvalidRequest(f"run {run!r} is one of agent {record.agent!r}, not of {name!r}")
+
+    async def _begin(
+        self, agent: Agent[Any, Any], run: str, request: str | None, deps: Any
+    ) -> OwnedRun | None:
+        record = await self._store.record(run)
+        if record is None:
+            if request is None:
+                raise RunNotFound(f"there is no durable run {run!r}. Pass a prompt to start it.")
+            record = await self._store.create(run, agent.name, request)
+        if record.agent != agent.name:
+            raise InvalidRequest(f"run {run!r} is one of agent {record.agent!r}, not of {agent.name!r}")
+        return None if record.is_over else await self._worker.take(run, agent, deps)
+
+    async def resume(
+        self, agents: Mapping[str, Agent[Any, Any]], *, once: bool = False, limit: int = 100
+    ) -> int:
+        """Goes on with runs whose process is dead, and with waiting ones to which something was given.
+
+        Call it in each worker. It runs until it is cancelled, or with `once` until the runs that are due
+        now are over or wait; it looks every half second.
+
+        agents: by the name that their runs have
+        limit:  how many runs this process has at once
+        returns: how many runs it has taken
+        """
+        await self._open()
+        taken, mine = 0, set[asyncio.Task[None]]()
+        while True:
+            room = limit - len(self._worker.owned)
+            found = await self._due(list(agents), room)
+            for record in found:
+                if (owned := await self._taken(record, agents)) is not None:
+                    taken += 1
+                    mine.add(owned.task)
+            mine = {task for task in mine if not task.done()}
+            if once and not found and not mine:
+                return taken
+            if once and mine:
+                await asyncio.wait(mine, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            elif not found:
+                await asyncio.sleep(_LOOK_S * random.uniform(0.5, 1.0))  # noqa: S311  # workers take turns
+
+    async def _taken(self, record: RunRecord, agents: Mapping[str, Agent[Any, Any]]) -> OwnedRun | None:
+        try:
+            return await self._worker.take(record.run, agents[record.agent])
+        except LogUnavailable as error:
+            _log.warning("durable run %r cannot be taken: %s", record.run, error)
+            return None
+
+    async def _due(self, agents: list[str], room: int) -> list[RunRecord]:
+        if room <= 0:
+            return []
+        try:
+            found = await self._store.due(agents, room + len(self._worker.owned))
+            await self._sweep()
+        except LogUnavailable as error:
+            _log.warning("durable runs: cannot look for runs to resume: %s", error)
+            return []
+        return [record for record in found if record.run not in self._worker.owned][:room]
+
+    async def _sweep(self) -> None:
+        """Deletes what has been over for long, once an hour."""
+        now = time.monotonic()
+        if now >= self._swept_s + _SWEEP_S:
+            self._swept_s = now
+            await self._store.delete_ended(time.time() - self._keep_s)
+
+    async def decide(
+        self,
+        run: str,
+        decisions: Mapping[str, Approve | Deny | bool] = {},
+        *,
+        results: Mapping[str, Any] = {},
+    ) -> None:
+        """Decides about calls that wait, and gives external results; from any process, also while none runs.
+
+        decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
+        results:   of external calls, by the `call_id` of the pending call
+        raises:    InvalidRequest for a call that does not wait, or was decided before; RunNotFound
+        """
+        await self._open()
+        record = await self._known(run)
+        steps = pending_calls(record, await self._store.steps(run))
+        given: dict[str, Any] = {f"decision/{name}": decision_to(value) for name, value in decisions.items()}
+        given |= {f"result/{call}": checked_result(value, call) for call, value in results.items()}
+        unknown = [key for key in given if key not in steps]
+        if unknown:
+            waiting = ", ".join(steps) or "nothing"
+            raise InvalidRequest(f"run {run!r} does not wait for {unknown[0]!r}; it waits for {waiting}")
+        for key, value in given.items():
+            if not await self._store.give(run, f"{steps[key]}/{key}", msgspec.json.encode(value)):
+                raise InvalidRequest(f"run {run!r} is over, or {key!r} was given before")
+
+    async def send(self, run: str, message: str | Message) -> None:
+        """Sends a user message to a run, before its next step; from any process.
+
+        raises: InvalidRequest if it is over; RunNotFound
+        """
+        if not isinstance(message, str | Message):
+            raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
+        await self._open()
+        await self._known(run)
+        sent = Message.user(message) if isinstance(message, str) else message
+        if not await self._store.send(run, dump_messages([sent])):
+            raise InvalidRequest(f"run {run!r} is over. Start another one with its messages.")
+
+    async def stop(self, run: str) -> bool:
+        """Stops a run, in whatever process it is; returns False if it is over already.
+
+        raises: RunNotFound
+        """
+        await self._open()
+        before = await self._known(run)
+        if before.is_over:
+            return False
+        record = await self._store.request_stop(run)
+        if record is not None and record.state == "stopped":
+            await self._close_log(run)
+        else:
+            await self.logs.stop(run)
+        return True
+
+    async def _close_log(self, run: str) -> None:
+        """Ends the log of a run that no process has."""
+        try:
+            live = await self.logs.start(run, _nothing(), take_over="replay")
+        except RunExists:
+            return
+        live.stop("requested")
+        await live.wait()
+
+    async def status(self, run: str) -> RunInfo | None:
+        """Where a run is, with the tokens of all processes that had it; None if there is no such run."""
+        await self._open()
+        record = await self._store.record(run)
+        return None if record is None else RunInfo.of(record, await self._store.usage(run))
+
+    async def list(
+        self, *, state: State | None = None, agent: str | None = None, limit: int = 100
+    ) -> list[RunInfo]:
+        """Runs, the last changed first."""
+        await self._open()
+        found = await self._store.records(state, None if agent is None else [agent], limit)
+        return [RunInfo.of(record, record.result.usage_by_model) for record in found]
+
+    async def delete(self, run: str) -> None:
+        """Deletes a run, its steps and its events at once. Stop an open one first."""
+        await self._open()
+        await self._store.delete(run)
+        await self.logs.delete(run)
+
+    async def _known(self, run: str) -> RunRecord:
+        record = await self._store.record(run)
+        if record is None:
+            raise RunNotFound(f"there is no durable run {run!r}")
+        return record
+
+    async def aclose(self) -> None:
+        """Leaves the runs of this process to others, and closes the database. Idempotent.
+
+        Tools that run are cancelled, and count as interrupted.
+        """
+        opening, self._opening, self._closed = self._opening, None, True
+        if opening is None:
+            return
+        await self._worker.aclose()
+        if self._own_logs:
+            await self.logs.aclose()
+        await self._store.aclose()
+
+    async def _open(self) -> None:
+        if self._closed:
+            raise LogUnavailable("these durable runs are closed", retryable=False)
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._store.open())
+        opening = self._opening
+        if opening.get_loop() is not asyncio.get_running_loop():
+            raise InvalidRequest(
+                "these durable runs were opened in another event loop. Make Runs() in each, such as in each "
+                "asyncio.run()."
+            )
+        try:
+            await asyncio.shield(opening)
+        except Exception:
+            if self._opening is opening:
+                self._opening = None  # so that the next attempt may succeed
+            raise
+
+
+def _check_id(run: str) -> None:
+    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS or "\0" in run:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+
+
+async def _nothing() -> AsyncGenerator[Event]:
+    """A source that never gives anything; it is stopped."""
+    await asyncio.Event().wait()
+    yield  # type: ignore[misc]  # makes it a generator; never reached
+
+
+def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:
+    """Prompt and options as JSON.
+
+    raises: InvalidRequest for an option that JSON cannot express
+    """
+    try:
+        kept = msgspec.json.decode(msgspec.json.encode(dict(options)))
+        if any(callable(value) for value in options.values()):
+            raise TypeError("a function")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"the options of a durable run are stored, and {list(options)} cannot be: {error}. Give them to "
+            "the agent instead."
+        ) from None
+    messages = dump_messages(as_messages(prompt)).decode()
+    return msgspec.json.encode(Request(messages, kept)).decode()
+
+
+def _store(where: str) -> RunStore:
+    scheme, _, rest = where.partition(":")
+    if scheme == "sqlite" and rest and not rest.startswith("//"):
+        from llmstream.durable.sqlite import SQLiteRunStore
+
+        return SQLiteRunStore(rest)
+    if is_postgres(where):
+        from llmstream.durable.postgres import PostgresRunStore
+
+        return PostgresRunStore(where)
+    raise InvalidRequest(
+        f"cannot keep durable runs at {scheme + ':...' if rest else where!r}. Write 'sqlite:runs.db' or "
+        "'sqlite:/var/lib/app/runs.db' (no slashes before the path), or 'postgresql://host/database'."
+    )

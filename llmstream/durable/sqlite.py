@@ -1,0 +1,248 @@
+"""Durable runs in an SQLite file: for all processes of one machine, with nothing to install.
+
+By default each step is synced to the disk before the run continues, so that not even a power failure makes a
+tool run twice. The rules of the connection are those of `llmstream.log.sqlite_file`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
+from llmstream.durable.tables import VERSION, Statements, record_of, usage_of
+from llmstream.errors import InvalidRequest, LogUnavailable
+from llmstream.log.sqlite_file import SQLiteWorker, open_worker, transaction
+from llmstream.usage import Usage
+
+__all__ = ["SQLiteRunStore"]
+
+T = TypeVar("T")
+
+_SQL: Final = Statements(place="?", blob="blob", share="")
+
+
+class _Change(NamedTuple):
+    """A statement that waits for its commit, and its first row."""
+
+    statement: str
+    values: tuple[Any, ...]
+    row: asyncio.Future[Any]
+
+
+class SQLiteRunStore(RunStore):
+    """Runs in an SQLite file, which is made if it is missing, readable by its owner only.
+
+    synchronous: "normal" survives the death of any process, but a power failure may take the last steps
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        synchronous: Literal["normal", "full"] = "full",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if synchronous not in ("normal", "full"):
+            raise InvalidRequest(f'synchronous is "normal" or "full", got {synchronous!r}')
+        self._path = Path(path)
+        self._synchronous = synchronous
+        self._clock = clock
+        self._worker: SQLiteWorker | None = None
+        self._waiting: list[_Change] = []
+        self._committing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """As in `RunStore`."""
+        self._worker = SQLiteWorker(self._path, "file of durable runs")
+        try:
+            await self._worker.run(self._prepare)
+        except BaseException:
+            await self.aclose()
+            raise
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        connection.execute("pragma journal_mode = wal")
+        full = self._synchronous == "full"
+        connection.execute("pragma synchronous = full" if full else "pragma synchronous = normal")
+        with transaction(connection):
+            for statement in _SQL.tables:
+                connection.execute(statement)
+            row = connection.execute("select version from durable_version").fetchone()
+            if row is None:
+                connection.execute("insert into durable_version values (?)", (VERSION,))
+            elif row[0] > VERSION:
+                raise LogUnavailable(
+                    f"{self._path} was written by a newer version of llmstream (runs {row[0]}, known "
+                    f"{VERSION}). Update llmstream, or use another file.",
+                    retryable=False,
+                )
+
+    async def aclose(self) -> None:
+        """As in `RunStore`."""
+        if self._committing is not None:
+            await asyncio.wait([self._committing])
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            await worker.aclose()
+
+    async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        return await open_worker(self._worker).run(work)
+
+    async def _row(self, statement: str, *values: Any) -> Any:
+        """The first row that a change returns; None if there is none.
+
+        Changes that come while a commit is under way are in the next one, together.
+        """
+        change = _Change(statement, values, asyncio.get_running_loop().create_future())
+        self._waiting.append(change)
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit_all(), name="llmstream durable commits")
+        return await change.row
+
+    async def _commit_all(self) -> None:
+        await asyncio.sleep(0)  # calls that start side by side come into one commit
+        while self._waiting:
+            changes, self._waiting = self._waiting, []
+            try:
+                rows = await self._run(partial(self._commit, changes))
+            except Exception as error:
+                for change in changes:
+                    if not change.row.done():
+                        change.row.set_exception(error)
+                continue
+            for change, row in zip(changes, rows, strict=True):
+                if not change.row.done():  # else whoever waited was cancelled
+                    change.row.set_result(row)
+
+    def _commit(self, changes: list[_Change], connection: sqlite3.Connection) -> list[Any]:
+        with transaction(connection):
+            return [connection.execute(change.statement, change.values).fetchone() for change in changes]
+
+    async def _rows(self, statement: str, *values: Any) -> list[Any]:
+        return await self._run(lambda connection: connection.execute(statement, values).fetchall())
+
+    async def create(self, run: str, agent: str, request: str) -> RunRecord:
+        """As in `RunStore`."""
+        now = self._clock()
+
+        def work(connection: sqlite3.Connection) -> Any:
+            with transaction(connection):
+                connection.execute(_SQL.create, (run, agent, now, now, request))
+                return connection.execute(_SQL.record, (run,)).fetchone()
+
+        return record_of(await self._run(work))
+
+    async def claim(self, run: str, owner: str, lease_s: float) -> RunRecord | None:
+        """As in `RunStore`."""
+        now = self._clock()
+        row = await self._row(_SQL.claim, owner, now + lease_s, now, run, now)
+        return None if row is None else record_of(row)
+
+    async def renew(self, claims: Mapping[str, int], lease_s: float) -> Renewal:
+        """As in `RunStore`."""
+        until = self._clock() + lease_s
+
+        def work(connection: sqlite3.Connection) -> dict[str, Any]:
+            with transaction(connection):
+                return {
+                    run: connection.execute(_SQL.renew, (until, run, epoch)).fetchone()
+                    for run, epoch in claims.items()
+                }
+
+        found = await self._run(work)
+        ours = frozenset(run for run, row in found.items() if row is not None)
+        return Renewal(ours, frozenset(run for run in ours if found[run][0]))
+
+    async def steps(self, run: str) -> dict[str, KeptStep]:
+        """As in `RunStore`."""
+        rows = await self._rows(_SQL.steps, run)
+        return {key: KeptStep(epoch, data) for key, epoch, data in rows}
+
+    async def look(self, run: str, key: str) -> bytes | None:
+        """As in `RunStore`."""
+        rows = await self._rows(_SQL.look, run, key)
+        return rows[0][0] if rows else None
+
+    async def begin(self, run: str, epoch: int, key: str) -> bool:
+        """As in `RunStore`."""
+        values = (run, epoch, run, key, epoch, self._clock())
+        return await self._row(_SQL.begin, *values) is not None
+
+    async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
+        """As in `RunStore`."""
+        values = (run, epoch, run, key, epoch, self._clock(), data, *usage)
+        return await self._row(_SQL.done, *values) is not None
+
+    async def give(self, run: str, key: str, data: bytes) -> bool:
+        """As in `RunStore`."""
+        now = self._clock()
+
+        def work(connection: sqlite3.Connection) -> bool:
+            with transaction(connection):
+                given = connection.execute(_SQL.give, (run, key, now, data)).fetchone() is not None
+                if given:
+                    connection.execute(_SQL.ready, (now, run))
+                return given
+
+        return await self._run(work)
+
+    async def send(self, run: str, data: bytes) -> bool:
+        """As in `RunStore`."""
+        return await self._row(_SQL.send, run, run, self._clock(), data) is not None
+
+    async def leave(self, run: str, epoch: int, state: State, waiting: str, outcome: str) -> bool:
+        """As in `RunStore`."""
+        now = self._clock()
+        ended = None if state in ("running", "waiting") else now
+        return await self._row(_SQL.leave, state, waiting, outcome, now, ended, run, epoch) is not None
+
+    async def request_stop(self, run: str) -> RunRecord | None:
+        """As in `RunStore`."""
+        now = self._clock()
+        row = await self._row(_SQL.request_stop, now, now, now, now, now, run)
+        return await self.record(run) if row is None else record_of(row)
+
+    async def record(self, run: str) -> RunRecord | None:
+        """As in `RunStore`."""
+        rows = await self._rows(_SQL.record, run)
+        return record_of(rows[0]) if rows else None
+
+    async def records(
+        self, state: State | None, agents: Sequence[str] | None, limit: int
+    ) -> Sequence[RunRecord]:
+        """As in `RunStore`."""
+        statement, values = _SQL.records(state, agents, limit)
+        return [record_of(row) for row in await self._rows(statement, *values)]
+
+    async def due(self, agents: Sequence[str], limit: int) -> Sequence[RunRecord]:
+        """As in `RunStore`."""
+        statement, values = _SQL.due(agents, self._clock(), limit)
+        return [record_of(row) for row in await self._rows(statement, *values)]
+
+    async def usage(self, run: str) -> dict[str, Usage]:
+        """As in `RunStore`."""
+        return usage_of(await self._rows(_SQL.usage, run))
+
+    async def delete_ended(self, before: float) -> int:
+        """As in `RunStore`."""
+        runs = await self._rows(_SQL.ended_before, before)
+        for (run,) in runs:
+            await self.delete(run)
+        return len(runs)
+
+    async def delete(self, run: str) -> None:
+        """As in `RunStore`."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            with transaction(connection):
+                connection.execute(_SQL.delete_steps, (run,))
+                connection.execute(_SQL.delete_run, (run,))
+
+        await self._run(work)

@@ -1,0 +1,205 @@
+"""Where durable runs are kept: a record of each run, and its steps under their keys.
+
+A record is claimed by one process at a time. Each claim raises the epoch; each write carries the epoch of its
+claim and is refused if it is not the record's any more. So a process that was only asleep can do no harm.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from llmstream.tools.approval import PendingCall
+from llmstream.usage import Usage
+
+__all__ = ["KeptStep", "Outcome", "Renewal", "RunRecord", "RunStore", "State", "Waiting"]
+
+State: TypeAlias = Literal["running", "waiting", "done", "failed", "stopped"]
+"""running: a process has it, or had it when it died; waiting: for a decision, a result, a message;
+done, failed, stopped: over."""
+
+
+class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a run waits for.
+
+    step:    the number of the suspended step
+    pending: its calls
+    """
+
+    step: int = 0
+    pending: tuple[PendingCall, ...] = ()
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run ended, or what it has so far while it waits.
+
+    messages:      saved form of the conversation
+    finish_reason: of the last step
+    text:          of the answer
+    usage_by_model: tokens by "provider:model", over all processes
+    cost_estimate: by the agent's `price`
+    error:         why it failed: code and message
+    """
+
+    messages: str = ""
+    finish_reason: str = ""
+    text: str = ""
+    usage_by_model: dict[str, Usage] = msgspec.field(default_factory=dict)
+    cost_estimate: float | None = None
+    error: tuple[str, str] | None = None
+
+
+class RunRecord(msgspec.Struct, frozen=True):
+    """The record of a run. Times are seconds since 1970.
+
+    agent:       name of its agent, by which `Runs.resume` finds it
+    owner:       the process that has it; "" for none
+    epoch:       rises with each claim
+    lease_until: until when the owner has it, unless it renews the lease
+    ready:       whether something was given since it was claimed last
+    stopping:    whether a stop was requested
+    request:     prompt and options, as JSON
+    waiting:     `Waiting` as JSON; "" for none
+    outcome:     `Outcome` as JSON; "" for none
+    """
+
+    run: str
+    agent: str
+    state: State
+    owner: str
+    epoch: int
+    lease_until: float
+    created: float
+    changed: float
+    ended: float | None
+    ready: bool
+    stopping: bool
+    request: str
+    waiting: str
+    outcome: str
+
+    @property
+    def waits_for(self) -> Waiting:
+        """What it waits for."""
+        return msgspec.json.decode(self.waiting, type=Waiting) if self.waiting else Waiting()
+
+    @property
+    def result(self) -> Outcome:
+        """How it ended, or what it has so far."""
+        return msgspec.json.decode(self.outcome, type=Outcome) if self.outcome else Outcome()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no step can follow."""
+        return self.state in ("done", "failed", "stopped")
+
+
+class KeptStep(NamedTuple):
+    """A step as it is kept: its epoch, and what is recorded; None while it has only begun."""
+
+    epoch: int
+    data: bytes | None
+
+
+class Renewal(NamedTuple):
+    """The leases that could be renewed: runs whose stop was requested, and all others that are still ours."""
+
+    ours: frozenset[str]
+    stopping: frozenset[str]
+
+
+class RunStore(ABC):
+    """A database of runs. One object a process; it is used by one event loop.
+
+    raises: LogUnavailable from every method, if the database cannot be reached or does not accept a write
+    """
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connects, and makes the tables."""
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """Disconnects. Idempotent."""
+
+    @abstractmethod
+    async def create(self, run: str, agent: str, request: str) -> RunRecord:
+        """Makes the record of a run, without an owner; returns the one that is there."""
+
+    @abstractmethod
+    async def claim(self, run: str, owner: str, lease_s: float) -> RunRecord | None:
+        """Takes a run that is not over and that no living process has; None if that is not so."""
+
+    @abstractmethod
+    async def renew(self, claims: Mapping[str, int], lease_s: float) -> Renewal:
+        """Renews leases.
+
+        claims: epochs by run
+        """
+
+    @abstractmethod
+    async def steps(self, run: str) -> dict[str, KeptStep]:
+        """All steps of a run, and what was given to it, by key."""
+
+    @abstractmethod
+    async def look(self, run: str, key: str) -> bytes | None:
+        """What is recorded or was given under a key."""
+
+    @abstractmethod
+    async def begin(self, run: str, epoch: int, key: str) -> bool:
+        """Records that a step has begun that must not be done again; False if the run was lost."""
+
+    @abstractmethod
+    async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
+        """Records a step; False if the run was lost.
+
+        usage: of a response, "provider:model" and tokens as JSON; else two empty texts
+        """
+
+    @abstractmethod
+    async def give(self, run: str, key: str, data: bytes) -> bool:
+        """Records what others give to a run; False if it is over, or the key has something."""
+
+    @abstractmethod
+    async def send(self, run: str, data: bytes) -> bool:
+        """Gives a message, under the next key "inbox/N"; False if the run is over."""
+
+    @abstractmethod
+    async def leave(self, run: str, epoch: int, state: State, waiting: str, outcome: str) -> bool:
+        """Gives a run back: it waits, it is over, or it is "running" and another process may have it.
+
+        returns: False if the run was lost
+        """
+
+    @abstractmethod
+    async def request_stop(self, run: str) -> RunRecord | None:
+        """Marks a run as stopping; one that no living process has is stopped at once."""
+
+    @abstractmethod
+    async def record(self, run: str) -> RunRecord | None:
+        """The record of a run."""
+
+    @abstractmethod
+    async def records(
+        self, state: State | None, agents: Sequence[str] | None, limit: int
+    ) -> Sequence[RunRecord]:
+        """Records, the last changed first."""
+
+    @abstractmethod
+    async def due(self, agents: Sequence[str], limit: int) -> Sequence[RunRecord]:
+        """Runs of these agents that a process may take: its owner is dead, or something was given to it."""
+
+    @abstractmethod
+    async def usage(self, run: str) -> dict[str, Usage]:
+        """Tokens by "provider:model", the sum of the recorded responses of all processes."""
+
+    @abstractmethod
+    async def delete_ended(self, before: float) -> int:
+        """Deletes runs that ended before a time; returns how many."""
+
+    @abstractmethod
+    async def delete(self, run: str) -> None:
+        """Deletes a run and its steps, whatever its state."""

@@ -1,0 +1,155 @@
+"""The tables of durable runs, and each change of them as one statement, for SQLite and PostgreSQL alike.
+
+A statement is atomic in both. Where one depends on the record of the run, it takes it from the common table
+expression `held`; PostgreSQL locks that row, so that a claim and a write of the process that loses cannot
+both come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from llmstream.durable.store import RunRecord
+from llmstream.usage import Usage
+
+__all__ = ["TABLES", "VERSION", "Statements", "record_of", "usage_of"]
+
+VERSION: Final = 1
+"""Of the tables, in `durable_version`. A newer one is refused."""
+
+_COLUMNS: Final = RunRecord.__struct_fields__
+_NAMES: Final = ", ".join(_COLUMNS)
+
+TABLES: Final = (
+    "create table if not exists durable_version (version integer not null)",
+    "create table if not exists durable_runs (run text primary key, agent text not null, "
+    "state text not null, owner text not null, epoch bigint not null, lease_until double precision not null, "
+    "created double precision not null, changed double precision not null, ended double precision, "
+    "ready integer not null, stopping integer not null, request text not null, waiting text not null, "
+    "outcome text not null)",
+    "create table if not exists durable_steps (run text not null, key text not null, epoch bigint not null, "
+    "time double precision not null, data {blob}, model text not null, usage text not null, "
+    "primary key (run, key))",
+    "create index if not exists durable_open on durable_runs (state, agent)",
+)
+
+
+class Statements:
+    """The statements in the form of one database.
+
+    place: of a parameter: "?" or "%s"
+    blob:  type of bytes
+    share: locks a row that was read, until the end of the transaction
+    """
+
+    def __init__(self, *, place: str, blob: str, share: str) -> None:
+        self._place = place
+        self.tables = [statement.format(blob=blob) for statement in TABLES]
+        held = "with held as (select run from durable_runs where run = ? and {} " + share + ")"
+        mine = held.format("epoch = ? and state = 'running'")
+        alive = held.format("state in ('running', 'waiting')")
+        self.create = self._form(
+            "insert into durable_runs values (?, ?, 'running', '', 0, 0, ?, ?, null, 0, 0, ?, '', '') "
+            "on conflict (run) do nothing"
+        )
+        self.record = self._form(f"select {_NAMES} from durable_runs where run = ?")
+        self.claim = self._form(
+            "update durable_runs set owner = ?, epoch = epoch + 1, lease_until = ?, changed = ?, ready = 0, "
+            "state = 'running' where run = ? and state in ('running', 'waiting') and lease_until < ? "
+            f"returning {_NAMES}"
+        )
+        self.renew = self._form(
+            "update durable_runs set lease_until = ? where run = ? and epoch = ? and state = 'running' "
+            "returning stopping"
+        )
+        self.steps = self._form("select key, epoch, data from durable_steps where run = ?")
+        self.look = self._form("select data from durable_steps where run = ? and key = ?")
+        self.begin = self._form(
+            f"{mine} insert into durable_steps select ?, ?, ?, ?, null, '', '' from held where true "
+            "on conflict (run, key) do update set epoch = excluded.epoch, time = excluded.time "
+            "where durable_steps.data is null returning epoch"
+        )
+        self.done = self._form(
+            f"{mine} insert into durable_steps select ?, ?, ?, ?, ?, ?, ? from held where true "
+            "on conflict (run, key) do update set epoch = excluded.epoch, time = excluded.time, "
+            "data = excluded.data, model = excluded.model, usage = excluded.usage "
+            "where durable_steps.data is null returning epoch"
+        )
+        self.give = self._form(
+            f"{alive} insert into durable_steps select run, ?, 0, ?, ?, '', '' from held where true "
+            "on conflict (run, key) do nothing returning key"
+        )
+        self.send = self._form(
+            f"{alive} insert into durable_steps select run, 'inbox/' || (select count(*) from durable_steps "
+            "where run = ? and key like 'inbox/%'), 0, ?, ?, '', '' from held where true "
+            "on conflict (run, key) do nothing returning key"
+        )
+        self.ready = self._form(
+            "update durable_runs set ready = 1, changed = ? where run = ? and state in ('running', 'waiting')"
+        )
+        self.leave = self._form(
+            "update durable_runs set state = ?, owner = '', lease_until = 0, waiting = ?, outcome = ?, "
+            "changed = ?, ended = ? where run = ? and epoch = ? and state = 'running' returning epoch"
+        )
+        self.request_stop = self._form(
+            "update durable_runs set stopping = 1, changed = ?, "
+            "epoch = case when lease_until < ? then epoch + 1 else epoch end, "
+            "ended = case when lease_until < ? then ? else null end, "
+            "state = case when lease_until < ? then 'stopped' else state end "
+            f"where run = ? and state in ('running', 'waiting') returning {_NAMES}"
+        )
+        self.usage = self._form("select model, usage from durable_steps where run = ? and model <> ''")
+        self.ended_before = self._form("select run from durable_runs where ended < ?")
+        self.delete_steps = self._form("delete from durable_steps where run = ?")
+        self.delete_run = self._form("delete from durable_runs where run = ?")
+
+    def _form(self, statement: str) -> str:
+        if self._place == "?":
+            return statement
+        return statement.replace("%", "%%").replace("?", self._place)
+
+    def records(
+        self, state: str | None, agents: Sequence[str] | None, limit: int
+    ) -> tuple[str, tuple[Any, ...]]:
+        """A query for records, and its parameters."""
+        conditions, values = list[str](), list[Any]()
+        if state is not None:
+            conditions.append("state = ?")
+            values.append(state)
+        if agents is not None:
+            conditions.append(_among("agent", agents))
+            values += agents
+        where = f"where {' and '.join(conditions)} " if conditions else ""
+        query = f"select {_NAMES} from durable_runs {where}order by changed desc limit ?"
+        return self._form(query), (*values, limit)
+
+    def due(self, agents: Sequence[str], now: float, limit: int) -> tuple[str, tuple[Any, ...]]:
+        """A query for runs that may be taken, the one that waits longest first, and its parameters."""
+        query = (
+            f"select {_NAMES} from durable_runs where {_among('agent', agents)} and "
+            "((state = 'running' and lease_until < ?) or (state = 'waiting' and ready = 1)) "
+            "order by changed limit ?"
+        )
+        return self._form(query), (*agents, now, limit)
+
+
+def _among(column: str, values: Sequence[str]) -> str:
+    return f"{column} in ({', '.join('?' * len(values))})" if values else "false"
+
+
+def record_of(row: Sequence[Any]) -> RunRecord:
+    """The record in a row."""
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    fields["ready"], fields["stopping"] = bool(fields["ready"]), bool(fields["stopping"])
+    return RunRecord(**fields)
+
+
+def usage_of(rows: Iterable[Sequence[Any]]) -> dict[str, Usage]:
+    """The sums of rows of model and tokens."""
+    found: dict[str, Usage] = {}
+    for model, usage in rows:
+        found[model] = found.get(model, Usage()) + msgspec.json.decode(usage, type=Usage)
+    return found

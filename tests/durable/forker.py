@@ -1,0 +1,104 @@
+"""A program that forks a process for each line it reads, so that the package is imported once.
+
+A line is JSON: where the runs are, what to do, and at which place the process kills or stops itself. It
+answers each with a pid, and the end of each with how many places it passed and what became of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import traceback
+from typing import Any
+
+from llmstream.durable import Runs
+from llmstream.durable.postgres import PostgresRunStore
+from llmstream.durable.sqlite import SQLiteRunStore
+from llmstream.durable.store import RunStore
+from llmstream.errors import LLMStreamError
+from llmstream.log import open_logs
+from llmstream.log.postgres_link import is_postgres
+from tests.durable.clerk import PROMPT, Effects, clerk
+
+
+class Places:
+    """Counts the places that a process passes; at one of them it is killed, at another one stopped."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.count = 0
+        self._kill_at, self._stop_at = job.get("kill_at"), job.get("stop_at")
+
+    def __call__(self, place: str) -> None:
+        number, self.count = self.count, self.count + 1
+        if number == self._kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == self._stop_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def watched(kind: type[RunStore], at: Places) -> type[RunStore]:
+    """A store that passes a place before and after each of its writes."""
+
+    def passing(name: str) -> Any:
+        write = getattr(kind, name)
+
+        async def passed(self: Any, *arguments: Any, **options: Any) -> Any:
+            at(f"before {name} {arguments}")
+            found = await write(self, *arguments, **options)
+            at(f"after {name} {arguments}")
+            return found
+
+        return passed
+
+    names = ("begin", "done", "leave")
+    return type("Watched", (kind,), {name: passing(name) for name in names})
+
+
+def store_of(address: str, at: Places) -> RunStore:
+    if is_postgres(address):
+        there: Any = watched(PostgresRunStore, at)
+        return there(address)
+    kind: Any = watched(SQLiteRunStore, at)
+    return kind(address.removeprefix("sqlite:"), synchronous="normal")
+
+
+async def work(job: dict[str, Any], at: Places) -> str:
+    address, lease_s = job["address"], job["lease_s"]
+    logs = open_logs(address, lease_s=lease_s, keep_s=600)
+    async with logs, Runs(store_of(address, at), logs=logs, lease_s=lease_s) as runs:
+        agent = clerk(Effects(job["effects"]), at=at, **job.get("agent", {}))
+        try:
+            if "prompt" in job:
+                run = runs.stream(agent, job["run"], PROMPT)
+                async for _ in run:
+                    pass
+            else:
+                await runs.resume({"clerk": agent}, once=True)
+            info = await runs.status(job["run"])
+            return info.state if info is not None else "none"
+        except LLMStreamError as error:
+            return error.code
+
+
+def main() -> None:
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if not pid:
+            sys.stdin = open(os.devnull)
+            at = Places(job)
+            try:
+                end = asyncio.run(work(job, at))
+            except BaseException:
+                end = traceback.format_exc()
+            said = {"name": job["name"], "end": end, "places": at.count}
+            os.write(1, json.dumps(said).encode() + b"\n")
+            os._exit(0)
+        os.write(1, json.dumps({"name": job["name"], "pid": pid}).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

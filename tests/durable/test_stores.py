@@ -1,0 +1,96 @@
+"""Both databases do what `llmstream.durable.conformance` asks, and a recorded response is the response."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import llmstream as ls
+from llmstream.agent.recorded_model import Head, joined, read_response, write_response
+from llmstream.durable.conformance import STEPS_CHECKS, STORE_CHECKS, StepsCheck, StoreCheck
+from llmstream.durable.runs import _store
+from llmstream.durable.sqlite import SQLiteRunStore
+from llmstream.durable.store import RunStore
+from llmstream.durable.store_steps import StoreSteps
+from llmstream.errors import DecodeError, LogUnavailable
+from llmstream.events import Raw, RetryNotice
+
+
+@pytest.fixture
+async def store(place: str) -> AsyncIterator[RunStore]:
+    found = _store(place)
+    await found.open()
+    yield found
+    await found.aclose()
+
+
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
+async def test_store_passes_every_check(check: StoreCheck, store: RunStore) -> None:
+    await check(store)
+
+
+@pytest.mark.parametrize("check", STEPS_CHECKS, ids=lambda check: check.__name__)
+async def test_steps_pass_every_check(check: StepsCheck, store: RunStore) -> None:
+    async def open_steps(run: str) -> StoreSteps:
+        await store.create(run, "clerk", "{}")
+        known = await store.record(run)
+        assert known is not None
+        await store.leave(run, known.epoch, "running", "", "")
+        record = await store.claim(run, "process", 600)
+        assert record is not None
+        steps = StoreSteps(store, run, record.epoch, await store.steps(run))
+        opened.append(steps)
+        return steps
+
+    opened = list[StoreSteps]()
+    await check(open_steps)
+
+
+async def test_file_is_readable_by_its_owner(tmp_path: Path) -> None:
+    store = SQLiteRunStore(tmp_path / "runs.db")
+    await store.open()
+    await store.aclose()
+    assert stat.S_IMODE((tmp_path / "runs.db").stat().st_mode) == 0o600
+
+
+async def test_newer_tables_are_refused(tmp_path: Path) -> None:
+    store = SQLiteRunStore(tmp_path / "runs.db")
+    await store.open()
+    await store.aclose()
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
+        connection.execute("update durable_version set version = 99")
+    connection.close()
+    with pytest.raises(LogUnavailable, match="newer"):
+        await store.open()
+
+
+def test_deltas_of_a_block_are_joined() -> None:
+    found = joined(
+        [
+            ls.StreamStart(),
+            ls.TextStart("a"),
+            ls.TextDelta("void", "a"),
+            RetryNotice("overloaded", 0, 1, 0.0),
+            ls.TextStart("b"),
+            ls.TextDelta("Hel", "b"),
+            Raw({"x": 1}),
+            ls.TextDelta("lo", "b"),
+            ls.TextEnd("b"),
+            ls.Finish("stop"),
+        ]
+    )
+    text = [ls.TextStart("b"), ls.TextDelta("Hello", "b"), ls.TextEnd("b")]
+    assert found == [ls.StreamStart(), *text, ls.Finish("stop")]
+    data = write_response(Head(request="d", model="m:n"), found)
+    assert read_response(data) == (Head(request="d", model="m:n"), found)
+
+
+def test_newer_or_pickled_record_is_refused() -> None:
+    with pytest.raises(DecodeError, match="newer"):
+        read_response(b'{"v":99}\n')
+    with pytest.raises(DecodeError, match="not a recorded"):
+        read_response(b"\x80\x04\x95pickle")
