@@ -46,7 +46,7 @@ _USAGE: Final = {
     "chat": "[-h] [-m PROVIDER:MODEL] [OPTIONS] [PROMPT ...]",
     "web": "[-h] [-m PROVIDER:MODEL] [--tools FILE.py] [OPTIONS]",
     "map": "[-h] [-m PROVIDER:MODEL] [-o FILE] [OPTIONS] INPUT",
-    "gateway": "[-h] [--demo] [OPTIONS] [FILE | check [FILE] | keys add|list|revoke [NAME] | log]",
+    "gateway": "[-h] [--demo] [OPTIONS] [FILE | check | keys | log]",
     "replay": "[-h] --dialect DIALECT [OPTIONS] FILE",
     "models": "[-h] [OPTIONS] [PROVIDER [TEXT ...] | default [NAME]]",
     "keys": "[-h] [OPTIONS] set|list|path|remove [PROVIDER]",
