@@ -49,7 +49,7 @@ _USAGE: Final = {
     "logs": "[-h] [ACTION] [ID|WORD|FILE ...] [OPTIONS]",
     "web": "[-h] [-m PROVIDER:MODEL] [--tools FILE.py] [OPTIONS]",
     "map": "[-h] [-m PROVIDER:MODEL] [-o FILE] [OPTIONS] INPUT",
-    "gateway": "[-h] [--demo] [OPTIONS] [FILE | check [FILE] | keys add|list|revoke [NAME] | log]",
+    "gateway": "[-h] [--demo] [OPTIONS] [FILE | check | keys | log]",
     "replay": "[-h] [--dialect DIALECT] [OPTIONS] FILE",
     "models": "[-h] [OPTIONS] [PROVIDER [TEXT ...] | default [NAME]]",
     "keys": "[-h] [OPTIONS] set|list|path|remove [PROVIDER]",

@@ -32,7 +32,7 @@ FILE, by default gateway.toml, names the models that clients ask for, and those 
 
   listen = "127.0.0.1:4000"
   [models."claude-sonnet"]
-  use = ["anthropic:claude-sonnet-4-5", "openai:gpt-5"]   # the next where one fails
+  use = ["anthropic:claude-sonnet-4-5", "openai:gpt-5"]   # next if one fails
   [models."gpt-*"]
   use = "openai:*"
 
