@@ -38,6 +38,8 @@ INTERRUPTED: Final = (
 
 _INTERRUPTED_ID: Final = "interrupted_"
 
+_NOT_AGAIN: Final = "its process ended while it ran, so it may have had effects, and it is not run again"
+
 Spent: TypeAlias = tuple[tuple[str, Usage], ...]
 
 
@@ -104,7 +106,12 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def as_decisions(self) -> dict[str, Approve | Deny]:
         """The decisions as values."""
-        return {name: decision_from(value) for name, value in self.decisions.items()}
+        found = {name: decision_from(value) for name, value in self.decisions.items()}
+        for name, decision in found.items():
+            if name.startswith(_INTERRUPTED_ID) and isinstance(decision, Deny):
+                reasons = filter(None, (decision.reason, _NOT_AGAIN))
+                found[name] = Deny("; ".join(reasons))
+        return found
 
 
 class _History(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -19,8 +19,7 @@ from llmstream.agent.recorder import checked_result, decision_to
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.durable.durable_run import DurableRun, RunInfo
-from llmstream.durable.pending import pending_calls
-from llmstream.durable.store import RunRecord, RunStore, State
+from llmstream.durable.store import RunRecord, RunStore, State, pending_calls
 from llmstream.durable.worker import OwnedRun, Request, Worker
 from llmstream.errors import InvalidRequest, LogUnavailable, RunExists, RunNotFound
 from llmstream.events import Event

@@ -15,7 +15,7 @@ import msgspec
 from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 
-__all__ = ["KeptStep", "Outcome", "Renewal", "RunRecord", "RunStore", "State", "Waiting"]
+__all__ = ["KeptStep", "Outcome", "Renewal", "RunRecord", "RunStore", "State", "Waiting", "pending_calls"]
 
 State: TypeAlias = Literal["running", "waiting", "done", "failed", "stopped"]
 """running: a process has it, or had it when it died; waiting: for a decision, a result, a message;
@@ -109,6 +109,27 @@ class Renewal(NamedTuple):
 
     ours: frozenset[str]
     stopping: frozenset[str]
+
+
+_pending = msgspec.json.Decoder(PendingCall).decode
+
+
+def pending_calls(record: RunRecord, steps: Mapping[str, KeptStep]) -> dict[str, int]:
+    """The steps in which calls wait, by the last part of the key that others give: "decision/<approval>".
+
+    A call may wait while others of its step still run, and the run is not suspended yet.
+    """
+    waiting = record.waits_for
+    found = {
+        f"decision/{call.approval_id}" if call.approval_id else f"result/{call.call_id}": waiting.step
+        for call in waiting.pending
+    }
+    for key, step in steps.items():
+        if "/approval/" in key and step.data is not None:
+            # A sub-agent's stand below the step of the run itself, which waits for it.
+            number = int(key.partition("/")[0])
+            found.setdefault(f"decision/{_pending(step.data).approval_id}", number)
+    return found
 
 
 class RunStore(ABC):

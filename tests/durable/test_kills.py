@@ -75,7 +75,7 @@ class Order:
         assert info.text.startswith(ANSWER)
         assert info.usage == last.usage
         ran = Counter(self.effects.lines("tool"))
-        assert set(ran.values()) == {1}, ran
+        assert set(ran.values()) <= {1}, ran  # each may have been interrupted before its effect
         if "may have had effects" not in info.text:
             assert info.text == ANSWER
 

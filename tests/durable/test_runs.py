@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,21 @@ from llmstream import grammar
 from llmstream.durable import Runs
 from llmstream.errors import InvalidRequest, Stopped
 from llmstream.events import RetryNotice
+from llmstream.request import Request
+from llmstream.simulator.script import Call
+from llmstream.testing import ScriptedModel, Turn
+from llmstream.tools import ToolContext
 from tests.durable.clerk import ANSWER, PROMPT, Effects, clerk
 
 
 @pytest.fixture
 def effects(tmp_path: Path) -> Effects:
     return Effects(tmp_path / "effects")
+
+
+def by_answers(*turns: Turn | str) -> Callable[[Request], Turn | str]:
+    """A script by how many answers the conversation has, so that it is the same in each process."""
+    return lambda request: turns[sum(message.role == "assistant" for message in request.messages)]
 
 
 async def read(runs: Runs, agent: ls.Agent, run: str = "order") -> list[ls.Event]:
@@ -108,3 +119,97 @@ async def test_reader_takes_over_from_the_dead(place: str, effects: Effects) -> 
         found = [event async for event in run]
         assert grammar.check(found) == []
         assert (run.state, run.text) == ("done", ANSWER)
+
+
+async def test_external_result_is_given(place: str) -> None:
+    """A call of a declared tool waits for its result, from any process."""
+    calls = Turn(calls=(Call("lookup", {"id": 3}),))
+    spec = ls.ToolSpec("lookup", "Look it up elsewhere.", {"type": "object"})
+    agent = ls.Agent(ScriptedModel(by_answers(calls, "Found.")), name="clerk", tools=[spec])
+    async with Runs(place) as runs:
+        run = runs.stream(agent, "order", PROMPT)
+        _ = [event async for event in run]
+        (call,) = run.pending
+        await runs.decide("order", results={call.call_id: {"price": 5}})
+        again = runs.stream(agent, "order")
+        assert (await again.collect()).text == "Found."
+        (result,) = [r for m in again.messages() for r in m.tool_results]
+        assert result.content == '{"price":5}'
+
+
+async def test_running_run_can_be_stopped(place: str) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        """Wait for ever."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    agent = ls.Agent(ScriptedModel(Turn(calls=(Call("wait"),))), name="clerk", tools=[wait])
+    async with Runs(place) as runs, Runs(place) as others:
+        reading = asyncio.ensure_future(runs.stream(agent, "order", PROMPT).collect())
+        await begun.wait()
+        assert await others.stop("order")
+        with pytest.raises(Stopped):
+            await reading
+        assert ended.is_set()
+        status = await others.status("order")
+        assert status is not None
+        assert status.state == "stopped"
+
+
+async def test_person_decides_about_interrupted(place: str, effects: Effects) -> None:
+    """`interrupted="ask"`: the call waits for a person, and runs once that person approves."""
+    async with Runs(place) as runs:
+        await runs.submit("clerk", "order", PROMPT)
+        store = runs._store
+        record = await store.claim("order", "dead", 0.01)
+        assert record is not None
+        await store.begin("order", record.epoch, "0/call/call_0_1")
+        await store.leave("order", record.epoch, "running", "", "")
+        agent = clerk(effects, interrupted="ask")
+        run = runs.stream(agent, "order")
+        _ = [event async for event in run]
+        assert effects.lines("tool") == ["order/0/call/call_0_0"]
+        (call,) = run.pending
+        assert (call.name, call.call_id) == ("weigh", "call_0_1")
+        await runs.decide("order", {call.approval_id: True})
+        assert (await runs.stream(agent, "order").collect()).text == ANSWER
+        assert sorted(effects.lines("tool"))[:2] == ["order/0/call/call_0_0", "order/0/call/call_0_1"]
+
+
+async def test_sub_agent_waits_for_approval(place: str) -> None:
+    """The approval of a call of a sub-agent: decided about at the top, and the sub-agent goes on."""
+    paid = list[str]()
+
+    def pay(context: ToolContext) -> str:
+        """Pay."""
+        paid.append(context.key)
+        return "paid"
+
+    def agent() -> ls.Agent:
+        inner = ls.Agent(
+            ScriptedModel(by_answers(Turn(calls=(Call("pay"),)), "It is paid.")),
+            name="bank",
+            tools=[ls.tool(pay, needs_approval=True)],
+        )
+        outer = by_answers(Turn(calls=(Call("bank", {"prompt": "Pay."}),)), ANSWER)
+        return ls.Agent(ScriptedModel(outer), name="clerk", tools=[inner.as_tool()])
+
+    async with Runs(place) as runs:
+        run = runs.stream(agent(), "order", PROMPT)
+        _ = [event async for event in run]
+        (call,) = run.pending
+        assert (call.agent, call.name) == ("bank", "pay")
+        await runs.decide("order", {call.approval_id: True})
+        again = runs.stream(agent(), "order")
+        assert (await again.collect()).text == ANSWER
+        assert len(paid) == 1
+        assert paid[0].startswith("order/0/call/call_0_0/")
+        status = await runs.status("order")
+        assert status is not None
+        assert status.usage == again.total_usage
