@@ -30,8 +30,8 @@ __all__ = [
     "words_of",
 ]
 
+# Larger files are stored once, by their hash, beside the messages.
 _INLINE_BYTES: Final = 16_384
-"""Larger files are stored once, by their hash, beside the messages."""
 
 _PATH: Final = """
 with recursive path (n, parent, id, files, body) as (

@@ -16,17 +16,17 @@ from llmstream.store.rows import read_message, spaced, texts_of
 
 __all__ = ["Hit", "search"]
 
+# How many of the newest messages with the words are ranked. FTS5's own rank counts every message that has a
+# word before it ranks the first: among a million messages a quarter of a second for a common one.
 _NEWEST: Final = 2_000
-"""How many of the newest messages with the words are ranked. FTS5's own rank counts every message that has a
-word before it ranks the first: among a million messages a quarter of a second for a common one."""
 
 _AROUND: Final = 60
 _WORD: Final = re.compile(r'"([^"]*)"|(\S+)')
 
 # By the number of the words among those of the message, as BM25 does; the constants are its usual ones.
 _SATURATION: Final = 1.2
+# Of a message of usual length.
 _BYTES: Final = 500
-"""Of a message of usual length."""
 
 _JOINED: Final = (
     "cross join messages m on m.n = search.rowid cross join conversations c on c.n = m.conversation"
