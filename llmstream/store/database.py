@@ -75,12 +75,12 @@ create table meta (name text primary key, value text not null) strict, without r
         False,
     ),
 )
-"""Statements from one version of the tables to the next, and whether they rewrite what is there:
-a file is copied before such a step. The version is in `pragma user_version`. An entry is never changed once
-it is released."""
+"""Statements from one version of the tables to the next, and whether they rewrite what is there: a file is
+copied
+before such a step. The version is in `pragma user_version`. An entry is never changed once it is released."""
 
-# How long a write waits for those of other processes. Each takes about a millisecond; SQLite's waiting
-# is not fair, so that one of several may wait for seconds.
+# How long a write waits for those of other processes. Each takes about a millisecond; SQLite's waiting is not
+# fair, so that one of several may wait for seconds.
 _BUSY_S: Final = 30.0
 
 
