@@ -16,8 +16,8 @@ from llmstream.store.rows import read_message, spaced, texts_of
 
 __all__ = ["Hit", "search"]
 
-# How many of the newest messages with the words are ranked. FTS5's own rank counts every message that has a
-# word before it ranks the first: among a million messages a quarter of a second for a common one.
+# How many of the newest messages with the words are ranked: for a word that stands in every message, to rank
+# all would take a hundred times as long.
 _NEWEST: Final = 2_000
 
 _AROUND: Final = 60
@@ -32,6 +32,8 @@ _JOINED: Final = (
     "cross join messages m on m.n = search.rowid cross join conversations c on c.n = m.conversation"
 )
 
+# FTS5's rank counts every message that has a word before it ranks the first: among a million messages that takes
+# a second for a common one.
 _BEST: Final = """
 select search.rowid from search {joined} where search match :query {filters}
 order by bm25(search, 4.0, 1.0, 2.0), search.rowid desc limit :limit
