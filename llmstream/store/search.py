@@ -32,8 +32,8 @@ _JOINED: Final = (
     "cross join messages m on m.n = search.rowid cross join conversations c on c.n = m.conversation"
 )
 
-# FTS5's rank counts every message that has a word before it ranks the first: among a million messages that takes
-# a second for a common one.
+# FTS5's rank counts every message that has a word before it ranks the first: among a million messages that
+# takes a second for a common one.
 _BEST: Final = """
 select search.rowid from search {joined} where search match :query {filters}
 order by bm25(search, 4.0, 1.0, 2.0), search.rowid desc limit :limit
