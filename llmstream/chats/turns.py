@@ -1,5 +1,4 @@
-"""What a stream or a run adds to a chat while it is read: the prompt first, then each message that is
-complete."""
+"""What a stream or a run adds to a chat while it is read: the prompt, then each complete message."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ class ChatTurn(Protocol):
         """Receives events before the reader sees them. Raises nothing."""
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Adds messages that follow: a response that is over or was left, results of its calls. Raises
-        nothing.
+        """Adds what follows: a response that is over or was left, results of its calls. Raises nothing.
 
         Without messages it only ends the response whose events have come.
         """

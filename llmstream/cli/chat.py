@@ -266,8 +266,7 @@ def _no_model() -> str:
 
 
 def _earlier(arguments: argparse.Namespace) -> tuple[str | None, list[Message], str]:
-    """Loads the conversation to continue, system prompt first: its name, its messages, and the model it
-    used."""
+    """Loads the conversation to continue, system prompt first: its name, messages and model."""
     name: str | None = None
     messages: list[Message] = []
     model = ""

@@ -1,5 +1,4 @@
-"""A chat that is kept in a store as it grows: each message in one transaction, before anybody sees it in the
-chat."""
+"""A chat that is kept in a store as it grows: each message is stored before anybody sees it."""
 
 from __future__ import annotations
 
@@ -47,8 +46,8 @@ class StoredChat(Chat):
 
     `append` and `replace` also write it; nothing that was stored is overwritten: what differs is another
     branch. Where another process has gone on with the same conversation, what is appended here becomes a
-    branch of its own, and `is_branch` is True. An object is for one task at a time; several may have the same
-    conversation.
+    branch of its own, and `is_branch` is True. An object is for one task at a time;
+    several may have the same conversation.
 
     store:   where it is kept
     name:    in the store
@@ -174,8 +173,7 @@ class StoredChat(Chat):
             self._history.swap(messages)
 
     def fork(self, name: str | None = None) -> Chat:
-        """As in `Chat`: a chat in memory with the same messages; with a name, a conversation of its own in
-        the store.
+        """As in `Chat`, a chat in memory; with a name, a conversation of its own in the store.
 
         The messages are shared, so that a fork of any length takes a millisecond.
         """

@@ -61,8 +61,7 @@ class Imported(msgspec.Struct):
 def import_file(store: Store, path: Path) -> tuple[int, int]:
     """Imports a file, whatever it is; returns how many conversations were added, and how many it has.
 
-    raises: InvalidRequest if it is no export that is known; StoreError; then what came before it is in the
-    store
+    raises: InvalidRequest if it is no known export; StoreError; what came before it is in the store
     """
     added = found = 0
     for conversation in read_file(path):

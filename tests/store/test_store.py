@@ -185,3 +185,11 @@ def test_a_backup_is_a_store(store, tmp_path):
     assert (tmp_path / "copy.db").stat().st_mode & 0o777 == 0o600
     with pytest.raises(StoreError, match="already exists"):
         store.backup(tmp_path / "copy.db")
+
+
+def test_what_says_it_more_often_is_first(store):
+    said(store, "one", "A fjord is a fjord: each fjord is deep.", "word " * 200 + "fjord")
+    said(store, "two", "Once there was a fjord, and a mountain, and a lake.")
+    for hits in (store.search("fjord"), store.search("fjord", all=True)):
+        assert [(hit.conversation, hit.index) for hit in hits] == [("one", 0), ("two", 0), ("one", 1)]
+    assert len(store.search("fjord", limit=2)) == 2
