@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from llmstream import private_sqlite
 from llmstream.errors import LimitsUnavailable
 from llmstream.transport.fleet.rules import Answer, Batch, State, apply
 
@@ -153,12 +154,8 @@ def _after_restart(state: State, now: float) -> State:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # SQLite would let everybody read it.
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    connection = private_sqlite.connect(path, busy_s=_BUSY_S)
     try:
-        connection.execute("pragma journal_mode = wal")
         # What a power failure takes is of no use after it.
         connection.execute("pragma synchronous = off")
         connection.execute(_TABLE)
