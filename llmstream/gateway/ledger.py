@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream import private_sqlite
 from llmstream.errors import InvalidRequest, LLMStreamError, PermissionDenied, RateLimited
 from llmstream.gateway.accounts import Row
 
@@ -59,6 +60,7 @@ create table if not exists carried (
     call_id text primary key, time real not null, data blob not null
 ) without rowid;
 """
+_CREATE: Final = f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;"
 
 _INSERT: Final = (
     f"insert into calls (owner, {', '.join(_COLUMNS)}) values (?, {', '.join('?' * len(_COLUMNS))})"  # noqa: S608
@@ -366,16 +368,12 @@ def _connect(path: str | os.PathLike[str]) -> sqlite3.Connection:
     """raises: InvalidRequest if the file cannot be opened"""
     where = os.fspath(path)
     try:
-        if where != ":memory:":
-            # Before SQLite makes it with the rights of the umask; WAL's files get those of this one.
-            os.close(os.open(where, os.O_RDWR | os.O_CREAT, 0o600))
-        db = sqlite3.connect(where, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        db.execute("pragma journal_mode = wal")
+        db = private_sqlite.connect(where, busy_s=_BUSY_S)
         db.execute("pragma synchronous = normal")
         (version,) = db.execute("pragma user_version").fetchone()
         if version > _VERSION:
             raise InvalidRequest(f"{where} was written by a newer version of llmstream. Update it.")
-        db.executescript(f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;")
+        db.executescript(_CREATE)
     except (OSError, sqlite3.Error) as error:
         raise InvalidRequest(f"the store {where!r} cannot be opened: {error}") from None
     return db

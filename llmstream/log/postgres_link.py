@@ -96,10 +96,12 @@ class PostgresLink:
     async def notices(self, channel: str) -> AsyncGenerator[str]:
         """Yields "" once it listens, then what other processes send on a channel."""
         import psycopg
+        from psycopg import sql
 
+        listen = sql.SQL("listen {}").format(sql.Identifier(channel))
         connection = await self.connected()
         try:
-            await connection.execute(f"listen {channel}")
+            await connection.execute(listen)
             yield ""
             async for notice in connection.notifies():
                 yield notice.payload

@@ -182,6 +182,8 @@ select c.id, title, tags, created, updated, coalesce((select depth + 1 from mess
 from conversations c where owner = :owner
 """
 
+_NAMED: Final = f"{_LISTED} and c.id = :name"
+
 
 _MODEL: Final = (
     " and exists (select 1 from turns t where t.conversation = c.n "
@@ -201,9 +203,12 @@ def listed(
 ) -> list[ConversationInfo]:
     """Conversations, the one that changed last first."""
     filters = (_MODEL if model is not None else "") + (" and title <> ''" if titled else "")
-    rows = db.execute(
+    statement = (
         f"{_LISTED} and updated < :before and updated >= :since {filters} order by updated desc, c.n desc "
-        "limit :limit",
+        "limit :limit"
+    )
+    rows = db.execute(
+        statement,
         {
             "owner": owner,
             "before": float("inf") if before is None else before,
@@ -217,7 +222,7 @@ def listed(
 
 def described(db: sqlite3.Connection, owner: str, name: str) -> ConversationInfo | None:
     """One conversation, or None."""
-    row = db.execute(f"{_LISTED} and c.id = :name", {"owner": owner, "name": name}).fetchone()
+    row = db.execute(_NAMED, {"owner": owner, "name": name}).fetchone()
     return None if row is None else _info(row)
 
 

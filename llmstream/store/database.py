@@ -75,6 +75,9 @@ create table meta (name text primary key, value text not null) strict, without r
         False,
     ),
 )
+
+_SET_APPLICATION: Final = f"pragma application_id = {APPLICATION}"
+_SET_VERSION: Final = f"pragma user_version = {len(MIGRATIONS)}"
 """Statements from one version of the tables to the next, and whether they rewrite what is there: a file is
 copied
 before such a step. The version is in `pragma user_version`. An entry is never changed once it is released."""
@@ -204,7 +207,7 @@ class Database:
             try:
                 # Journal mode cannot change while others have the file open; it is part of the file.
                 connection.execute("pragma journal_mode = wal")
-                connection.execute(f"pragma application_id = {APPLICATION}")
+                connection.execute(_SET_APPLICATION)
                 self._migrate(connection, 0)
             finally:
                 connection.close()
@@ -261,7 +264,7 @@ class Database:
             for statements, _ in MIGRATIONS[version:]:
                 for statement in statements.split(";\n"):
                     connection.execute(statement)
-            connection.execute(f"pragma user_version = {len(MIGRATIONS)}")
+            connection.execute(_SET_VERSION)
             connection.execute("commit")
         finally:
             if connection.in_transaction:

@@ -70,6 +70,13 @@ class Hit(msgspec.Struct, frozen=True):
     message: int
 
 
+# Two looks into the index; "<>" would read all of it.
+_OTHERS: Final = (
+    "select exists (select 1 from conversations where owner < ?1) "
+    "or exists (select 1 from conversations where owner > ?1)"
+)
+
+
 def search(
     db: sqlite3.Connection,
     owner: str,
@@ -104,9 +111,11 @@ def search(
     joined = _JOINED if filters else ""
     given = {"query": query, "owner": owner, "role": role, "since": since, "model": model, "limit": limit}
     if rank_all:
-        best = [n for (n,) in db.execute(_BEST.format(filters=filters, joined=joined), given)]
+        statement = _BEST.format(filters=filters, joined=joined)
+        best = [n for (n,) in db.execute(statement, given)]
     else:
-        rows = db.execute(_RECENT.format(filters=filters, joined=joined), {**given, "newest": _NEWEST})
+        statement = _RECENT.format(filters=filters, joined=joined)
+        rows = db.execute(statement, {**given, "newest": _NEWEST})
         best = _ranked(rows, words)[: limit if limit >= 0 else None]
     return [_hit(db, db.execute(_SHOWN, (n,)).fetchone(), words) for n in best]
 
@@ -129,11 +138,7 @@ def _ranked(rows: Iterable[tuple[int, str, bytes]], words: list[str]) -> list[in
 
 def _has_others(db: sqlite3.Connection, owner: str) -> bool:
     """Whether there are conversations of other owners."""
-    # Two looks into the index; "<>" would read all of it.
-    query = (
-        "select exists (select 1 from conversations where owner < ?1) or exists (select 1 from conversations "
-    )
-    return bool(db.execute(f"{query} where owner > ?1)", (owner,)).fetchone()[0])
+    return bool(db.execute(_OTHERS, (owner,)).fetchone()[0])
 
 
 def _words(text: str) -> list[str]:

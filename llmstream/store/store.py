@@ -343,12 +343,15 @@ class Store:
                 f"costs are grouped by {', '.join(_GROUPS)}; got {', '.join(unknown) or 'nothing'}"
             )
         columns = ", ".join(_GROUPS[name] for name in names)
+        statement = (
+            f"select provider || ':' || t.model, input_tokens, output_tokens, cached_tokens, "  # noqa: S608  # constants
+            f"cache_write_tokens, reasoning_tokens, cost, {columns} from turns t "
+            "join conversations c on c.n = t.conversation "
+            "where c.owner = ? and started >= ? and state <> 'open'"
+        )
         with self.database.reading() as db:
             rows = db.execute(
-                f"select provider || ':' || t.model, input_tokens, output_tokens, cached_tokens, "  # noqa: S608  # constants
-                f"cache_write_tokens, reasoning_tokens, cost, {columns} from turns t "
-                "join conversations c on c.n = t.conversation "
-                "where c.owner = ? and started >= ? and state <> 'open'",
+                statement,
                 (self.owner, since or 0.0),
             ).fetchall()
         totals: dict[tuple[str, ...], CostRow] = {}

@@ -21,7 +21,8 @@ from llmstream.store.store import TreeNode
 __all__ = ["code_block", "hit_form", "last_answer", "short_form", "show", "tree_form"]
 
 _BOLD, _DIM, _OFF = "\x1b[1m", "\x1b[2m", "\x1b[0m"
-_BLOCK: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)^ {0,3}\1", re.MULTILINE | re.DOTALL)
+# The line that begins or ends a code block: CommonMark 0.31, 4.5.
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _LEAST_COLUMNS: Final = 40
 
 
@@ -94,10 +95,18 @@ def code_block(text: str) -> str:
 
     raises: InvalidRequest if there is none
     """
-    found = _BLOCK.search(text)
-    if found is None:
+    fence, block = "", list[str]()
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if not fence:
+            fence = found[1] if found is not None else ""
+        elif found is not None and found[1].startswith(fence) and not line.strip(" `~\r"):
+            break
+        else:
+            block.append(line)
+    if not fence:
         raise InvalidRequest("the last answer has no code block; -r prints it all")
-    return found[2].rstrip("\n")
+    return "\n".join(block).rstrip("\n")
 
 
 def show(store: Store, info: ConversationInfo) -> None:

@@ -45,6 +45,7 @@ create table if not exists parts (
 );
 create index if not exists parts_by_key on parts (key, place);
 """
+_CREATE: Final = f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;"
 
 _BUSY_S: Final = 5.0
 # Uses of answers are written together: a commit each would cost more than the answer.
@@ -231,7 +232,7 @@ def _opened(path: str | os.PathLike[str]) -> sqlite3.Connection:
         (version,) = connection.execute("pragma user_version").fetchone()
         if version > _VERSION:
             raise ValueError(f"{path} was written by a newer version of llmstream (tables {version})")
-        connection.executescript(f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;")
+        connection.executescript(_CREATE)
     except BaseException:
         connection.close()
         raise
@@ -240,7 +241,8 @@ def _opened(path: str | os.PathLike[str]) -> sqlite3.Connection:
 
 def _remove(connection: sqlite3.Connection, which: str, value: str | float) -> None:
     # The conditions are the constants above.
-    (size,) = connection.execute(f"select sum(size) from answers where {which}", (value,)).fetchone()  # noqa: S608
+    counted, deleted = f"select sum(size) from answers where {which}", f"delete from answers where {which}"  # noqa: S608
+    (size,) = connection.execute(counted, (value,)).fetchone()
     if size is not None:
-        connection.execute(f"delete from answers where {which}", (value,))  # noqa: S608  # as above
+        connection.execute(deleted, (value,))
         connection.execute("update total set bytes = bytes - ?", (size,))
