@@ -89,8 +89,8 @@ _UPDATE: Final = (
     "bytes = ? where n = ?"
 )
 _INSERT_BATCH: Final = (
-    "insert into batches (run, last, count, time, bytes, data) select ?1, ?2, ?3, ?4, ?5, ?6 "
-    "where not exists (select 1 from batches where run = ?1 and last > ?2 - ?3)"
+    "insert into batches (run, last, count, time, bytes, data) select ?, ?, ?, ?, ?, ? "
+    "where not exists (select 1 from batches where run = ? and last > ?)"
 )
 
 
@@ -184,7 +184,8 @@ def update_record(connection: sqlite3.Connection, n: int, new: RunStatus) -> Non
 def insert_batches(connection: sqlite3.Connection, batches: Sequence[NewBatch]) -> bool:
     """Appends batches; False if one of them is not behind all others of its run, and is not there now."""
     before = connection.total_changes
-    connection.executemany(_INSERT_BATCH, batches)
+    rows = [(*batch, batch.run, batch.last - batch.size) for batch in batches]
+    connection.executemany(_INSERT_BATCH, rows)
     return connection.total_changes == before + len(batches)
 
 

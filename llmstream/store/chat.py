@@ -29,14 +29,14 @@ _SHOWN: Final = 60
 # All ways that begin where a path has a message: the newest end of each.
 _ENDS: Final = """
 with recursive below (n, first) as (
-    select n, n from messages where parent is ?1 and tree = ?2
+    select n, n from messages where parent is ? and tree = ?
     union all select m.n, below.first from messages m join below on m.parent = below.n
 ) select first, max(n) from below where n not in (select parent from messages where parent is not null and
-tree = ?2) group by first order by first
+tree = ?) group by first order by first
 """
 
 _LEAVES: Final = """
-select n from messages m where conversation = ?1
+select n from messages m where conversation = ?
 and not exists (select 1 from messages where parent = m.n) order by n
 """
 
@@ -136,7 +136,7 @@ class StoredChat(Chat):
                         f"there is no message {at}: the chat has {len(self)}, counted from 0"
                     )
                 above = self._links[at - 1].n if at else None
-                ends = [end for _, end in db.execute(_ENDS, (above, self._row.tree))]
+                ends = [end for _, end in db.execute(_ENDS, (above, self._row.tree, self._row.tree))]
             return [self._described(db, end, at) for end in ends]
 
     def _goes_on(self, db: sqlite3.Connection, n: int) -> bool:

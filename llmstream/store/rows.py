@@ -140,8 +140,8 @@ def delete_messages(db: sqlite3.Connection, rows: Iterable[int]) -> None:
             digests = db.execute("select hash from message_files where message = ?", (n,)).fetchall()
             db.execute("delete from message_files where message = ?", (n,))
             db.executemany(
-                "delete from files where hash = ?1 "
-                "and not exists (select 1 from message_files where hash = ?1)",
+                "delete from files where hash = ? "
+                "and not exists (select 1 from message_files where message_files.hash = files.hash)",
                 digests,
             )
         db.execute("delete from messages where n = ?", (n,))

@@ -72,8 +72,8 @@ class Hit(msgspec.Struct, frozen=True):
 
 # Two looks into the index; "<>" would read all of it.
 _OTHERS: Final = (
-    "select exists (select 1 from conversations where owner < ?1) "
-    "or exists (select 1 from conversations where owner > ?1)"
+    "select exists (select 1 from conversations where owner < ?) "
+    "or exists (select 1 from conversations where owner > ?)"
 )
 
 
@@ -138,7 +138,7 @@ def _ranked(rows: Iterable[tuple[int, str, bytes]], words: list[str]) -> list[in
 
 def _has_others(db: sqlite3.Connection, owner: str) -> bool:
     """Whether there are conversations of other owners."""
-    return bool(db.execute(_OTHERS, (owner,)).fetchone()[0])
+    return bool(db.execute(_OTHERS, (owner, owner)).fetchone()[0])
 
 
 def _words(text: str) -> list[str]:
