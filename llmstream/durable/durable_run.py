@@ -53,6 +53,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     usage_by_model: tokens by "provider:model", over all processes; of `Runs.list`, known as `text` is
     cost_estimate:  by the agent's `price`; known as `text` is
     error:          why it failed: code and message
+    ready:          whether a run that waits was given something, so that `stream` or `resume` goes on with it
     """
 
     run: str
@@ -68,6 +69,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     usage_by_model: dict[str, Usage]
     cost_estimate: float | None
     error: tuple[str, str] | None
+    ready: bool
 
     @classmethod
     def of(cls, record: RunRecord, usage: dict[str, Usage]) -> RunInfo:
@@ -87,7 +89,13 @@ class RunInfo(msgspec.Struct, frozen=True):
             usage_by_model=usage,
             cost_estimate=result.cost_estimate,
             error=result.error,
+            ready=record.state == "waiting" and record.ready,
         )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no step can follow."""
+        return self.state in ("done", "failed", "stopped")
 
     @property
     def usage(self) -> Usage:

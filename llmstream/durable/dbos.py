@@ -1,0 +1,195 @@
+"""Durable runs as workflows of DBOS (extra `dbos`): it starts them again, we keep their steps.
+
+    clerk = workflow(agent, runs)                             # before DBOS.launch()
+    handle = await DBOS.start_workflow_async(clerk, "order-4711", "Ship it.")
+
+The whole run is one step of DBOS. Its own steps stay under their keys in the database of `Runs`, so their
+order does not matter and tools run at most once. DBOS stores the id, the prompt and the answer, as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import msgspec
+
+from llmstream.agent.agent import Agent
+from llmstream.durable.durable_run import RunInfo
+from llmstream.durable.runs import Runs
+from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, Unsupported
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    from sqlalchemy import Engine
+
+__all__ = ["engine", "workflow"]
+
+_log: Final = logging.getLogger("llmstream.durable")
+
+_MISSING: Final = "durable runs on DBOS need the extra `dbos`: pip install 'llmstream-sdk[dbos]'"
+
+# How often a workflow looks whether a run that waits was given something, or the database is back.
+_LOOK_S: Final = 0.5
+
+# As DBOS's own connections do.
+_BUSY_S: Final = 30.0
+
+# SQLite has unixepoch('subsec') since then (sqlite.org/lang_datefunc.html).
+_HAS_SUBSEC: Final = (3, 42, 0)
+
+
+class _Ended(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a run ended: what DBOS stores of its one step."""
+
+    text: str = ""
+    error: tuple[str, str] | None = None
+
+
+def workflow(
+    agent: Agent[Any, Any], runs: Runs, *, max_recovery_attempts: int | None = 100
+) -> Callable[[str, str], Coroutine[Any, Any, str]]:
+    """The DBOS workflow `clerk(run_id, prompt)`, which returns the text of the answer.
+
+    Make it before `DBOS.launch()`, and launch in the event loop that uses `runs`. While the run waits for a
+    decision the workflow waits too, in this process or the one that recovers it, and goes on after
+    `Runs.decide`. To cancel the workflow stops the run.
+
+    agent:   needs a name; that of the workflow is "llmstream.NAME"
+    max_recovery_attempts: how often DBOS starts a workflow again; None for ever
+    raises:  InvalidRequest for an agent without a name; Unsupported without the extra. The workflow raises
+             `dbos.PortableWorkflowError` for a run that failed or was stopped; its `name` is the error's code
+    """
+    try:
+        from dbos import DBOS, PortableWorkflowError, WorkflowSerializationFormat, error
+    except ImportError:
+        raise Unsupported(_MISSING) from None
+    if not agent.name:
+        raise InvalidRequest("an agent of durable runs needs a name: Agent(model, name='clerk')")
+
+    async def clerk(run_id: str, prompt: str) -> str:
+        run = functools.partial(_produced, agent, runs, run_id, prompt)
+        try:
+            # Preemptible: cancelled together with the workflow, or when that has run out of time.
+            data = await DBOS.run_step_async({"name": "llmstream.run", "preemptible": True}, run)
+        except error.DBOSWorkflowCancelledError:
+            await _stopped(runs, run_id)
+            raise
+        ended = msgspec.json.decode(data, type=_Ended)
+        if ended.error is not None:
+            code, message = ended.error
+            raise PortableWorkflowError(message, code)
+        return ended.text
+
+    made: Callable[[str, str], Coroutine[Any, Any, str]] = DBOS.workflow(
+        name=f"llmstream.{agent.name}",
+        max_recovery_attempts=max_recovery_attempts,
+        serialization_type=WorkflowSerializationFormat.PORTABLE,  # JSON; by default DBOS pickles
+    )(clerk)
+    return made
+
+
+async def _produced(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str) -> str:
+    """Produces a run, or follows the process that does, until it is over; returns `_Ended` as JSON."""
+    while True:
+        try:
+            info = await _read(agent, runs, run_id, prompt)
+            if info.is_over:
+                error = info.error or (
+                    ("stopped", "the run was stopped") if info.state == "stopped" else None
+                )
+                return _text(_Ended(info.text, error))
+            await _given(runs, run_id)
+        except LogUnavailable as error:
+            # A database that is away, or `Runs` that was closed first, ends no workflow: it stays pending.
+            _log.warning("durable run %r on DBOS waits: %s", run_id, error)
+            await asyncio.sleep(_LOOK_S)
+        except LLMStreamError as error:  # such as an id that is one of another agent
+            return _text(_Ended(error=(error.code, error.message)))
+
+
+async def _given(runs: Runs, run_id: str) -> None:
+    """Waits while a run waits and nothing was given to it."""
+    while True:
+        info = await runs.status(run_id)
+        if info is None or info.state != "waiting" or info.ready:
+            return
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _read(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str) -> RunInfo:
+    """Reads a run until it is over, or waits."""
+    failure: LLMStreamError | None = None
+    try:
+        async for _ in runs.stream(agent, run_id, prompt):
+            pass
+    except LLMStreamError as error:
+        failure = error
+    info = await runs.status(run_id)
+    if failure is not None and (info is None or not info.is_over or info.agent != agent.name):
+        raise failure
+    assert info is not None, "a run that was read has a record"
+    return info
+
+
+def _text(ended: _Ended) -> str:
+    return msgspec.json.encode(ended).decode()
+
+
+async def _stopped(runs: Runs, run_id: str) -> None:
+    try:
+        await runs.stop(run_id)
+    except LLMStreamError as error:
+        _log.warning("durable run %r of a cancelled DBOS workflow is not stopped: %s", run_id, error)
+
+
+def engine(where: str, *, synchronous: Literal["normal", "full"] = "full") -> Engine:
+    """The SQLAlchemy engine of an SQLite file, for `system_database_engine` in the configuration of DBOS.
+
+    DBOS's own one has no WAL mode, and fails under Python 3.12 with an SQLite older than 3.42. The file is
+    made if it is missing, readable by its owner only.
+
+    where:       "sqlite:PATH"; for PostgreSQL give DBOS `system_database_url`
+    synchronous: "normal" is faster; a power failure may then take the last writes
+    raises:      InvalidRequest; Unsupported without the extra
+    """
+    scheme, _, path = where.partition(":")
+    if scheme != "sqlite" or not path or path.startswith("//"):
+        raise InvalidRequest(
+            "the engine of DBOS is of an SQLite file: 'sqlite:dbos.db', no slashes before it"
+        )
+    if synchronous not in ("normal", "full"):
+        raise InvalidRequest(f'synchronous is "normal" or "full", got {synchronous!r}')
+    try:
+        from sqlalchemy import create_engine
+        from sqlalchemy.pool import QueuePool
+    except ImportError:
+        raise Unsupported(_MISSING) from None
+    # Without the pool all threads would share one connection, as for an address without a path.
+    return create_engine("sqlite://", creator=lambda: _connected(path, synchronous), poolclass=QueuePool)
+
+
+def _connected(path: str, synchronous: str) -> sqlite3.Connection:
+    import sqlite3  # which not every Python has
+
+    from llmstream.private_sqlite import connect
+
+    connection = connect(path, busy_s=_BUSY_S)
+    connection.isolation_level = "IMMEDIATE"  # as DBOS's own: writers take turns
+    connection.execute("pragma foreign_keys = on")
+    connection.execute(f"pragma synchronous = {synchronous}")
+    if sqlite3.sqlite_version_info < _HAS_SUBSEC:
+        # It gives NULL for 'subsec', which DBOS uses from Python 3.12 on.
+        connection.create_function("unixepoch", 1, _unixepoch)
+    return connection
+
+
+def _unixepoch(modifier: str) -> float:
+    if modifier != "subsec":
+        raise ValueError(modifier)
+    return time.time()

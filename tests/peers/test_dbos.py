@@ -1,0 +1,192 @@
+"""Durable runs as workflows of DBOS: it starts them again, and no tool runs twice.
+
+This file is also the program that is killed: `python -m tests.peers.test_dbos FOLDER PLACE`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmstream.durable import Runs
+from llmstream.errors import InvalidRequest
+from tests.durable.clerk import ANSWER, PROMPT, Effects, clerk
+
+dbos = pytest.importorskip("dbos", reason="dbos is not installed (extra: frameworks)")
+
+from llmstream.durable import dbos as adapter  # noqa: E402  # dbos may be missing
+
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 60.0
+LEASE_S = 1.0
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+def launched(folder: Path) -> None:
+    dbos.DBOS(
+        config={
+            "name": "clerks",
+            "system_database_engine": adapter.engine(f"sqlite:{folder / 'dbos.db'}"),
+            "serializer": dbos.DBOSPortableJSONSerializer(),
+            "application_version": "1",
+            "log_level": "ERROR",
+        }
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    launched(tmp_path)
+    yield tmp_path
+    dbos.DBOS.destroy(destroy_registry=True)
+
+
+def opened(folder: Path) -> Runs:
+    return Runs(f"sqlite:{folder / 'runs.db'}", lease_s=LEASE_S)
+
+
+async def started(run: Any, *texts: str) -> Any:
+    dbos.DBOS.launch()
+    with dbos.SetWorkflowID("order"):
+        return await dbos.DBOS.start_workflow_async(run, *texts)
+
+
+async def status(workflow: str = "order") -> Any:
+    (found,) = await dbos.DBOS.list_workflows_async(workflow_ids=[workflow])
+    return found
+
+
+async def waiting(runs: Runs) -> Any:
+    async with asyncio.timeout(LIMIT_S):
+        while (info := await runs.status("order")) is None or info.state != "waiting":
+            await asyncio.sleep(0.05)
+    return info
+
+
+async def test_dbos_runs_to_the_end(folder: Path) -> None:
+    effects = Effects(folder / "effects")
+    async with opened(folder) as runs:
+        handle = await started(adapter.workflow(clerk(effects), runs), "order", PROMPT)
+        assert await asyncio.wait_for(handle.get_result(), LIMIT_S) == ANSWER
+        info = await runs.status("order")
+    assert info is not None
+    assert info.state == "done"
+    assert len(effects.lines("tool")) == 3
+    found = await status()
+    assert (found.name, found.status) == ("llmstream.clerk", "SUCCESS")
+
+
+async def test_dbos_gets_text_no_pickles(folder: Path) -> None:
+    """Prompt, answer and step are text that anybody can read."""
+    async with opened(folder) as runs:
+        handle = await started(adapter.workflow(clerk(Effects(folder / "effects")), runs), "order", PROMPT)
+        await asyncio.wait_for(handle.get_result(), LIMIT_S)
+    with adapter.engine(f"sqlite:{folder / 'dbos.db'}").connect() as connection:
+        asked = connection.exec_driver_sql("select inputs from workflow_input").scalar()
+        given = connection.exec_driver_sql("select output from workflow_output").scalar()
+        step = connection.exec_driver_sql("select output from operation_outputs").scalar()
+        mode = connection.exec_driver_sql("pragma journal_mode").scalar()
+        now = connection.exec_driver_sql("select unixepoch('subsec')").scalar()
+    assert asked == f'{{"namedArgs":{{}},"positionalArgs":["order","{PROMPT}"]}}'
+    assert (given, json.loads(json.loads(step))) == (f'"{ANSWER}"', {"text": ANSWER})
+    assert mode == "wal"
+    assert now > 1.7e9
+    assert (folder / "dbos.db").stat().st_mode & 0o077 == 0
+
+
+async def test_dbos_waits_for_decision(folder: Path) -> None:
+    effects = Effects(folder / "effects")
+    async with opened(folder) as runs:
+        handle = await started(adapter.workflow(clerk(effects, approval=True), runs), "order", PROMPT)
+        info = await waiting(runs)
+        assert len(effects.lines("tool")) == 2
+        assert (await status()).status == "PENDING"
+        async with opened(folder) as others:
+            await others.decide("order", {call.approval_id: True for call in info.pending})
+        assert await asyncio.wait_for(handle.get_result(), LIMIT_S) == ANSWER
+    assert len(effects.lines("tool")) == 3
+
+
+async def test_dbos_cancel_stops_the_run(folder: Path) -> None:
+    async with opened(folder) as runs:
+        agent = clerk(Effects(folder / "effects"), approval=True)
+        await started(adapter.workflow(agent, runs), "order", PROMPT)
+        await waiting(runs)
+        await dbos.DBOS.cancel_workflow_async("order")
+        async with asyncio.timeout(LIMIT_S):
+            while (info := await runs.status("order")) is None or info.state != "stopped":
+                await asyncio.sleep(0.05)
+        assert (await status()).status == "CANCELLED"
+
+
+async def test_dbos_reports_a_failed_run(folder: Path) -> None:
+    async with opened(folder) as runs:
+        await runs.submit("other", "order", PROMPT)
+        agent = clerk(Effects(folder / "effects"))
+        handle = await started(adapter.workflow(agent, runs), "order", PROMPT)
+        with pytest.raises(dbos.PortableWorkflowError, match="one of agent 'other'") as failure:
+            await asyncio.wait_for(handle.get_result(), LIMIT_S)
+    assert failure.value.name == "invalid-request"
+    assert (await status()).status == "ERROR"
+
+
+def test_dbos_engine_needs_a_file() -> None:
+    with pytest.raises(InvalidRequest, match=r"sqlite:dbos\.db"):
+        adapter.engine("postgresql://db/app")
+
+
+def program(folder: Path, place: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tests.peers.test_dbos", str(folder), place],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S * 2,
+    )
+
+
+@pytest.mark.parametrize("place", ["model", "after pay"])
+def test_dbos_recovers_after_a_kill(tmp_path: Path, place: str) -> None:
+    """Killed at the second request to the model, or at the tool that pays; DBOS starts it again."""
+    killed = program(tmp_path, place)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    again = program(tmp_path, "")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith(ANSWER)
+    ran = Effects(tmp_path / "effects").lines("tool")
+    assert len(ran) == len(set(ran)) == 3, ran
+    assert ("may have had effects" in again.stdout) == (place == "after pay")
+
+
+async def work(folder: Path, place: str) -> None:
+    """Starts the workflow and is killed; without a place, waits for what DBOS recovers."""
+    effects = Effects(folder / "effects")
+
+    def at(here: str) -> None:
+        if here == place and (here != "model" or len(effects.lines("asked")) == 1):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    async with opened(folder) as runs:
+        run = adapter.workflow(clerk(effects, at=at), runs)
+        launched(folder)
+        if place:
+            handle = await started(run, "order", PROMPT)
+        else:
+            dbos.DBOS.launch()
+            handle = await dbos.DBOS.retrieve_workflow_async("order")
+        print(await asyncio.wait_for(handle.get_result(), LIMIT_S))
+        dbos.DBOS.destroy()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(Path(sys.argv[1]), sys.argv[2]))
