@@ -40,6 +40,8 @@ _LOOK_S: Final = 0.5
 # As DBOS's own connections do.
 _BUSY_S: Final = 30.0
 
+_SYNCHRONOUS: Final = {"normal": "pragma synchronous = normal", "full": "pragma synchronous = full"}
+
 # SQLite has unixepoch('subsec') since then (sqlite.org/lang_datefunc.html).
 _HAS_SUBSEC: Final = (3, 42, 0)
 
@@ -163,7 +165,7 @@ def engine(where: str, *, synchronous: Literal["normal", "full"] = "full") -> En
         raise InvalidRequest(
             "the engine of DBOS is of an SQLite file: 'sqlite:dbos.db', no slashes before it"
         )
-    if synchronous not in ("normal", "full"):
+    if synchronous not in _SYNCHRONOUS:
         raise InvalidRequest(f'synchronous is "normal" or "full", got {synchronous!r}')
     try:
         from sqlalchemy import create_engine
@@ -182,7 +184,7 @@ def _connected(path: str, synchronous: str) -> sqlite3.Connection:
     connection = connect(path, busy_s=_BUSY_S)
     connection.isolation_level = "IMMEDIATE"  # as DBOS's own: writers take turns
     connection.execute("pragma foreign_keys = on")
-    connection.execute(f"pragma synchronous = {synchronous}")
+    connection.execute(_SYNCHRONOUS[synchronous])
     if sqlite3.sqlite_version_info < _HAS_SUBSEC:
         # It gives NULL for 'subsec', which DBOS uses from Python 3.12 on.
         connection.create_function("unixepoch", 1, _unixepoch)
