@@ -13,6 +13,7 @@ import sqlite3
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -75,16 +76,22 @@ create table meta (name text primary key, value text not null) strict, without r
         False,
     ),
 )
+"""Statements from one version of the tables to the next, and whether they rewrite what is there: a file is
+copied before such a step. The version is in `pragma user_version`. An entry is never changed once it is released."""
 
 _SET_APPLICATION: Final = f"pragma application_id = {APPLICATION}"
 _SET_VERSION: Final = f"pragma user_version = {len(MIGRATIONS)}"
-"""Statements from one version of the tables to the next, and whether they rewrite what is there: a file is
-copied
-before such a step. The version is in `pragma user_version`. An entry is never changed once it is released."""
 
 # How long a write waits for those of other processes. Each takes about a millisecond; SQLite's waiting is not
 # fair, so that one of several may wait for seconds.
 _BUSY_S: Final = 30.0
+
+
+class _Connection(sqlite3.Connection):
+    """Is closed when its thread has ended, or its store was dropped."""
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class Database:
@@ -99,7 +106,7 @@ class Database:
         self.path = path
         self.read_only = read_only
         self._threads = threading.local()
-        self._all: list[sqlite3.Connection] = []
+        self._all = weakref.WeakSet[_Connection]()
         self._closed = False
         with self._errors():
             if read_only and not path.is_file():
@@ -113,19 +120,19 @@ class Database:
     def close(self) -> None:
         """Closes the connections of all threads. Idempotent."""
         self._closed = True
-        while self._all:
-            self._all.pop().close()
+        for connection in list(self._all):
+            connection.close()
         self._threads = threading.local()
 
     @property
     def connection(self) -> sqlite3.Connection:
         """That of this thread."""
-        found: sqlite3.Connection | None = getattr(self._threads, "connection", None)
+        found: _Connection | None = getattr(self._threads, "connection", None)
         if found is None:
             if self._closed:
                 raise StoreError(f"the store {self.path} is closed")
             found = self._threads.connection = self._connect(self.path)
-            self._all.append(found)
+            self._all.add(found)
         return found
 
     @contextlib.contextmanager
@@ -216,7 +223,7 @@ class Database:
             for suffix in ("", "-wal", "-shm"):
                 new.with_name(new.name + suffix).unlink(missing_ok=True)
 
-    def _connect(self, path: Path) -> sqlite3.Connection:
+    def _connect(self, path: Path) -> _Connection:
         mode = "ro" if self.read_only else "rw"
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
@@ -224,6 +231,7 @@ class Database:
             timeout=_BUSY_S,
             isolation_level=None,
             check_same_thread=False,
+            factory=_Connection,
         )
         try:
             connection.execute("pragma secure_delete = on")
