@@ -77,7 +77,8 @@ create table meta (name text primary key, value text not null) strict, without r
     ),
 )
 """Statements from one version of the tables to the next, and whether they rewrite what is there: a file is
-copied before such a step. The version is in `pragma user_version`. An entry is never changed once it is released."""
+copied before such a step. The version is in `pragma user_version`. An entry is never changed once it is
+released."""
 
 _SET_APPLICATION: Final = f"pragma application_id = {APPLICATION}"
 _SET_VERSION: Final = f"pragma user_version = {len(MIGRATIONS)}"
