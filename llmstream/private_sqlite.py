@@ -10,9 +10,10 @@ import os
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["connect"]
+__all__ = ["connect", "transaction"]
 
 IN_MEMORY: Final = ":memory:"
 """What SQLite calls a database without a file."""
@@ -60,3 +61,20 @@ def _set_wal(connection: sqlite3.Connection, until: float) -> None:
             if "locked" not in str(error) or time.monotonic() > until:
                 raise
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection, begin: str = "begin immediate") -> Iterator[None]:
+    """A transaction that is rolled back on any exception; a writer takes the lock at its beginning."""
+    connection.execute(begin)
+    try:
+        yield
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    try:
+        connection.execute("commit")
+    except sqlite3.Error:
+        if connection.in_transaction:  # busy or full: the next change would find it open
+            connection.execute("rollback")
+        raise

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from llmstream.addresses import sqlite_path
 from llmstream.agent.agent import Agent
 from llmstream.durable.durable_run import RunInfo
 from llmstream.durable.runs import Runs
@@ -160,8 +161,7 @@ def engine(where: str, *, synchronous: Literal["normal", "full"] = "full") -> En
     synchronous: "normal" is faster; a power failure may then take the last writes
     raises:      InvalidRequest; Unsupported without the extra
     """
-    scheme, _, path = where.partition(":")
-    if scheme != "sqlite" or not path or path.startswith("//"):
+    if not (path := sqlite_path(where)):
         raise InvalidRequest(
             "the engine of DBOS is of an SQLite file: 'sqlite:dbos.db', no slashes before it"
         )

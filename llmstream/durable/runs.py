@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from llmstream.addresses import is_postgres, shown, sqlite_path
 from llmstream.agent.agent import Agent
 from llmstream.agent.recorder import checked_result, decision_to
 from llmstream.chats.message import Message
@@ -24,7 +25,6 @@ from llmstream.durable.worker import OwnedRun, Request, Worker
 from llmstream.errors import InvalidRequest, LogUnavailable, RunExists, RunNotFound
 from llmstream.events import Event
 from llmstream.log import Logs, open_logs
-from llmstream.log.postgres_link import is_postgres
 from llmstream.streams.options import Prompt, as_messages
 from llmstream.tools.approval import Approve, Deny
 
@@ -366,16 +366,15 @@ def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:
 
 
 def _store(where: str) -> RunStore:
-    scheme, _, rest = where.partition(":")
-    if scheme == "sqlite" and rest and not rest.startswith("//"):
+    if path := sqlite_path(where):
         from llmstream.durable.sqlite import SQLiteRunStore
 
-        return SQLiteRunStore(rest)
+        return SQLiteRunStore(path)
     if is_postgres(where):
         from llmstream.durable.postgres import PostgresRunStore
 
         return PostgresRunStore(where)
     raise InvalidRequest(
-        f"cannot keep durable runs at {scheme + ':...' if rest else where!r}. Write 'sqlite:runs.db' or "
+        f"cannot keep durable runs at {shown(where)!r}. Write 'sqlite:runs.db' or "
         "'sqlite:/var/lib/app/runs.db' (no slashes before the path), or 'postgresql://host/database'."
     )

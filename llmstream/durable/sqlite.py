@@ -18,7 +18,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
 from llmstream.durable.tables import VERSION, Statements, record_of, usage_of
 from llmstream.errors import InvalidRequest, LogUnavailable
-from llmstream.log.sqlite_file import SQLiteWorker, open_worker, transaction
+from llmstream.log.sqlite_file import SQLiteWorker, open_worker
+from llmstream.private_sqlite import transaction
 from llmstream.usage import Usage
 
 __all__ = ["SQLiteRunStore"]

@@ -352,15 +352,8 @@ class Ledger:
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            db = self._db
-            db.execute("begin immediate")
-            try:
-                yield db
-            except BaseException:
-                db.execute("rollback")
-                raise
-            db.execute("commit")
+        with self._lock, private_sqlite.transaction(self._db):
+            yield self._db
             self._version = -1
 
 

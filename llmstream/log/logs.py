@@ -13,12 +13,12 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from llmstream.addresses import is_postgres, is_redis, shown, sqlite_path
 from llmstream.errors import ErrorInfo, InvalidRequest, LogUnavailable, RunExists, error_from_info
 from llmstream.events import ErrorEvent, Event, RetryNotice
 from llmstream.log.committer import Committer, Outbox, end_tasks
 from llmstream.log.folding import Fold
 from llmstream.log.frames import Page
-from llmstream.log.postgres_link import is_postgres
 from llmstream.log.producer import Live
 from llmstream.log.reader import Readers
 from llmstream.log.recovery import fold_run
@@ -80,16 +80,15 @@ def open_logs(
 
 
 def _store(where: str) -> Store:
-    scheme, _, rest = where.partition(":")
-    if scheme == "memory" and not rest:
+    if where in ("memory", "memory:"):
         from llmstream.log.memory import MemoryStore
 
         return MemoryStore()
-    if scheme == "sqlite" and rest and not rest.startswith("//"):
+    if path := sqlite_path(where):
         from llmstream.log.sqlite import SQLiteStore
 
-        return SQLiteStore(rest)
-    if scheme in ("redis", "rediss", "unix") and rest.startswith("//"):
+        return SQLiteStore(path)
+    if is_redis(where):
         from llmstream.log.redis import RedisStore
 
         return RedisStore(where)
@@ -98,7 +97,7 @@ def _store(where: str) -> Store:
 
         return PostgresStore(where)
     raise InvalidRequest(
-        f"cannot open an event log at {scheme + ':...' if rest else where!r}. Write 'sqlite:runs.db' or "
+        f"cannot open an event log at {shown(where)!r}. Write 'sqlite:runs.db' or "
         "'sqlite:/var/lib/app/runs.db' (no slashes before the path), 'memory:', 'redis://host:6379/0', or "
         "'postgresql://host/database'."
     )

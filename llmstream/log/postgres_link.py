@@ -13,7 +13,7 @@ from llmstream.errors import LogUnavailable, Unsupported
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresLink", "is_postgres"]
+__all__ = ["PostgresLink"]
 
 # How long a connection, and one statement, is waited for; half of the default lease.
 _TIMEOUT_S: Final = 5.0
@@ -22,11 +22,6 @@ _OPTIONS: Final = f"-c statement_timeout={int(_TIMEOUT_S * 1000)} -c lock_timeou
 
 # Of `pg_advisory_xact_lock`: `create table if not exists` of two processes at once fails in one of them.
 _TABLES_LOCK: Final = 7_317_041
-
-
-def is_postgres(where: str) -> bool:
-    """Whether an address names a PostgreSQL server."""
-    return where.startswith(("postgresql://", "postgres://"))
 
 
 class PostgresLink:

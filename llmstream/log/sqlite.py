@@ -20,7 +20,7 @@ import msgspec
 
 from llmstream.errors import InvalidRequest
 from llmstream.log import sqlite_tables as tables
-from llmstream.log.sqlite_file import SQLiteWorker, open_worker, transaction
+from llmstream.log.sqlite_file import SQLiteWorker, open_worker
 from llmstream.log.store import (
     Acquired,
     Append,
@@ -34,6 +34,7 @@ from llmstream.log.store import (
     swept,
 )
 from llmstream.log.wake import Bells
+from llmstream.private_sqlite import transaction
 
 __all__ = ["SQLiteStore"]
 

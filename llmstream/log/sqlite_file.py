@@ -1,11 +1,10 @@
-"""SQLite files that several processes of one machine use: one thread with a connection, and transactions."""
+"""SQLite files that several processes of one machine use: a thread with a connection."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -13,7 +12,7 @@ from typing import Final, TypeVar
 from llmstream import private_sqlite
 from llmstream.errors import LogUnavailable
 
-__all__ = ["SQLiteWorker", "open_worker", "transaction"]
+__all__ = ["SQLiteWorker", "open_worker"]
 
 T = TypeVar("T")
 
@@ -71,20 +70,3 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = private_sqlite.connect(path, busy_s=_BUSY_S)
     connection.execute("pragma temp_store = memory")
     return connection
-
-
-@contextlib.contextmanager
-def transaction(connection: sqlite3.Connection, begin: str = "begin immediate") -> Iterator[None]:
-    """A transaction that is rolled back on any exception; a writer takes the lock at its beginning."""
-    connection.execute(begin)
-    try:
-        yield
-    except BaseException:
-        connection.execute("rollback")
-        raise
-    try:
-        connection.execute("commit")
-    except sqlite3.Error:
-        if connection.in_transaction:  # busy or full: the next change would find it open
-            connection.execute("rollback")
-        raise

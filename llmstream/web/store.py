@@ -69,16 +69,11 @@ class ConversationStore:
 
         raises: InvalidRequest as `get`; what `change` raises
         """
-        self._db.execute("begin immediate")
-        try:
+        with private_sqlite.transaction(self._db):
             conversation = self.get(conversation_id)
             change(conversation)
             conversation.version += 1
             self._db.execute("insert or replace into conversations values (?, ?, ?, ?)", _row(conversation))
-        except BaseException:
-            self._db.execute("rollback")
-            raise
-        self._db.execute("commit")
         return conversation
 
     def delete(self, conversation_id: str) -> None:

@@ -14,13 +14,13 @@ import sys
 import traceback
 from typing import Any
 
+from llmstream.addresses import is_postgres
 from llmstream.durable import Runs
 from llmstream.durable.postgres import PostgresRunStore
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.durable.store import RunStore
 from llmstream.errors import LLMStreamError
 from llmstream.log import open_logs
-from llmstream.log.postgres_link import is_postgres
 from tests.durable.clerk import PROMPT, Effects, clerk
 
 

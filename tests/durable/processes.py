@@ -90,6 +90,9 @@ class Processes:
                 process.pid.set_result(said["pid"])
             else:
                 process.end.set_result((said["end"], said["places"]))
+        for process in self._known.values():
+            if not process.pid.done():
+                process.pid.set_exception(RuntimeError("the forking process ended; see its stderr"))
 
     async def aclose(self) -> None:
         assert self._forker.stdin is not None

@@ -90,8 +90,7 @@ class SQLiteCache:
             now = self._clock()
             self._used[key] = now
             if now - self._flushed > _FLUSH_S:
-                connection.execute("begin immediate")
-                with connection:
+                with private_sqlite.transaction(connection):
                     self._flush(connection, now)
         return zlib.decompress(found[0])
 
@@ -108,8 +107,7 @@ class SQLiteCache:
 
     def _put(self, connection: sqlite3.Connection, key: str, data: bytes) -> None:
         now = self._clock()
-        connection.execute("begin immediate")
-        with connection:
+        with private_sqlite.transaction(connection):
             self._flush(connection, now)
             _remove(connection, "key = ?", key)
             connection.execute(
@@ -140,8 +138,7 @@ class SQLiteCache:
 
         def change(connection: sqlite3.Connection) -> bool:
             now = self._clock()
-            connection.execute("begin immediate")
-            with connection:
+            with private_sqlite.transaction(connection):
                 connection.execute(
                     "delete from parts where key in (select key from claims where until < ?)", (now,)
                 )
@@ -157,8 +154,7 @@ class SQLiteCache:
         """As in `SharedStore`."""
 
         def change(connection: sqlite3.Connection) -> bool:
-            connection.execute("begin immediate")
-            with connection:
+            with private_sqlite.transaction(connection):
                 renewed = connection.execute(
                     "update claims set until = ? where key = ? and owner = ?",
                     (self._clock() + LEASE_S, key, owner),
@@ -175,8 +171,7 @@ class SQLiteCache:
         """As in `SharedStore`."""
 
         def look(connection: sqlite3.Connection) -> Watched | None:
-            connection.execute("begin")
-            with connection:
+            with private_sqlite.transaction(connection, "begin"):
                 claim = connection.execute(
                     "select owner from claims where key = ? and until >= ?", (key, self._clock())
                 ).fetchone()
@@ -194,8 +189,7 @@ class SQLiteCache:
         """As in `SharedStore`."""
 
         def change(connection: sqlite3.Connection) -> None:
-            connection.execute("begin immediate")
-            with connection:
+            with private_sqlite.transaction(connection):
                 ended = connection.execute("delete from claims where key = ? and owner = ?", (key, owner))
                 if ended.rowcount == 1:
                     connection.execute("delete from parts where key = ?", (key,))

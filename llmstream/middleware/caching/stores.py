@@ -18,6 +18,7 @@ from typing import Final, Protocol, TypeAlias, runtime_checkable
 import anyio.to_thread
 import msgspec
 
+from llmstream.addresses import is_redis, shown, sqlite_path
 from llmstream.chats.content import read_whole, write_whole
 from llmstream.errors import InvalidRequest
 from llmstream.file_lock import is_at, lock
@@ -83,18 +84,17 @@ def as_store(kept: Kept, *, ttl_s: float | None = None, max_bytes: int | None = 
     if isinstance(kept, MutableMapping):
         return MappingStore(kept, max_bytes=max_bytes)
     if isinstance(kept, str):
-        scheme, _, rest = kept.partition(":")
-        if scheme == "sqlite" and rest and not rest.startswith("//"):
+        if path := sqlite_path(kept):
             from llmstream.middleware.caching.sqlite import SQLiteCache  # not every Python has sqlite3
 
-            return SQLiteCache(rest, ttl_s=ttl_s, max_bytes=max_bytes)
-        if scheme in ("redis", "rediss", "unix") and rest.startswith("//"):
+            return SQLiteCache(path, ttl_s=ttl_s, max_bytes=max_bytes)
+        if is_redis(kept):
             from llmstream.middleware.caching.redis import RedisCache
 
             return RedisCache(kept, ttl_s=ttl_s, max_bytes=max_bytes)
-        if scheme == "sqlite" or "://" in kept:
+        if kept.startswith("sqlite:") or "://" in kept:
             raise InvalidRequest(
-                f"cannot store answers at {scheme + ':...'!r}. Name a folder, 'sqlite:cache.db' or "
+                f"cannot store answers at {shown(kept)!r}. Name a folder, 'sqlite:cache.db' or "
                 "'sqlite:/var/lib/app/cache.db' (no slashes before the path), or 'redis://host:6379/0'."
             )
     return FolderStore(Path(kept), ttl_s=ttl_s, max_bytes=max_bytes)

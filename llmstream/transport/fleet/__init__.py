@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from llmstream.addresses import is_redis, shown, sqlite_path
 from llmstream.errors import InvalidRequest
 from llmstream.transport.fleet.member import LimitStore, Member, OnLoss
 from llmstream.transport.pacing import Cost, Grant, Sizes
@@ -26,19 +27,18 @@ def store_at(address: str, name: str) -> Callable[[], LimitStore]:
     address: "redis://...", "rediss://...", "unix://..." or "sqlite:PATH"
     raises:  InvalidRequest for any other; Unsupported without the extra `redis`
     """
-    scheme, _, path = address.partition(":")
-    if scheme == "sqlite" and path:
+    if path := sqlite_path(address):
         from llmstream.transport.fleet.sqlite import SQLiteLimits
 
         return partial(SQLiteLimits, path, name)
-    if scheme in ("redis", "rediss", "unix"):
+    if is_redis(address):
         from llmstream.transport.fleet.redis import RedisLimits, check_installed
 
         check_installed()
         return partial(RedisLimits, address, name)
     raise InvalidRequest(
-        f"shared={scheme + ':'!r} is no address of shared limits. Write redis://HOST:PORT/0, rediss://..., "
-        "unix:///PATH or sqlite:PATH."
+        f"shared={shown(address)!r} is no address of shared limits. Write redis://HOST:PORT/0, rediss://..., "
+        "unix:///PATH or sqlite:PATH (no slashes before the path)."
     )
 
 

@@ -12,7 +12,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
@@ -77,7 +77,7 @@ class SQLiteLimits:
         return await self._run(lambda connection: self._apply(connection, batch))
 
     def _apply(self, connection: sqlite3.Connection, batch: Batch) -> Answer:
-        with _transaction(connection):
+        with private_sqlite.transaction(connection):
             now = self._clock()
             row = connection.execute(_GET, (self._name, _STATE)).fetchone()
             state = _states.decode(row[0]) if row else State(created=time.time(), at=now)
@@ -163,14 +163,3 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-@contextlib.contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("begin immediate")
-    try:
-        yield
-    except BaseException:
-        connection.execute("rollback")
-        raise
-    connection.execute("commit")

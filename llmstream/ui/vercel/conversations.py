@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from llmstream.addresses import sqlite_path
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
@@ -84,10 +85,9 @@ def open_conversations(where: str) -> Conversations:
 
     raises: InvalidRequest for any other address
     """
-    scheme, _, path = where.partition(":")
-    if scheme == "memory" and not path:
+    if where in ("memory", "memory:"):
         return MemoryConversations()
-    if scheme == "sqlite" and path and not path.startswith("//"):
+    if path := sqlite_path(where):
         return SQLiteConversations(path)
     raise InvalidRequest(
         f"cannot open conversations at {where!r}. Write 'sqlite:chats.db' or 'sqlite:/var/lib/app/chats.db' "

@@ -1,0 +1,33 @@
+"""Addresses of what stores something: "sqlite:PATH", "redis://...", "postgresql://...".
+
+Every parameter that names a place in this way reads it here, so that one spelling works everywhere.
+"""
+
+from __future__ import annotations
+
+__all__ = ["is_postgres", "is_redis", "shown", "sqlite_path"]
+
+
+def sqlite_path(where: str) -> str | None:
+    """The path of "sqlite:PATH", else None.
+
+    None also for "sqlite://...": elsewhere its third slash may or may not belong to the path.
+    """
+    scheme, _, path = where.partition(":")
+    return path if scheme == "sqlite" and path and not path.startswith("//") else None
+
+
+def is_redis(where: str) -> bool:
+    """Whether an address names a Redis server, in one of the spellings of redis-py."""
+    return where.startswith(("redis://", "rediss://", "unix://"))
+
+
+def is_postgres(where: str) -> bool:
+    """Whether an address names a PostgreSQL server."""
+    return where.startswith(("postgresql://", "postgres://"))
+
+
+def shown(where: str) -> str:
+    """An address as an error may quote it: of most only the scheme, as the rest may hold a password."""
+    scheme, _, rest = where.partition(":")
+    return f"{scheme}:..." if rest else where
