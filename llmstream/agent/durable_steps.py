@@ -27,7 +27,7 @@ Rules for an implementation, which `llmstream.durable.conformance` checks:
 
 - `step` returns what is recorded under the key. Otherwise it records that the step has *begun*, awaits `do`,
   records the bytes as *done*, and returns them. Both records are durable before it continues. With
-  `again=True` the first one may be left out, since nobody has to know of it.
+  `again=True` the first one may be left out, since no one has to know of it.
 - A step that has begun in a process which is dead, and is not done, is done again with `again=True`; with
   `again=False` it raises `Interrupted`, each time.
 - What `do` raises passes unchanged, and nothing is recorded as done. Cancellation too.

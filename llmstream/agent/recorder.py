@@ -356,7 +356,7 @@ class Recorder:
         return found, key.replace("/suspension", "/resumption")
 
     async def given(self, number: int, key: str, pending: Iterable[PendingCall]) -> tuple[Given, bool]:
-        """What was given for the calls that wait, and whether the run has gone on with it before."""
+        """What was given for the calls that wait, and whether the run was continued with it before."""
         data = await self.steps.wait(key, 0)
         if data is not None:
             return msgspec.json.decode(data, type=Given), True

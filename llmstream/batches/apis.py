@@ -30,7 +30,9 @@ Steps: TypeAlias = Generator[HttpRequest, HttpResponse, T]
 # A part of a batch is held in memory while it is sent. Vendors take more in one file: OpenAI 200 MB,
 # Anthropic 256 MB, Mistral 512 MB, Google 2 GB.
 _PART_BYTES: Final = 24 * 1024 * 1024
+# 5,000 jobs: an account that has more of them since the submission is searched no further.
 _PAGES: Final = 50
+# A job is created by the vendor's clock and looked for by ours.
 _CLOCK_SKEW_S: Final = 300.0
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -57,13 +59,13 @@ class NewJob:
 
 @dataclass(frozen=True)
 class JobState:
-    """What a vendor says about a job.
+    """The state of a job as the vendor reports it.
 
     over:      no more results will come
     finished:  how many requests have an outcome so far
     downloads: requests for its results, JSON lines each
     inline:    the results themselves, where the vendor has them in its answer
-    problem:   why it failed as a whole; "" if it did not
+    problem:   why all of it failed; "" if it did not
     full:      it failed because too much is queued already: later it may be taken
     """
 
@@ -181,6 +183,7 @@ def _segment(value: str) -> str:
 
 def _form(name: str, lines: Sequence[bytes]) -> HttpRequest:
     """The upload of a file of requests, as OpenAI and Mistral take it."""
+    # Unique by the random name of the job: no line of a request has it by accident.
     mark = f"llmstream-{name}-boundary"
     head = (
         f'--{mark}\r\ncontent-disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
@@ -240,6 +243,7 @@ class _FilesApi(BatchApi):
         if read.response is not None and (read.error is None or read.response.status_code >= 400):
             return Outcome(read.custom_id, read.response.status_code, bytes(read.response.body))
         code = str(read.error.get("code") or "") if isinstance(read.error, dict) else ""
+        # OpenAI's codes are `batch_expired` and `batch_cancelled`; neither request was made or billed.
         expired = "expired" in code or "cancel" in code
         return Outcome(read.custom_id, 0 if expired else 500, _encode({"error": read.error}))
 
@@ -272,6 +276,7 @@ class OpenAIBatches(_FilesApi):
             for one in listed:
                 if _dict(one.get("metadata")).get("llmstream") == job.name:
                     return [_id(one)]
+            # The list has the newest first; a job of ours cannot be older than its submission.
             old = bool(listed) and _count(listed[-1].get("created_at")) < job.at - _CLOCK_SKEW_S
             if not found.get("has_more") or not listed or old:
                 break
@@ -391,6 +396,7 @@ class AnthropicBatches(BatchApi):
             for one in listed:
                 if _unix(one.get("created_at")) < job.at - _CLOCK_SKEW_S:
                     return ids
+                # A batch has no name and no metadata there: its size is all that the list shows of it.
                 if sum(map(_count, _dict(one.get("request_counts")).values())) == job.count:
                     ids.append(_id(one))
             if not found.get("has_more") or not listed:
@@ -452,6 +458,7 @@ _read_google: Final = msgspec.json.Decoder(_GoogleLine).decode
 class GoogleBatches(BatchApi):
     """Batches of the Gemini API: requests go along up to 20 MB, else in a file."""
 
+    # Below the 20 MB of a request, with room for what is around the requests.
     _inline_bytes: ClassVar[int] = 18 * 1024 * 1024
 
     def line(self, custom_id: str, body: msgspec.Raw, endpoint: str) -> bytes:

@@ -49,8 +49,11 @@ __all__ = ["Batch", "BatchProgress", "submit"]
 T = TypeVar("T")
 Item = TypeVar("Item")
 
+# Jobs take minutes to a day, and vendors limit requests for their state.
 _POLL_S: Final = 60.0
+# Each round may take another day.
 _ROUNDS: Final = 3
+# Longer than a restart of a router or a laptop's sleep, short enough that a person learns of a wrong proxy.
 _PATIENCE_S: Final = 600.0
 # Rows that are encoded or decoded before other tasks get a turn.
 _WITHOUT_PAUSE: Final = 32
@@ -107,7 +110,7 @@ async def submit(
     rounds:        how often a row is submitted at most. Only those that expired or failed are repeated
     dedupe:        submit the same prompt once, and give its answer to each row
     price:         of single requests; by default the list prices, if the extra `prices` is installed
-    prompt_id:     what tells this form of the prompt from others in the record; by default the template, or
+    prompt_id:     identifies this form of the prompt in the record; by default the template, or
                    the name of the function
     options:       those of `Model.stream`
     raises:        InvalidRequest for invalid options, or the file of another batch; Unsupported for a
@@ -123,6 +126,7 @@ async def submit(
     request = asked.request("?", **given)  # invalid options fail at once
     items = [row async for row in rows] if isinstance(rows, AsyncIterable) else rows
     prompt_of = prompt_function(prompt)
+    # Prompts of many rows take long to make and to hash, which would block the loop.
     found = await asyncio.to_thread(Rows, items, prompt_of, dedupe=dedupe)
     name = f"{asked.provider.name}:{asked.name}"
     form = prompt_name(prompt) if prompt_id is None else prompt_id
@@ -135,6 +139,7 @@ async def submit(
         options=given,
         prompt_of=prompt_of,
         finish_online=finish_online,
+        # What the first round leaves is asked at once instead.
         rounds=1 if finish_online else rounds,
         price=price or list_prices(),
     )
@@ -389,6 +394,7 @@ class Batch(Generic[Item, T]):
         except UnknownJob as unknown:
             raise unknown.error from None  # it may exist: the record keeps it, and the next call finds it
         except LLMStreamError:
+            # The vendor has refused it for certain, so that no process has to look for it.
             self._record.parts.remove(part)
             self._record.write()
             raise
@@ -427,6 +433,7 @@ class Batch(Generic[Item, T]):
             part.finished = state.finished
             return
         alone = len(self._open) == 1
+        # A full queue is no fault of the rows, and uses up no round; alone in the queue, they will never fit.
         part.problem, part.counts = state.problem, alone or not state.full
         await self._store(part, state)
 
@@ -450,6 +457,7 @@ class Batch(Generic[Item, T]):
             else:
                 self._suspects[part.name].append(job)
         if not undecided:
+            # A new submission begins: candidates that are older are not this one.
             part.at = time.time()
             await self._send_again(part)
 
@@ -467,6 +475,7 @@ class Batch(Generic[Item, T]):
         """Writes the results of a part beside the record: vendors delete them after a while."""
         path = self._record.results_path(part)
         await self._vendor.download(path + ".tmp", state)
+        # Before the record says so: a record never names results that are not complete.
         os.replace(path + ".tmp", path)
         part.state, part.finished = "collected", part.size
         self._record.write()
@@ -490,6 +499,7 @@ class Batch(Generic[Item, T]):
                 continue
             self._errors[request] = result.error
             self._spend(request, result)
+            # A complete answer that does not fit the output type may fit when it is asked again.
             if not (result.error.retryable or outcome.status == 200):
                 self._fatal.add(request)
         if part.problem:

@@ -105,6 +105,7 @@ class BatchMap:
                 index, key = places[done.index], keys[done.index]
                 shown = replace(done, index=index)
                 row = row_of(done.item, index, plan.prompt_of)
+                # Written before it is yielded: a caller that stops here finds it in the file.
                 keep.put(index, keep.append(keep.lines.encode(row.fields, shown, key)))
                 self._progress.add(shown)
                 yield shown
@@ -138,7 +139,7 @@ class BatchMap:
         return rows, places, keys
 
     async def _answered(self, rows: list[Any]) -> bool:
-        """Submits the rows, or finds what was submitted, and waits; False if it was told to stop."""
+        """Submits the rows, or finds what was submitted, and waits; False if it was stopped."""
         self._waiting = asyncio.create_task(self._wait(rows, _is_there(self._plan.record)))
         try:
             await self._waiting
@@ -167,6 +168,7 @@ class BatchMap:
         """Removes the record and what is beside it: each row has its line."""
         if self._batch is not None:
             self._batch.close()
+        # Also results, temporary files and the lock, which stand beside it.
         for path in (self._plan.record, *glob.glob(glob.escape(self._plan.record) + ".*")):
             with suppress(OSError):
                 os.unlink(path)

@@ -20,6 +20,7 @@ __all__ = ["Part", "Record", "ids_of"]
 
 _FORMAT: Final = "llmstream.batch"
 _VERSION: Final = 1
+# 64 bits: in a batch of 100,000 requests, two with the same id have a chance of one in three billion.
 _ID_CHARS: Final = 16
 
 
@@ -33,7 +34,7 @@ class Part(msgspec.Struct, omit_defaults=True):
     state:    planned: it may or may not exist; submitted: `job` is its id; collected: its results are stored
     file:     id of the uploaded file
     round:    0 for the first submission of its requests, 1 for the repetition of those without an answer
-    problem:  why it failed as a whole
+    problem:  why all of it failed
     counts:   whether its requests have used up one of their rounds
     """
 
@@ -95,6 +96,8 @@ class Record:
             with open(self.path, "rb") as file:
                 found = msgspec.json.decode(file.read(), type=_File)
         except FileNotFoundError:
+            # Random, since it is the name at the vendor: two records of one account must not find each
+            # other's jobs.
             return _File(model, asked, os.urandom(6).hex(), [])
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise InvalidRequest(
@@ -104,6 +107,7 @@ class Record:
             raise InvalidRequest(
                 f"{self.path} is not a record that this llmstream knows. Choose another file."
             )
+        # Its answers would be taken for those to other requests.
         if (found.model, found.asked) != (model, asked):
             raise InvalidRequest(
                 f"{self.path} is the record of a batch of another model, or with other options. Choose "

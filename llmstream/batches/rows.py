@@ -147,6 +147,7 @@ def not_made() -> LLMStreamError:
 def own_options(options: Options) -> dict[str, Any]:
     """The options of the requests: those about sending one are the engine's."""
     about_sending = ("retry", "deadlines", "limiter", "observe", "background")
+    # A background response has an id of its own to be fetched by, which a batch cannot give.
     refused = [name for name in ("background",) if options.get(name)]
     if refused:
         raise InvalidRequest(f"a batch has no {refused[0]}. Leave it out.")

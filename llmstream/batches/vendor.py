@@ -85,6 +85,7 @@ class Vendor:
             try:
                 return await self._once(self._api.create(job, lines))
             except LLMStreamError as error:
+                # A server that failed may have created the job first, which would be paid twice.
                 refused = error.status is not None and (error.status < 500 or error.status in _BUSY)
                 wait_s = wait_before_retry_s(self._model.retry, error, attempt)
                 if wait_s is None:
@@ -94,6 +95,7 @@ class Vendor:
             if not refused:
                 if not self._api.by_name:
                     raise UnknownJob(failure)
+                # Lists of vendors show a new job with a delay.
                 await asyncio.sleep(GRACE_S)
                 try:
                     found = await self.run(self._api.find(job))
@@ -114,6 +116,7 @@ class Vendor:
                 await self._download_one(http, file)
                 file.write(b"\n")
             file.flush()
+            # The record names the file next, and must not survive a power failure that the results do not.
             os.fsync(file.fileno())
 
     async def _download_one(self, http: HttpRequest, file: BinaryIO) -> None:

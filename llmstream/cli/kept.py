@@ -67,7 +67,7 @@ def open_kept(*, read_only: bool = False, to_read: bool = False) -> Store:
 def kept_chat(name: str | None, messages: list[Message]) -> Chat:
     """The chat of a command, with these messages: kept under a name, or under a new one.
 
-    One that cannot be kept is no error, because nobody asked for it: it is reported, and stays in memory.
+    One that cannot be kept is no error, because it was not asked for: it is reported, and stays in memory.
     """
     if store_path() is None:
         return Chat(*messages)

@@ -24,6 +24,7 @@ StepsCheck: TypeAlias = Callable[[OpenSteps], Awaitable[None]]
 StoreCheck: TypeAlias = Callable[[RunStore], Awaitable[None]]
 """Gets a store that is open and empty."""
 
+# Longer than any check: a lease of it never passes by itself.
 _LONG_S: Final = 600.0
 
 
@@ -90,6 +91,7 @@ async def interrupted_step_is_reported(open_steps: OpenSteps) -> None:
     steps = await open_steps("broken")
     await _breaks_off(steps, "0/call/a", again=False)
     await _breaks_off(steps, "0/model", again=True)
+    # Twice: a refusal must not clear the record of the step that broke off.
     for _ in range(2):
         steps = await open_steps("broken")
         try:
@@ -158,6 +160,7 @@ async def one_of_many_claims_wins(store: RunStore) -> None:
 async def passed_lease_makes_a_run_due(store: RunStore) -> None:
     """A run whose lease has passed is due, and renewing it fails once another process has it."""
     await store.create("run", "clerk", "{}")
+    # Short, because the check waits for it to pass by the clock of the store, which it cannot set.
     first = await store.claim("run", "one", 0.05)
     assert first is not None
     assert (await store.renew({"run": 1}, 0.05)).ours == {"run"}

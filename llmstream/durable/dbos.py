@@ -3,7 +3,7 @@
     clerk = workflow(agent, runs)                             # before DBOS.launch()
     handle = await DBOS.start_workflow_async(clerk, "order-4711", "Ship it.")
 
-The whole run is one step of DBOS. Its own steps stay under their keys in the database of `Runs`, so their
+The complete run is one step of DBOS. Its own steps stay under their keys in the database of `Runs`, so their
 order does not matter and tools run at most once. DBOS stores the id, the prompt and the answer, as text.
 """
 
@@ -76,6 +76,7 @@ def workflow(
         raise InvalidRequest("an agent of durable runs needs a name: Agent(model, name='clerk')")
 
     async def clerk(run_id: str, prompt: str) -> str:
+        # One step: DBOS replays steps in their order, and those of an agent run side by side.
         run = functools.partial(_produced, agent, runs, run_id, prompt)
         try:
             # Preemptible: cancelled together with the workflow, or when that has run out of time.
@@ -134,6 +135,7 @@ async def _read(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str) ->
     except LLMStreamError as error:
         failure = error
     info = await runs.status(run_id)
+    # The error of a run that is over is its result; anything else is a reason to try again.
     if failure is not None and (info is None or not info.is_over or info.agent != agent.name):
         raise failure
     assert info is not None, "a run that was read has a record"

@@ -185,6 +185,7 @@ class DurableRun:
             record = await self._store.record(self.id)
             if record is None or record.state != "running" or loop.time() >= until:
                 return record
+            # Another process may write the end; nothing tells us, so that we look.
             await asyncio.sleep(_QUIET_S / 2)
 
     async def _waits(self) -> bool:
@@ -194,6 +195,7 @@ class DurableRun:
         record = await self._store.record(self.id)
         if record is None or record.state != "running":
             return True
+        # By this machine's clock, which may be wrong: `claim` compares again by the store's.
         if record.lease_until < time.time():
             self._owned = await self._begin()
         return False
@@ -201,6 +203,7 @@ class DurableRun:
     def _see(self, event: Event) -> None:
         match event:
             case StepStart() | RetryNotice():
+                # A new step, or a new attempt: what was read before it is not part of its answer.
                 self._texts, self.error = [], None
             case TextDelta(delta):
                 self._texts.append(delta)

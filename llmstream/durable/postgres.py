@@ -19,6 +19,7 @@ __all__ = ["PostgresRunStore"]
 
 _SQL: Final = Statements(place="%s", blob="bytea", share="for share")
 
+# The server's clock, since those of the workers' machines differ.
 _NOW: Final = "select extract(epoch from clock_timestamp())::double precision"
 
 
@@ -37,6 +38,7 @@ class PostgresRunStore(RunStore):
             await self._link.connected()
             await self._link.make(_SQL.tables)
             async with self._link.transaction() as run:
+                # Two workers that start together would both find the table empty.
                 await run("lock table durable_version")
                 rows = await run("select version from durable_version")
                 if not rows:
@@ -98,6 +100,8 @@ class PostgresRunStore(RunStore):
 
     async def begin(self, run: str, epoch: int, key: str) -> bool:
         """As in `RunStore`."""
+        # The time of a step is for people; only leases need the server's clock, and one more round trip for
+        # it.
         return await self._row(_SQL.begin, run, epoch, run, key, epoch, time.time()) is not None
 
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:

@@ -35,6 +35,7 @@ _log: Final = logging.getLogger("llmstream.durable")
 # How often `resume` looks for runs whose process is dead, or to which something was given.
 _LOOK_S: Final = 0.5
 
+# Rarely enough that it costs nothing; what is due for deletion has been over for days.
 _SWEEP_S: Final = 3600.0
 
 # The longest id of a run, as of event logs.
@@ -73,6 +74,7 @@ class Runs:
         owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._worker = Worker(self._store, self.logs, owner=owner, lease_s=lease_s, keep_s=keep_s)
         self._opening: asyncio.Future[None] | None = None
+        # Processes that live for less than an hour delete too.
         self._swept_s = -_SWEEP_S
         self._closed = False
 
@@ -200,6 +202,8 @@ class Runs:
         if room <= 0:
             return []
         try:
+            # Runs of ours may be due as well, when their lease is late; they are left out below, and must not
+            # take the place of others.
             found = await self._store.due(agents, room + len(self._worker.owned))
             await self._sweep()
         except LogUnavailable as error:
@@ -229,6 +233,7 @@ class Runs:
         """
         await self._open()
         record = await self._known(run)
+        # All names are checked before anything is given: a wrong one leaves the run as it was.
         steps = pending_calls(record, await self._store.steps(run))
         given: dict[str, Any] = {f"decision/{name}": decision_to(value) for name, value in decisions.items()}
         given |= {f"result/{call}": checked_result(value, call) for call, value in results.items()}
@@ -272,6 +277,7 @@ class Runs:
     async def _close_log(self, run: str) -> None:
         """Ends the log of a run that no process has."""
         try:
+            # Only a producer ends a log, so that its readers learn of the stop; this one has nothing to add.
             live = await self.logs.start(run, _nothing(), take_over="replay")
         except RunExists:
             return
@@ -329,6 +335,8 @@ class Runs:
                 "asyncio.run()."
             )
         try:
+            # Several callers may wait for one opening; the first one that is cancelled must not take it from
+            # the others.
             await asyncio.shield(opening)
         except Exception:
             if self._opening is opening:

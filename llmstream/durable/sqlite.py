@@ -69,6 +69,8 @@ class SQLiteRunStore(RunStore):
             raise
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
+        # Readers do not wait for the writer. It stays set in the file, and does not work on network file
+        # systems.
         connection.execute("pragma journal_mode = wal")
         full = self._synchronous == "full"
         connection.execute("pragma synchronous = full" if full else "pragma synchronous = normal")
@@ -88,6 +90,7 @@ class SQLiteRunStore(RunStore):
     async def aclose(self) -> None:
         """As in `RunStore`."""
         if self._committing is not None:
+            # Whoever waits for a commit gets its result; the connection is closed after it.
             await asyncio.wait([self._committing])
         worker, self._worker = self._worker, None
         if worker is not None:
@@ -103,6 +106,7 @@ class SQLiteRunStore(RunStore):
         """
         change = _Change(statement, values, asyncio.get_running_loop().create_future())
         self._waiting.append(change)
+        # A commit with a sync takes milliseconds: steps that end side by side share it.
         if self._committing is None or self._committing.done():
             self._committing = asyncio.create_task(self._commit_all(), name="llmstream durable commits")
         return await change.row

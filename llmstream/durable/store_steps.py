@@ -54,6 +54,8 @@ class StoreSteps:
             raise self.broken
         if key in self._begun and not again:
             raise Interrupted(f"{key} had begun in a process that died; it is not done again.", reason=key)
+        # The beginning is recorded before the work: without it no process could know afterwards that a
+        # payment may have been made. What may be done again needs no such record, and saves the write.
         if not again:
             await self._written(self._store.begin(self.run, self.epoch, key))
         elif asyncio.get_running_loop().time() > self.valid_until:

@@ -57,11 +57,15 @@ class Statements:
         )
         self.record = self._form(f"select {_NAMES} from durable_runs where run = ?")
         self.claim = self._form(
+            # The condition and the change are one statement: of claims at the same time one finds the lease
+            # passed.
             "update durable_runs set owner = ?, epoch = epoch + 1, lease_until = ?, changed = ?, ready = 0, "
             "state = 'running' where run = ? and state in ('running', 'waiting') and lease_until < ? "
             f"returning {_NAMES}"
         )
         self.renew = self._form(
+            # Also a lease that has passed, if nobody has claimed the run since: a slow process keeps what is
+            # its own.
             "update durable_runs set lease_until = ? where run = ? and epoch = ? and state = 'running' "
             "returning stopping"
         )
@@ -95,6 +99,8 @@ class Statements:
             "changed = ?, ended = ? where run = ? and epoch = ? and state = 'running' returning epoch"
         )
         self.request_stop = self._form(
+            # A higher epoch for a run whose process is dead: if it was only asleep, its next write is
+            # refused.
             "update durable_runs set stopping = 1, changed = ?, "
             "epoch = case when lease_until < ? then epoch + 1 else epoch end, "
             "ended = case when lease_until < ? then ? else null end, "
@@ -109,6 +115,7 @@ class Statements:
     def _form(self, statement: str) -> str:
         if self._place == "?":
             return statement
+        # psycopg reads every `%` as the beginning of a parameter.
         return statement.replace("%", "%%").replace("?", self._place)
 
     def records(
@@ -137,6 +144,7 @@ class Statements:
 
 
 def _among(column: str, values: Sequence[str]) -> str:
+    # PostgreSQL refuses an empty list.
     return f"{column} in ({', '.join('?' * len(values))})" if values else "false"
 
 

@@ -218,6 +218,7 @@ class Worker:
         found = self.owned.get(run)
         if found is not None and not found.task.done():
             return found
+        # Before the claim: the store counts from its own moment, which is later, so that we stop in time.
         until = asyncio.get_running_loop().time() + self._lease_s
         record = await self._store.claim(run, self._owner, self._lease_s)
         if record is None:
@@ -252,6 +253,8 @@ class Worker:
                 )
             except LogError as error:
                 _log.warning("durable runs: leases cannot be renewed: %s", error)
+                # By now another process may have the runs, and we cannot ask: writing on could do a step
+                # twice.
                 if loop.time() > self._renewed_s + self._lease_s:
                     for each in owned.values():
                         each.lose()

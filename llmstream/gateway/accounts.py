@@ -21,6 +21,7 @@ Outcome: TypeAlias = Literal["open", "complete", "cut", "failed", "left", "lost"
 """How a call ended: `cut` broke off after its first content, `left` is the client's doing, and `lost` a
 gateway that died."""
 
+# Of English text in common tokenizers: a rough figure, for where a vendor reports nothing.
 _BYTES_PER_TOKEN: Final = 4
 # Errors of requests that no vendor had.
 _NOT_SENT: Final = frozenset(
@@ -112,6 +113,7 @@ class Account:
     def failed_over(self, error: ErrorInfo) -> None:
         """Notes a model that failed before its first content, and that the next one is asked."""
         self.row.tried = f"{self.row.tried}, ".removeprefix(", ") + f"{self.row.model} ({error.code})"
+        # The next model is billed on its own: what the failed one reported does not belong to the answer.
         self.complete = False
         self.usage = Usage()
 
@@ -136,6 +138,7 @@ class Account:
     def _outcome(self) -> Outcome:
         if self._error is not None:
             return "cut" if self.began else "failed"
+        # No error and no end of the vendor: only the client can have stopped reading.
         return "complete" if self.complete else "left"
 
     @property
@@ -154,6 +157,7 @@ class Account:
         if self._refused and usage.input_tokens is None:
             row.estimated = False
             return Usage(0, 0, 0)
+        # A vendor's final counts are what it bills, also where our estimate is higher.
         if known and self.complete:
             return usage
         # Vendors that count while they stream have counted less than was made when it broke off.

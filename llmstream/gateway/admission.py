@@ -24,6 +24,7 @@ __all__ = ["Admission", "Refused"]
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
+# Anthropic's, Azure's and Google's; the others send `Authorization: Bearer`.
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 # The access key id of a request signed for AWS; the signature cannot be checked without the secret.
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
@@ -56,6 +57,7 @@ class Admission:
         allow_remote: bool = False,
         limits: Limits = Limits(),
     ) -> None:
+        # An open relay spends the operator's money, so that the safe combination is the only one that starts.
         if allow_remote and (ledger is None or keys == "none"):
             raise InvalidRequest(
                 "a gateway that other machines can reach needs keys. Pass keys=PATH, and add one with "
@@ -110,6 +112,8 @@ class Admission:
             return
         loop = asyncio.get_running_loop()
         try:
+            # SQLite may wait for another process, and must not hold the event loop meanwhile. The client
+            # waits until the reserve is in the file, so that a gateway that dies then knows of the call.
             await loop.run_in_executor(self._thread, self.ledger.reserve, row, key, tokens, cost_usd)
         except LLMStreamError as error:
             raise Refused(error) from None
@@ -162,6 +166,7 @@ def given_secrets(http: HttpRequest) -> list[str]:
     elif signed := _AWS_CREDENTIAL.match(authorization):
         given.append(signed[1])
     query = http.url.partition("?")[2]
+    # Google's SDKs for browsers send the key in the query.
     given += [value for name, value in parse_qsl(query) if name == "key"]
     return given
 

@@ -39,8 +39,11 @@ __all__ = ["MARK", "Carrier", "CarryingEncoder"]
 MARK: Final = "ls1."
 """With which an envelope begins."""
 
+# A week: longer than a conversation with an agent rests. Later, its calls lose their signatures.
 _KEEP_S: Final = 7 * 86400.0
+# Some 10 MB at 1 kB a thought; without a ledger that is all a gateway remembers.
 _MOST_IN_MEMORY: Final = 10_000
+# Half of SHA-256 (RFC 2104, 5 allows no less): envelopes travel with every request, and short ones cost less.
 _MAC_BYTES: Final = 16
 
 # Where a wire's clients keep what their vendor signed: the dialect's key, the field, and whether the wire has
@@ -54,6 +57,7 @@ _SLOTS: Final = {
 }
 _MARK_BASE64: Final = "bHMxL"  # of "ls1." and what follows
 
+# Nearly all events of a stream; they have no signature, and pass before anything else is looked at.
 _UNCHANGED: Final = frozenset({TextDelta, ToolInputDelta})
 
 
@@ -96,6 +100,7 @@ class Carrier:
                 text = base64.b64decode(text).decode("ascii")
             payload, _, mac = text.removeprefix(MARK).partition(".")
             data = _from_base64(payload)
+            # Without the check a client could forge what the vendor sees as its own earlier output.
             if hmac.compare_digest(self._mac(data), _from_base64(mac)):
                 return _decode_metadata(data)
         except (ValueError, binascii.Error, msgspec.MsgspecError):
@@ -108,6 +113,8 @@ class Carrier:
     def remember(self, entries: dict[str, _Entry]) -> None:
         """Stores what belongs to calls, by owner and id."""
         rows = [(key, msgspec.json.encode(entry)) for key, entry in entries.items()]
+        # In memory too, because the store is written behind the caller's back: the client's next request may
+        # come first.
         self._recent.update(rows)
         while len(self._recent) > _MOST_IN_MEMORY:
             self._recent.popitem(last=False)
@@ -127,7 +134,7 @@ class Carrier:
         """Returns the request with what vendors signed in it, as they sent it.
 
         wire:  of the client
-        owner: name of the client's key; nobody gets what belongs to another
+        owner: name of the client's key; no client gets what belongs to another
         """
         calls = [
             part
@@ -139,6 +146,7 @@ class Carrier:
         keys = {call.id: _keys(owner, wire, call.id, call.name, call.arguments) for call in calls}
         found = self._found([*dict.fromkeys(key for both in keys.values() for key in both)])
         entries = {
+            # By id where it is known, since two calls may ask for the same.
             call_id: next(found[key] for key in both if key in found)
             for call_id, both in keys.items()
             if not found.keys().isdisjoint(both)
@@ -232,6 +240,7 @@ class CarryingEncoder:
         kind = type(event)
         if kind in _UNCHANGED:
             return self._encode(event)
+        # Only now is it known which model answers: another one may have failed before.
         if self._native is None:
             self._native = self._is_native()
         return self._encode(event if self._native else self._carried(event))
@@ -259,6 +268,8 @@ class CarryingEncoder:
                     event, provider_metadata=self._slotted(event.provider_metadata)
                 )
             case Finish():
+                # At the end, in one write; a stream that breaks off has no answer that a client would send
+                # back.
                 self._carrier.remember(self._entries)
                 self._entries = {}
             case _:
@@ -266,6 +277,7 @@ class CarryingEncoder:
         return event
 
     def _call(self, event: ToolCallEvent) -> Event:
+        # The owner is part of the key, so that a guessed id of another client's call finds nothing.
         keys = _keys(self._owner, self._wire, event.tool_call_id, event.tool_name, event.input)
         thoughts = [one for one in self._thoughts if one[1]]
         if thoughts or event.provider_metadata:

@@ -30,6 +30,8 @@ __all__ = [
 # another model that answers in its place.
 _NEUTRAL: Final = "llmstream-gateway"
 
+# Bytes and not a decoded value: a body that is written again would lose its order and its spaces, which
+# vendors' prompt caches may depend on.
 _MODEL_FIELD: Final = re.compile(rb'("model"\s*:\s*)"(?:[^"\\]|\\.)*"')
 # Wires that name the model in the path: Gemini, Vertex, Bedrock.
 MODEL_IN_PATH: Final = re.compile(
@@ -40,8 +42,10 @@ MODEL_IN_PATH: Final = re.compile(
 # for the end of the response, so the connection is cut behind the error.
 _RAISED_BY_CLIENTS: Final = frozenset({"anthropic", "openai-responses", "bedrock-converse", "ollama"})
 
+# OpenAI's and Anthropic's SDKs obey a `retry-after` up to 60 s, and use a shorter wait of their own past it.
 _SHORT_WAIT_S: Final = 60.0
 
+# The event that Anthropic itself sends in a silence, which its SDKs skip.
 _ANTHROPIC_PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 # Faults of the gateway's own settings; clients cannot mend them, and should not take their key for wrong.
@@ -94,6 +98,7 @@ class ClientCall(msgspec.Struct, frozen=True):
 
         raises: BadRequest if the body is not JSON or names no model
         """
+        # Wires have it in different places: a field of the body, another path, an `alt=sse` in the query.
         complete = as_streamed(http) is not None or is_complete_requested(side, http)
         found = MODEL_IN_PATH.search(http.url)
         if found is not None:
@@ -199,6 +204,7 @@ class WireWriter:
         """Returns the bytes of one event."""
         kind = type(event)
         if kind is ErrorEvent:
+            # The error is for the client: addresses, keys and accounts of the operator are taken out of it.
             assert isinstance(event, ErrorEvent)
             self._error = client_error(event.error)
             event = ErrorEvent(self._error)

@@ -48,6 +48,7 @@ _log: Final = logging.getLogger("llmstream.gateway")
 
 ReadBody = Callable[[], Awaitable[bytes]]
 
+# A model's text is served from the operator's host: no browser may take it for a page or a script.
 _SECURITY: Final = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 
 # Reserved for a request that sets no limit; what it really used is settled after it.
@@ -119,6 +120,7 @@ class Gateway:
             page = self._page(http, key)
             if page is not None:
                 return _whole(page)
+            # After admission: a client without a key must not make the gateway hold 32 MiB.
             http = msgspec.structs.replace(http, body=http.body if read is None else await read())
             if len(http.body) > self.max_body_bytes:
                 raise too_large(self.max_body_bytes)
@@ -171,14 +173,19 @@ class Gateway:
         )
         asked = estimated_tokens(len(client.http.body))
         most = Usage(asked, client.most_output_tokens or _USUAL_OUTPUT_TOKENS)
+        # The most that the call may cost, before it is made: calls at the same time cannot overspend
+        # together.
         await self.admission.reserve(
             row, key, asked + (most.output_tokens or 0), _price(row.model, most, target)
         )
         if self._metrics is not None:
             self._metrics.began()
+        # Past the reserve every path settles: here, when the body ends, or when the client leaves.
         account = Account(row, input_estimate=asked, price=_price, settled=self._settled)
         try:
             return await self._laned(client, targets, account)
+        # Also a cancelled request: what is reserved and never settled would count against the budget for its
+        # window.
         except BaseException as error:
             if isinstance(error, LLMStreamError):
                 account.failed(error.info)
@@ -206,6 +213,8 @@ class Gateway:
             except LLMStreamError as error:
                 if not more or account.began or not worth_another(error):
                     raise
+                # No byte has reached the client, so that another model can answer as if this one had not been
+                # asked.
                 account.failed_over(error.info)
                 continue
             await self._open(body, {"x-llmstream-model": account.row.model})
@@ -318,6 +327,8 @@ def _price(model: str, usage: Usage, target: Target) -> float | None:
 def _carrier_of(admission: Admission) -> Carrier:
     ledger = admission.ledger
     if ledger is None:
+        # Envelopes of a gateway without a store are good until it restarts; then they are dropped, not
+        # misread.
         return Carrier(os.urandom(32))
     return Carrier(
         ledger.secret("envelope"),

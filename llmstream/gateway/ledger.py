@@ -26,9 +26,11 @@ from llmstream.gateway.accounts import Row
 
 __all__ = ["Key", "Ledger", "Sum"]
 
+# Recognizable to people and to scanners for leaked secrets.
 _PREFIX: Final = "ls-"
 _HOUR_S: Final = 3600
 _MINUTE_S: Final = 60.0
+# Several workers write; one transaction takes well under a millisecond, so that 5 s mean a stuck process.
 _BUSY_S: Final = 5.0
 _VERSION: Final = 1
 # A process id may be that of another program by now, so that an old call is lost in any case.
@@ -129,6 +131,7 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
+        # Tells a gateway that died from one that is busy: see `recover`.
         self._owner = f"{os.getpid()}"
         self._lock = threading.Lock()
         self._db = _connect(path)
@@ -188,6 +191,7 @@ class Ledger:
     @property
     def has_keys(self) -> bool:
         """Whether there is a key, revoked or not: a gateway that had one is not open without it."""
+        # Otherwise to revoke the last key would open the gateway to everyone.
         return bool(self._known())
 
     def _known(self) -> dict[bytes, Key]:
@@ -211,7 +215,10 @@ class Ledger:
         """
         with self._changing() as db:
             now = self._clock()
+            # Inside the transaction: between a check and an insert of its own, another worker could use the
+            # same room.
             self._check_minute(db, key, tokens, now)
+            # Callers without a key share no budget: the field is of a key.
             if key.budget_usd is not None and row.key:
                 self._check_budget(db, key, cost_usd, row, now)
             entered = msgspec.structs.replace(row, input_tokens=tokens, cost_usd=cost_usd)
@@ -225,6 +232,8 @@ class Ledger:
             found = db.execute("select cost_usd from calls where id = ?", (row.id,)).fetchone()
             reserved = found[0] if found is not None else None
             db.execute(_UPDATE, (*_values(row), row.id))
+            # The hour of the start, as the reserve: otherwise a long call would leave its reserve in one hour
+            # and its correction in another.
             difference = (row.cost_usd or 0.0) - (reserved or 0.0)
             if difference:
                 db.execute(_SPEND, (row.key, _hour(row.started), difference))
@@ -272,6 +281,7 @@ class Ledger:
     def _spent(self, db: sqlite3.Connection, key: Key, now: float) -> list[tuple[float, float]]:
         """Pairs of a time and what was spent there, in the key's window, oldest first."""
         since = now - key.budget_s
+        # Sums by the hour are too coarse for a short window, and few calls are in it.
         if key.budget_s < 24 * _HOUR_S:
             return db.execute(
                 "select started, cost_usd from calls where key = ? and started > ? and cost_usd > 0 "

@@ -9,6 +9,7 @@ from llmstream.gateway.accounts import Row
 
 __all__ = ["Metrics"]
 
+# From the first token of a small model (50 ms) to the long answers of reasoning models (10 min).
 _SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
@@ -33,6 +34,7 @@ class Metrics:
             raise Unsupported(
                 "metrics need prometheus-client: pip install 'llmstream-sdk[gateway]'"
             ) from None
+        # Not the global registry: an application that embeds the gateway has metrics of its own there.
         self._registry = CollectorRegistry()
         labels = ["route", "provider", "wire", "lane"]
 
@@ -58,6 +60,7 @@ class Metrics:
     def ended(self, row: Row) -> None:
         """Counts a call that is over."""
         self._open.dec()
+        # The provider's name alone: see the labels above.
         known = (row.route, row.model.partition(":")[0], row.wire, row.lane)
         self._calls.labels(*known, row.outcome, row.code).inc()
         self._tokens.labels(*known, "input").inc(row.input_tokens)

@@ -58,6 +58,7 @@ _NOT_SENT_ON: Final = frozenset(
         "x-amz-content-sha256",
     ]
 )
+# Set by proxies in front of the gateway, by browsers, or by us.
 _FOREIGN: Final = re.compile(r"x-forwarded-|sec-|proxy-|x-llmstream-|cf-")
 # Its name has the word "key".
 _NO_SECRETS: Final = frozenset({"idempotency-key"})
@@ -65,6 +66,7 @@ _NO_SECRETS: Final = frozenset({"idempotency-key"})
 # As `serve.Body` waits for the status of a translated response.
 _HOLD_S: Final = 10.0
 
+# As they stand in JSON, plain and in base64: see `carrying.MARK`.
 _ENVELOPES: Final = (b'"ls1.', b'"bHMxL')
 
 # What clients read of a vendor's response: its type, ids for support, limits and when to come back.
@@ -76,6 +78,8 @@ _SENT_BACK: Final = re.compile(
 
 def passable(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | None:
     """Returns the model on the client's own wire; None if the call has to be translated."""
+    # An opener is a test's or a middleware's: it answers instead of the vendor, so there are no bytes to
+    # pass.
     if lane == "translate" or model._opener is not None:
         return None
     if any(mark in client.http.body for mark in _ENVELOPES):
@@ -103,6 +107,7 @@ def _is_same_wire(ours: Dialect, theirs: Dialect) -> bool:
 
 
 def _is_same_vendor(one: Provider, other: Provider) -> bool:
+    # The same key must be good at both, or the request would carry one vendor's key to another.
     return one.key_env == other.key_env and one.base_url.split("/")[2:3] == other.base_url.split("/")[2:3]
 
 
@@ -150,6 +155,7 @@ async def open_passed(client: ClientCall, model: Model[Any], account: Account, *
     raises: LLMStreamError where there is no response, or it must not reach the client
     """
     request = Request(model=model.name)
+    # No byte of the body changes otherwise, so that a field which we do not know yet reaches the vendor.
     renamed = with_model(client.http, model.name) if client.model != model.name else client.http
     http = HttpRequest(_vendor_url(client, model), renamed.body, {}, client.http.method)
     prepared = await model._addressed(Encoded(http), request, _sent_headers(client.http.headers))
@@ -189,6 +195,7 @@ async def _refusal(
     error = model._decode_error(response.status, response.headers, body)
     if is_our_fault(error.info) or (more and worth_another(error)):
         raise error
+    # Vendors quote a part of the key they refuse.
     for secret in secrets:
         body = body.replace(secret.encode(), b"***")
     account.failed(error.info)
@@ -206,6 +213,7 @@ class _Passing:
         self._account = account
         self._held: list[bytes] = []
         self._ended = False
+        # Deadlines hold on this lane too: nothing else ends the wait for a vendor that has fallen silent.
         now = asyncio.get_running_loop().time
         self._now = now
         self._watchdog = Watchdog(model.deadlines, response.abort, started=now(), total_started=now())
@@ -262,6 +270,7 @@ class _Passing:
         raise StopAsyncIteration
 
     async def _read(self) -> bytes:
+        # Only our wait for the vendor counts; a client that reads slowly must not time out the vendor.
         self._watchdog.waiting_since = self._now()
         try:
             piece = await self._response.read()

@@ -25,7 +25,7 @@ class ReadStream:
     """Reads a stream along.
 
     failure:   an error of the vendor inside the stream, or what is missing at its end
-    truncated: whether the stream ended before it was complete, with no error of the vendor that tells so
+    truncated: whether the stream ended before it was complete, without an error of the vendor
     """
 
     def __init__(self, decoder: Decoder, account: Account, watchdog: Watchdog) -> None:

@@ -99,6 +99,7 @@ class Routes:
         self.all: Final = tuple(found)
         self._exact = {route.pattern: route for route in found if _WILD not in route.pattern}
         wild = [route for route in found if _WILD in route.pattern]
+        # The longest pattern is the most specific one, in whatever order the file has them.
         self._wild = sorted(wild, key=lambda route: len(route.pattern), reverse=True)
 
     @property
@@ -153,6 +154,8 @@ class _Frozen:
         return isinstance(other, _Frozen) and self._key == other._key
 
 
+# A `Model` finds its provider and checks its options, which takes longer than a lookup. Bounded, because with
+# a pattern the client chooses the names.
 @functools.lru_cache(maxsize=512)
 def _model(frozen: _Frozen) -> Model[Any]:
     target = frozen.target
@@ -160,6 +163,7 @@ def _model(frozen: _Frozen) -> Model[Any]:
     return Model(
         target.model,
         base_url=target.base_url,
+        # Read at each call: an operator changes a key without a restart.
         api_key=None if variable is None else lambda: os.environ.get(variable, ""),
         headers=target.headers,
         retry=Retry(max_retries=target.retries),
@@ -268,6 +272,7 @@ def _check(where: Path, settings: Settings) -> None:
                 provider, colon, model = target.model.partition(":")
                 if not (provider and colon and model):
                     raise InvalidRequest(f'{target.model!r} is not "provider:model"')
+                # At the start, and not at the first request hours later.
                 find_provider(provider, model)
                 if _WILD in model and _WILD not in route.pattern:
                     raise InvalidRequest(f"{target.model!r} needs a pattern with *")

@@ -47,6 +47,7 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
     """
     remote = not is_loopback(settings.address[0]) if allow_remote is None else allow_remote
     ledger = Ledger(settings.store)
+    # Only at the start; other gateways on the file may be alive, which `recover` looks at.
     ledger.recover()
     return Gateway(
         settings.routes,
@@ -69,6 +70,7 @@ def reload(gateway: Gateway, path: str | os.PathLike[str]) -> None:
     raises: InvalidRequest, OSError; the gateway then keeps what it has
     """
     settings = load_settings(path)
+    # One assignment: a request sees all of the old routes or all of the new ones.
     gateway.routes = settings.routes
     gateway.admission.limits = settings.limits
     gateway.max_body_bytes = settings.max_body_bytes
@@ -88,6 +90,7 @@ def asgi() -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         gateway = gateway_of(load_settings(path))
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror}. Set {_FILE_VARIABLE}.") from None
+    # `signal.signal` raises anywhere else, such as in the workers of a threaded server.
     if threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, lambda *_: _reload_logged(gateway, path))
     return gateway.asgi
@@ -136,6 +139,7 @@ async def _drained(runner: object, gateway: Gateway) -> None:
 
     assert isinstance(runner, web.AppRunner)
     gateway.draining = True
+    # First the port, so that a balancer sends nothing new; connections that are open stay.
     for site in list(runner.sites):
         await site.stop()
     hurry = asyncio.Event()

@@ -51,6 +51,7 @@ async def _lifespan(gateway: Gateway, receive: Receive, send: Send) -> None:
 
 
 def _of_scope(scope: Scope) -> HttpRequest:
+    # The path as sent: in `path`, an encoded slash in the name of a model has become a real one.
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     query: bytes = scope.get("query_string", b"")
     url = raw.partition(b"?")[0] + (b"?" + query if query else b"")

@@ -47,6 +47,7 @@ NO_CONTENT: Final = frozenset(
 )
 """Events before which another model may still answer."""
 
+# Events that stand in a response without content.
 _OF_REFUSALS: Final = frozenset({StreamStart, ResponseMetadata, ErrorEvent, Finish})
 
 Warned = Callable[[Sequence[Warning]], object]
@@ -79,6 +80,7 @@ async def events_of(
             answer = _answer(model, sent, account)
             try:
                 async for event in answer:
+                    # From here on nothing is held: the client sees each event as it comes.
                     if account.began:
                         yield event
                         continue
@@ -129,6 +131,8 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
                     if account.wire != account.row.wire:
                         event = msgspec.structs.replace(event, usage=_portable(event.usage))
                 yield event
+            # The generator is suspended in `next` with its locals alive; the events of a batch are freed
+            # before it waits.
             batch = []
     finally:
         if not account.complete:
@@ -173,6 +177,7 @@ def _portable(usage: Usage) -> Usage:
     API but no total, without which Codex 0.169 fails.
     """
     asked, made = usage.input_tokens, usage.output_tokens
+    # No total where a part is missing: a sum of one part would look like a count.
     known = usage.total_tokens is not None or asked is None or made is None
     total = usage.total_tokens if known else (asked or 0) + (made or 0)
     return msgspec.structs.replace(usage, total_tokens=total, raw=None)

@@ -66,6 +66,8 @@ class Outbox:
         self._lease_s, self._keep_s = lease_s, keep_s
         # Each answer tells whether a stop was requested, or the readers are gone.
         self._renew_s = min(lease_s, lease_s if status.left_s is None else status.left_s) / _RENEWALS
+        # Only these lines are ours to write again: what stood in the log before belongs to an earlier
+        # producer.
         self._tail = status.tail  # the last number that the store has
         self._waiting: deque[bytes] = deque()
         self._size = 0
@@ -106,6 +108,7 @@ class Outbox:
             return
         if status is None:
             self._fail(_lost(self.run))
+        # A tail beyond what we sent can only come from another producer, such as a fork of this process.
         elif status.epoch != self.epoch or status.tail > self._tail + len(self._waiting):
             self._fail(_fenced(self.run))
         elif not self._move_to(status.tail, now):
@@ -129,6 +132,7 @@ class Outbox:
             self._size -= len(line)
             if self._keep_s > 0:
                 self._committed.append((now, line))
+        # The store has fewer frames than it confirmed: it was restored, or crashed before it synced.
         while self._tail > tail:
             if not self._committed:
                 return False
@@ -138,6 +142,7 @@ class Outbox:
             self._waiting.appendleft(line)
         while self._committed and self._committed[0][0] + self._keep_s <= now:
             self._committed.popleft()
+        # Also after a loss: the source must wait while the same frames are written again.
         if self._size < _FULL_BYTES:
             self.room.set()
         return True
@@ -250,6 +255,7 @@ class Committer:
             if pause_s > 0:
                 self._go.clear()
                 if not any(box.end is not None for box in self._due):
+                    # A timer and an event and not `sleep`: the end of a run cuts the pause short.
                     timer = loop.call_later(pause_s, self._go.set)
                     await self._go.wait()
                     timer.cancel()
@@ -257,6 +263,7 @@ class Committer:
                 await asyncio.sleep(0)  # events that have already arrived come into the same commit
             began_s = loop.time()
             self._wake.clear()
+            # Taken before the commit awaits: what changes during it is due in the next one.
             due, self._due = self._due, {}
             if not await self._commit([box for box in due if not box.over.is_set()]):
                 await asyncio.sleep(_AGAIN_S)

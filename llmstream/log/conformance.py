@@ -125,6 +125,7 @@ async def frames_are_numbered_densely(make: MakeStore) -> None:
             status = await _written(one, _append(status, *lines[first : first + size]))
             assert status.tail == first + size - 1
         assert status.bytes == sum(map(len, lines)) + 60 - 4  # line ends between, not after
+        # The ends of batches, both their sides, and places within them.
         for after in (-1, 0, 1, 5, 9, 10, 29, 58, 59):
             _, frames = await _seen(other, after=after)
             assert frames == list(enumerate(lines))[after + 1 :], f"after {after}"
@@ -149,6 +150,8 @@ async def a_page_is_bounded(make: MakeStore) -> None:
 async def any_id_and_bytes_are_stored(make: MakeStore) -> None:
     """An id may have any characters; ids that look alike are different runs."""
     async with _opened(make) as (one, other):
+        # What a store might take apart or fold: case, spaces, globs, quotes, slots of a Redis cluster,
+        # Unicode forms.
         ids = [
             "a",
             "A",
@@ -378,6 +381,7 @@ async def a_deleted_run_is_not_there(make: MakeStore) -> None:
 async def changes_are_heard_elsewhere(make: MakeStore) -> None:
     """Another process hears of new runs, frames, ends and stops; renewals need not be heard."""
     async with _opened(make) as (one, other):
+        # A store of one process has no other to hear.
         if one is other:
             return
         heard: asyncio.Queue[str | None] = asyncio.Queue()

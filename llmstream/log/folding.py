@@ -29,6 +29,7 @@ class Fold:
         else:
             self._began = True
             found = (
+                # A source that is a bare generator has no `stream-start`; the grammar requires one.
                 [event]
                 if isinstance(event, StreamStart)
                 else [*self._guard.start(), *self._guard.feed([event])]
@@ -57,5 +58,6 @@ class Fold:
         """
         start = [] if self._began else self._guard.start()
         self._began = True
+        # A source may have reported the error itself before it ended without a finish.
         known = any(found.code == error.code for found in self._guard.errors)
         return [*start, *self._guard.close(usage or self._usage, None if known else error)]

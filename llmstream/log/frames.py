@@ -70,5 +70,6 @@ def page_of(part: RunSlice, after: int) -> Page | None:
 
 def _frames(batch: Batch, after: int) -> list[Frame]:
     lines = batch.data.split(b"\n")
+    # A position may be inside of a batch: batches are as commits made them, and readers stop anywhere.
     skip = max(0, after + 1 - batch.first)
     return [Frame(batch.first + index, batch.time, lines[index]) for index in range(skip, len(lines))]

@@ -173,6 +173,7 @@ class Logs:
             keep_s=self._keep_s,
             left_s=stop_when_left_s,
         )
+        # Claimed before its events are read: no other process can write after that, so the fold stays true.
         status, fold = await self._acquire(claim), Fold()
         if take_over is not None and status.tail >= 0:
             progress = Progress()
@@ -182,6 +183,7 @@ class Logs:
             raise LogUnavailable("the event log was closed while the run was started", retryable=False)
         now = asyncio.get_running_loop().time()
         box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s, now=now)
+        # What an earlier producer has written counts: a run that is taken over again and again stays bounded.
         live = Live(
             source,
             box,
@@ -197,6 +199,7 @@ class Logs:
         granted, status = await self._store.acquire(claim)
         if not granted and claim.mode == "take-over" and status.state == "open":
             # Its producer may have died just now, as when a worker was restarted.
+            # By the store's own times, so that a wrong clock on this machine does not matter.
             await asyncio.sleep(status.lease_until - status.now + _PAST_S)
             granted, status = await self._store.acquire(claim)
         if not granted:
@@ -233,6 +236,8 @@ class Logs:
                     elif isinstance(event, RetryNotice):
                         failure = None
                     yield seq, event
+                # An error event inside a run that closed was handled there, such as by a retry or another
+                # model.
                 ended_well = page.status.state in ("open", "closed")
         if failure is not None and not ended_well and errors == "raise":
             raise error_from_info(failure)
@@ -281,6 +286,7 @@ class Logs:
         status = await self._store.request_stop(run)
         if status is None or status.state != "open":
             return False
+        # The run may be produced here; other processes hear of it from the store.
         opened.committer.look(run)
         opened.readers.wake([run])
         return True
@@ -320,6 +326,7 @@ class Logs:
         """Deletes what has expired, and closes runs whose producers died. Done once a minute anyway."""
         await self._open()
         lost = list((await self._store.sweep()).lost)
+        # `status` closes a run that is lost.
         for first in range(0, len(lost), _TOGETHER):
             await asyncio.gather(*[self.status(run) for run in lost[first : first + _TOGETHER]])
 
@@ -362,6 +369,7 @@ class Logs:
 
 
 # A position past every run.
+# Below 2**53, which Lua in Redis and JavaScript still count exactly.
 _NO_FRAMES: Final = 2**52
 
 
@@ -393,6 +401,8 @@ class _Opened:
             live.stop("closing")
         if self.lives:
             await asyncio.wait([live.task for live in self.lives], timeout=_CLOSING_S)
+        # In this order: ends are written while the committer runs, and readers see them before they are
+        # refused.
         await self.committer.drain(_CLOSING_S)
         await end_tasks(*self._tasks)
         await self.committer.aclose()
@@ -426,6 +436,7 @@ class _Opened:
 def _check_id(run: str) -> None:
     if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS:
         raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+    # A lone surrogate cannot be encoded as UTF-8, so that it would fail in some stores and not in others.
     if not run.isascii() and any("\ud800" <= character <= "\udfff" for character in run):
         raise InvalidRequest(f"the id of a run must be valid Unicode, got {run!r:.80}")
 

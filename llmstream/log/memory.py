@@ -72,6 +72,7 @@ class MemoryStore(Store):
 
     def _after(self, run: str, after: int, max_bytes: int) -> list[Batch]:
         batches = self._batches.get(run, [])
+        # Batches are in order, so that a reader at the end of a long run does not walk over all of it.
         place = bisect_left(batches, after + 1, key=lambda batch: batch.first + batch.count - 1)
         found, size = list[Batch](), 0
         for index in range(place, len(batches)):
@@ -120,4 +121,5 @@ class MemoryStore(Store):
 
     def _status(self, run: str) -> RunStatus | None:
         found = self._runs.get(run)
+        # A status has the time at which it was read, by which leases are compared.
         return None if found is None else msgspec.structs.replace(found, now=self._clock())

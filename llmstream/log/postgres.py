@@ -74,6 +74,7 @@ class PostgresStore(Store):
     """
 
     def __init__(self, address: str) -> None:
+        # Three connections: readers do not queue behind commits, and one that listens can do nothing else.
         self._writing, self._reading = PostgresLink(address), PostgresLink(address)
         self._listening = PostgresLink(address)
 
@@ -129,6 +130,7 @@ class PostgresStore(Store):
         """As in `Store`."""
         slices = list[RunSlice]()
         async with self._reading.transaction() as run:
+            # One snapshot: otherwise a status could be older than the frames that are read after it.
             await run("set transaction isolation level repeatable read")
             for name, after in wanted:
                 status, _ = _found(await run(_SELECT, (name,)))
@@ -156,6 +158,7 @@ class PostgresStore(Store):
     async def delete(self, run: str) -> None:
         """As in `Store`."""
         async with self._writing.transaction() as execute:
+            # The record first: an append that comes in between finds no run, and writes no orphans.
             await execute("delete from llmstream_runs where run = %s", (run,))
             await execute("delete from llmstream_batches where run = %s", (run,))
             await _notify(execute, [run])
@@ -195,6 +198,7 @@ def _names(payload: str) -> Sequence[str | None]:
 async def _notify(run: Callable[..., Any], names: Sequence[str]) -> None:
     if names:
         payload = msgspec.json.encode(sorted(set(names))).decode()
+        # An empty notice stands for any run.
         text = payload if len(payload.encode()) <= _MOST_NAMES else ""
         await run("select pg_notify(%s, %s)", (_CHANNEL, text))
 

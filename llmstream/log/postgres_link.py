@@ -45,6 +45,7 @@ class PostgresLink:
             ) from None
         if self._connection is None or self._connection.closed or self._connection.broken:
             try:
+                # Without `autocommit` psycopg opens a transaction at the first read, and leaves it idle.
                 self._connection = await psycopg.AsyncConnection.connect(
                     self._address, autocommit=True, connect_timeout=int(_TIMEOUT_S), options=_OPTIONS
                 )
@@ -61,6 +62,8 @@ class PostgresLink:
             connection = await self.connected()
 
             async def run(statement: str, values: Sequence[Any] = ()) -> list[Any]:
+                # Without values psycopg does not look for placeholders, so that a `%` in a statement stays
+                # one.
                 cursor = await connection.execute(statement, values or None)
                 return [] if cursor.description is None else await cursor.fetchall()
 
@@ -68,6 +71,7 @@ class PostgresLink:
                 async with connection.transaction():
                     yield run
             except psycopg.Error as error:
+                # The connection may be dead; any other error leaves it usable.
                 if isinstance(error, psycopg.OperationalError):
                     await self._drop()
                 raise LogUnavailable(f"PostgreSQL failed: {error}") from error

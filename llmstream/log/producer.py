@@ -71,6 +71,7 @@ class Live:
         self._lost: LogError | None = None
         self._cleanup: asyncio.TimerHandle | None = None
         box.lost, box.stop = self._lose, self.stop
+        # Before the task exists: its lease has to be renewed from the first moment.
         committer.add(box)
         self.task = asyncio.get_running_loop().create_task(self._read(), name=f"llmstream run {box.run}")
         self.task.add_done_callback(self._done)
@@ -126,6 +127,8 @@ class Live:
                         "Raise max_bytes of open_logs().",
                         reason="max_bytes",
                     )
+                # A run that the log has lost is read on until `stop` cancels this task: its cleanup needs it
+                # alive.
                 if lines and not box.over.is_set():
                     box.add(lines, size)
                     self._committer.changed(box)

@@ -173,8 +173,10 @@ class Readers:
             return
         rest_s = min(_LOOK_S, max(0.0, most_s))
         if status.state == "open" and not ours:
+            # Readers wake when the lease passes, and not up to a second later.
             rest_s = min(rest_s, max(0.0, status.lost_at - status.now) + 0.001)
         if status.left_s is not None:
+            # Two of three reports may fail before the producer takes the run for left.
             rest_s = min(rest_s, status.left_s / 3)
         await _ring(bell, rest_s)
 

@@ -23,6 +23,7 @@ __all__ = ["close_lost", "fold_run"]
 
 _log: Final = logging.getLogger("llmstream")
 
+# As readers: it limits memory, whatever the length of the run.
 _PAGE_BYTES: Final = 256 * 1024
 
 # Part of the lease for which a lost run is watched before it is closed.
@@ -51,6 +52,8 @@ async def close_lost(store: Store, status: RunStatus) -> bool:
         lost=True,
     )
     (found,) = await store.append([append])
+    # Of several that try, one writes the end; the others get the status that it left, which is older than
+    # now.
     closed = found is not None and found.ended == found.now
     if closed:
         _log.warning("event log: closed run %r, whose producer %s died", seen.run, seen.owner)

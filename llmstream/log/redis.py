@@ -162,6 +162,7 @@ class RedisStore(Store):
         self._prefix = prefix
         self._timeout_s = timeout_s
         self._client: Any = None
+        # Redis sends a message back to its sender too.
         self._sender = os.urandom(8).hex()
         self._hashes: dict[str, str] = {}
 

@@ -79,6 +79,7 @@ class SQLiteStore(Store):
 
     async def open(self) -> None:
         """As in `Store`."""
+        # Two connections: in WAL mode a reader does not wait for the writer.
         self._writing, self._reading = SQLiteWorker(self._path), SQLiteWorker(self._path)
         try:
             await self._writing.run(self._prepare)
@@ -171,6 +172,7 @@ class SQLiteStore(Store):
         rows: list[tables.NewBatch],
     ) -> RunStatus | None:
         run = append.run
+        # Taken out, and put back only if the run is still open: what is known is never older than the file.
         found = self._known.pop(run, None) or tables.read_record(connection, run, now)
         if found is None:
             return None

@@ -28,6 +28,7 @@ class SQLiteWorker:
 
     def __init__(self, path: Path, what: str = "event log") -> None:
         self._path, self._what = path, what
+        # One thread: a connection of SQLite belongs to the thread that made it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmstream-log")
         self._connection: sqlite3.Connection | None = None
 
@@ -68,5 +69,6 @@ def open_worker(worker: SQLiteWorker | None) -> SQLiteWorker:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = private_sqlite.connect(path, busy_s=_BUSY_S)
+    # Sorting must not write a file beside the database, whose disk may be full.
     connection.execute("pragma temp_store = memory")
     return connection

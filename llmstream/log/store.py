@@ -207,6 +207,7 @@ def appended(old: RunStatus | None, append: Append, now: float) -> RunStatus | N
         changed=now,
         ended=None if append.state == "open" else now,
         lease_until=now + append.lease_s,
+        # The distance between the two is the time for a takeover, which stays as it was claimed.
         lost_at=now + append.lease_s + old.lost_at - old.lease_until,
         bytes=old.bytes + len(append.data),
         now=now,

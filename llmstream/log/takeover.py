@@ -52,6 +52,7 @@ _BLOCKS: Final = (
     *(ToolInputStart, ToolInputDelta, ToolInputEnd),
 )
 
+# What the model reads in place of a result; it decides whether to call again.
 _ENDED: Final = "The process ended while the call ran. It may have had effects."
 
 
@@ -149,6 +150,7 @@ class _Rest:
     def renamed(self, event: Event) -> Event:
         """The event with an id that the log does not have yet; results follow their calls."""
         ids = self.progress.ids
+        # The epoch makes it unique: each takeover has another one.
         if isinstance(event, _BLOCKS) and event.id in ids:
             return msgspec.structs.replace(event, id=f"{event.id}~{self.epoch}")
         if isinstance(event, ToolCall | ToolResult | ToolApprovalRequest) and event.tool_call_id in ids:
@@ -168,6 +170,7 @@ class _Continued(_Rest):
             yield ToolResult(_ENDED, call_id, name, is_error=True)
 
     def take(self, event: Event) -> Iterator[Event]:
+        # A step that broke off is done again under its own number.
         first = self.progress.step + self.progress.complete
         match event:
             case StepStart(step) | StepFinish(step):
@@ -209,7 +212,7 @@ class _Replayed(_Rest):
     """The run from its beginning, with the calls that it had: what is in the log is passed over.
 
     A step whose response was complete goes on where it was: with the results that are missing. Its calls
-    have other ids in the log if an attempt before had used theirs; the order tells which is which.
+    have other ids in the log if an attempt before had used theirs; they correspond by their order.
     """
 
     def __init__(self, progress: Progress, epoch: int) -> None:

@@ -62,6 +62,7 @@ class Bells:
         if not hasattr(socket, "AF_UNIX"):
             return
         with contextlib.suppress(OSError):  # a folder that cannot be written leaves polling
+            # Whoever can write here can wake processes, and see the names of runs.
             self._folder.mkdir(mode=0o700, exist_ok=True)
             self._directory = os.open(self._folder, os.O_RDONLY)
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -163,6 +164,7 @@ class Bells:
                 break
             count += 1
             try:
+                # A dict keeps the order, and each name once.
                 found.update(dict.fromkeys(_names.decode(data)))
             except msgspec.DecodeError:
                 found[None] = None

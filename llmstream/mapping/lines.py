@@ -31,7 +31,7 @@ _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class Line(msgspec.Struct, rename="camel", omit_defaults=True):
-    """What a line says about its result, apart from item and answer.
+    """What a line has of its result, apart from item and answer.
 
     key: of the item and its prompt, 16 hexadecimal digits; see `key_of`. "" outside of files
     """
@@ -60,7 +60,7 @@ class Lines(Protocol):
         """The line of a result."""
 
     def read(self, record: bytes) -> Line:
-        """Reads what the line of an earlier run says.
+        """Reads the line of an earlier run.
 
         raises: DecodeError for anything else
         """
@@ -158,7 +158,7 @@ class JSONLines:
         return encode({**fields, self.column: plain_answer(result), OWN: own}) + b"\n"
 
     def read(self, record: bytes) -> Line:
-        """Reads what the line of an earlier run says.
+        """Reads the line of an earlier run.
 
         raises: DecodeError
         """
@@ -217,7 +217,7 @@ class CSVLines:
         )
 
     def read(self, record: bytes) -> Line:
-        """Reads what the row of an earlier run says.
+        """Reads the row of an earlier run.
 
         raises: DecodeError
         """

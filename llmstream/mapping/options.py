@@ -199,7 +199,7 @@ def make(
     lines:       the format of the file
     show_stored: whether results of earlier runs are yielded
     sort:        whether the file is put in the order of the items at the end; by default if `ordered`
-    prompt_id:   what tells this form of the prompt from others, for a file
+    prompt_id:   identifies this form of the prompt, for a file
     """
     asked = model if isinstance(model, Model) else Model(model)
     others = [other if isinstance(other, Model) else Model(other) for other in fallback]
@@ -306,7 +306,7 @@ def _name(model: Model[Any]) -> str:
 
 
 def prompt_name(prompt: str | Callable[[Any], Prompt] | None) -> str:
-    """What tells one form of the prompt from another. A function's rows are told apart by their prompts."""
+    """Identifies a form of the prompt. A function's rows are distinguished by their prompts."""
     return prompt if isinstance(prompt, str) else getattr(prompt, "__qualname__", "")
 
 

@@ -24,6 +24,7 @@ async def respond(request: web.Request, body: Body | Source) -> web.StreamRespon
     """
     sent = body_of(body)
     response = web.StreamResponse()
+    # A task of its own, so that the watch can cancel the sending without cancelling the handler.
     sending = asyncio.create_task(_send(request, sent, response))
     sent.on_lost = sending.cancel
     watch = _Watch(request, sending)

@@ -48,6 +48,7 @@ class Silence:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
+        # A timer that has just fired must not start again.
         self._send_timeout_s = self._heartbeat_s = math.inf
 
     def waits(self) -> None:

@@ -125,6 +125,7 @@ class TextWriter:
         match event:
             case TextDelta(delta):
                 self._sent = True
+                # A model's text may have a lone surrogate, which UTF-8 cannot express.
                 return delta.encode("utf-8", "replace")
             case ErrorEvent(error):
                 self.failed = error

@@ -41,7 +41,7 @@ class BatchFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     repeat_every: results that come twice
     reorder:      whether results come in another order
     foreign:      whether results of another job, and lines that are none, are among them
-    refuse_jobs:  how many jobs fail as a whole, because too many tokens are queued
+    refuse_jobs:  how many jobs fail with all their requests, because too many tokens are queued
     silent_jobs:  how many jobs are created without an answer: the connection is cut
     """
 

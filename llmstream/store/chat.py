@@ -24,6 +24,7 @@ __all__ = ["StoredChat"]
 
 _Within: TypeAlias = Callable[[sqlite3.Connection, int | None], None]
 
+# Room in a line of a terminal.
 _SHOWN: Final = 60
 
 # All ways that begin where a path has a message: the newest end of each.
@@ -45,7 +46,7 @@ class StoredChat(Chat):
     """A conversation of a store, as a `Chat`. Made by `Store.chat`.
 
     `append` and `replace` also write it; nothing that was stored is overwritten: what differs is another
-    branch. Where another process has gone on with the same conversation, what is appended here becomes a
+    branch. Where another process has continued the same conversation, what is appended here becomes a
     branch of its own, and `is_branch` is True. An object is for one task at a time;
     several may have the same conversation.
 
@@ -128,6 +129,8 @@ class StoredChat(Chat):
                 return []
             if at is None:
                 ends = [n for (n,) in db.execute(_LEAVES, (self._row.n,))]
+                # The head of a fork belongs to the conversation that it was forked from, until something is
+                # appended.
                 if self._head is not None and self._head not in ends and not self._goes_on(db, self._head):
                     ends.append(self._head)
             else:
@@ -201,10 +204,13 @@ class StoredChat(Chat):
         """
         with self._writing:
             given = list(messages)
+            # Messages that an earlier write failed to store go first: a message needs its parent's row.
             unstored = self._history.snapshot(len(self._links))
             try:
                 with self.store.database.writing() as db:
                     links = self._write(db, [*unstored, *given])
+                    # In one transaction: a message without its turn would have no cost, and a turn without it
+                    # no answer.
                     for complete in (*self._late, within):
                         complete(db, links[-1].n if links else self._head)
             except LLMStreamError:
@@ -243,6 +249,7 @@ class StoredChat(Chat):
                 db.execute("update conversations set head = ? where n = ?", (head, row.n))
                 row = Row(row.n, row.id, row.tree, head, row.title, row.key)
             tip = links[-1] if links else None
+            # No row has this number: the conversation stays where another process has moved it.
             own_head = head if is_current else -1
             links += add_messages(db, row, tip, messages, now, own_head=own_head)
         self._links = links
@@ -267,6 +274,7 @@ class StoredChat(Chat):
         return row
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # A pickle goes to another process or machine, where the store's connection is of no use.
         return Chat, tuple(self.messages())
 
 

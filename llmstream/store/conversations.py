@@ -24,7 +24,9 @@ __all__ = [
     "title_of",
 ]
 
+# Names are arguments of commands, and stand in lists.
 _MAX_NAME: Final = 200
+# One line of a list on a terminal.
 _TITLE: Final = 80
 _COLUMNS: Final = "n, id, tree, head, title, tags, created, updated, forked_from"
 
@@ -119,7 +121,7 @@ def add_messages(
     *,
     own_head: int | None,
 ) -> list[Link]:
-    """Adds messages below `tip`; they are what the conversation goes on with if nobody else has gone on.
+    """Adds messages below `tip`; the conversation continues with them unless it was continued elsewhere.
 
     own_head: where the caller thinks that the conversation is; if it is elsewhere, these are another branch
     """
@@ -127,6 +129,7 @@ def add_messages(
     for message in messages:
         tip = add_message(db, row.tree, row.key, row.n, tip, message, at)
         links.append(tip)
+    # Compared inside the transaction: two processes cannot both believe that they are at the end.
     if own_head == row.head:
         head = None if tip is None else tip.n
         db.execute(
@@ -146,6 +149,7 @@ def title_of(messages: Sequence[Message]) -> str:
     return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
 
 
+# What another conversation of the tree still shows: its own messages, its head, and all above them.
 _KEPT: Final = """
 with recursive kept (n) as (
     select n from messages where tree = :tree and conversation in
@@ -165,6 +169,7 @@ def delete_conversation(db: sqlite3.Connection, row: Row) -> None:
     gone = sorted((n for (n,) in db.execute(_KEPT, {"tree": row.tree, "gone": row.n})), reverse=True)
     delete_messages(db, gone)
     db.execute("delete from conversations where n = ?", (row.n,))
+    # Messages that forks share belong to one of them from now on; the conversation that made them is deleted.
     heir = db.execute("select min(n) from conversations where tree = ?", (row.tree,)).fetchone()[0]
     if heir is None:
         db.execute("delete from trees where n = ?", (row.tree,))

@@ -80,6 +80,7 @@ create table meta (name text primary key, value text not null) strict, without r
 copied before such a step. The version is in `pragma user_version`. An entry is never changed once it is
 released."""
 
+# Pragmas take no parameters.
 _SET_APPLICATION: Final = f"pragma application_id = {APPLICATION}"
 _SET_VERSION: Final = f"pragma user_version = {len(MIGRATIONS)}"
 
@@ -192,8 +193,10 @@ class Database:
         if target.exists():
             raise StoreError(f"{target} already exists. Name a new file.")
         with self._errors():
+            # Made before SQLite writes it: that would create it readable by everyone.
             os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             try:
+                # A consistent copy of one moment, without the pages of deleted rows.
                 self.connection.execute("vacuum into ?", (str(target),))
             except BaseException:
                 target.unlink(missing_ok=True)
@@ -235,10 +238,12 @@ class Database:
             factory=_Connection,
         )
         try:
+            # Deleted conversations are overwritten, and not only unlinked: see `Store.delete`.
             connection.execute("pragma secure_delete = on")
             connection.execute("pragma foreign_keys = off")  # rows are deleted in an order of ours
             connection.execute("pragma synchronous = normal")
             connection.execute("pragma temp_store = memory")
+            # 16 MB, so that a search does not read the same pages of the index again.
             connection.execute("pragma cache_size = -16000")
         except BaseException:
             connection.close()
@@ -284,6 +289,7 @@ class Database:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
+            # Errors of the package have their remedy already, and some are an OSError too.
             if isinstance(error, LLMStreamError):
                 raise
             raise StoreError(
@@ -298,6 +304,7 @@ class Database:
                 f"and save what can be read: sqlite3 {self.path} .recover | sqlite3 recovered.db; "
                 "or use a backup."
             )
+        # EFBIG and ENOSPC.
         if "full" in text or getattr(error, "errno", None) in (27, 28):
             free = ""
             with contextlib.suppress(OSError):

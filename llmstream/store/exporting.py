@@ -67,6 +67,7 @@ def _markdown(store: Store, names: Iterable[str]) -> Iterator[str]:
     for at, name in enumerate(names):
         info = store.info(name)
         rule = "\n---\n\n" if at else ""
+        # A title is one line, and a tag in it would be HTML in Markdown.
         title = " ".join((info.title or info.id).split()).replace("<", "&lt;")
         yield f"{rule}# {title}\n\n{_about(info)}\n\n{notebook_transcript(store.chat(name))}\n"
 
@@ -120,6 +121,7 @@ a {{ color: inherit }}
 </style>
 """
 
+# Not SVG: it may have scripts.
 _PICTURES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 

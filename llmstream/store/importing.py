@@ -30,6 +30,7 @@ from llmstream.usage import Usage
 __all__ = ["Imported", "Node", "add", "import_file", "read_file", "seconds"]
 
 _JSON: Final = "conversations.json"
+# A zip file of some kilobytes can unpack to terabytes.
 _MOST_BYTES: Final = 4_000_000_000
 
 
@@ -201,6 +202,7 @@ def _parents_first(mapping: Mapping[str, Any]) -> Iterator[str]:
     for key, node in mapping.items():
         parent = str(node.get("parent"))
         (children.setdefault(parent, []) if parent in mapping and parent != key else roots).append(key)
+    # A stack and not recursion: a conversation may have thousands of nodes in a row.
     waiting = roots[::-1]
     while waiting:
         key = waiting.pop()

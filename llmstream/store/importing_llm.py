@@ -26,6 +26,7 @@ from llmstream.usage import Usage
 
 __all__ = ["read_llm"]
 
+# Its models come from plugins, whose names are not those of our providers.
 _PROVIDER: Final = "llm"
 
 
@@ -41,6 +42,7 @@ def read_llm(path: Path) -> Iterator[Imported]:
 
 
 def _conversations(path: Path) -> Iterator[Imported]:
+    # Read only: the database belongs to another program, which may be running.
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
         db.row_factory = sqlite3.Row
         tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}

@@ -1,7 +1,7 @@
 """Messages as rows: their ids, their files, and the words by which they are found.
 
 The id of a message is a keyed hash of its saved form and of its parent's id. So a message that is added again
-is not stored again, and a hash says nothing about the words without the tree's key.
+is not stored again, and a hash reveals nothing of the words without the tree's key.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ def add_message(
     """Adds a message below its parent, unless it is there."""
     full = message_to_json(message)
     above = b"" if parent is None else parent.id
+    # 16 bytes: a collision within one tree is out of reach, and each message stores its id in an index.
     message_id = hashlib.blake2b(above + full, digest_size=16, key=key).digest()
     depth = 0 if parent is None else parent.depth + 1
     row = db.execute("select n from messages where tree = ? and id = ?", (tree, message_id)).fetchone()
@@ -194,6 +195,7 @@ def spaced(text: str) -> str:
 
 def words_of(message: Message) -> Words:
     """What the index has of a message: nothing of system prompts."""
+    # The same long prompt stands in every conversation, and would be found for each of its words.
     if message.role == Role.SYSTEM:
         return Words("", "", "")
     words, reasoning, tools = list[str](), list[str](), list[str]()

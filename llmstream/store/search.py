@@ -123,13 +123,17 @@ def search(
 def _ranked(rows: Iterable[tuple[int, str, bytes]], words: list[str]) -> list[int]:
     """Messages by how often they have the words for their length, newer ones first among equals.
 
-    What tools gave counts half: it has many words that nobody chose.
+    What tools gave counts half: it has many words that no person or model wrote.
     """
     wanted = [_folded(word.removesuffix("*")).encode() for word in words]
     scored = []
     for n, role, body in rows:
+        # The saved form is searched as bytes, keys of JSON included: to decode each message would cost more
+        # than the ranking is worth.
         text = body.lower() if body.isascii() else _folded(body.decode()).encode()
+        # BM25 with b = 0.75.
         length = _SATURATION * (0.25 + 0.75 * len(body) / _BYTES)
+        # At least 1: the index has found the word, though escapes of JSON may hide it here.
         counts = [max(1, text.count(word)) for word in wanted]
         score = sum(count / (count + length) for count in counts)
         scored.append((score * (0.5 if role == Role.TOOL else 1.0), n))

@@ -161,6 +161,7 @@ class Store:
         """Completes the turns of processes that died."""
         with self.database.reading() as db:
             writers = [row[0] for row in db.execute("select distinct writer from turns where state = 'open'")]
+        # Outside a transaction: looking at locks of files takes time, in which others write.
         dead = [writer for writer in writers if not self.writer.is_alive(writer)]
         for writer in dead:
             with self.database.writing() as db:

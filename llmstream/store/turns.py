@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Facts", "StoredTurn", "Writer", "recover"]
 
+# What a reader sees first: `first_s` is the time to it.
 _CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta, ToolCall)
 
 
@@ -157,6 +158,7 @@ class StoredTurn:
 
     def feed(self, events: Sequence[msgspec.Struct]) -> None:
         """As in `ChatTurn`."""
+        # Raw events are large, and no part of the message that is made of drafts.
         given: list[Any] = [event for event in events if not isinstance(event, Raw)]
         if not self._begun:
             if all(isinstance(event, Finish | ErrorEvent | StepFinish) for event in given):
@@ -164,6 +166,7 @@ class StoredTurn:
             self._begun, self._facts = True, Facts()
         at_s = time.monotonic() - self._began
         for event in given:
+            # Nearly all events are such deltas, and say nothing more of the response.
             if type(event) is not TextDelta or self._facts.first_s is None:
                 self._facts.feed(event, at_s)
         try:
@@ -300,6 +303,7 @@ def folded(events: Sequence[Event]) -> list[Message]:
     if not message.parts:
         return []
     own = (message.metadata or {}).get("llmstream", {})
+    # Read by whoever shows the conversation: the answer looks like any other otherwise.
     message.set_meta("llmstream", {**own, "incomplete": True})
     results = fold.tool_message if message.tool_calls else None
     return [message] if results is None else [message, results]

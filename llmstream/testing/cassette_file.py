@@ -93,7 +93,7 @@ def _filled(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    """The value with long data replaced by its digest: nobody reads an image in base64."""
+    """The value with long data replaced by its digest: an image in base64 is not readable."""
     match value:
         case dict():
             return {

@@ -26,6 +26,7 @@ async def first_page(logs: Logs, run: str, after: int, *, max_replay: int | None
         raise no_run(run)
     if after < 0 and status.state == "open":
         after = status.first - 1  # where a run begins that replaced another
+    # `Logs.pages` would wait for the next event.
     if after == status.tail:
         return Page((), status)
     async with aclosing(logs.pages(run, after, max_replay=max_replay)) as pages:

@@ -36,6 +36,7 @@ def refusal(headers: Mapping[str, str], *, token: str | None, local: bool) -> tu
 def _same_origin(headers: Mapping[str, str]) -> bool:
     origin = headers.get("origin")
     if origin is None:
+        # Browsers leave Origin out of a plain GET, and programs that are no browsers out of all requests.
         return headers.get("sec-fetch-site", "").lower() != "cross-site"
     return urlsplit(origin).netloc.lower() == (headers.get("host") or "").lower()
 

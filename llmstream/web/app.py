@@ -150,6 +150,7 @@ def _id(request: web.Request) -> str:
 
 
 async def _body(request: web.Request, form: type[_T]) -> _T:
+    # A form of another site can send text/plain without asking; JSON needs its permission (CORS).
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="Send application/json.")
     try:
@@ -173,6 +174,7 @@ def _error(status: int, message: str) -> web.Response:
 
 
 async def _file(request: web.Request) -> web.StreamResponse:
+    # Resolved before it is compared: `..` and links lead out of the folder.
     path = (PAGE / (request.match_info.get("path") or "index.html")).resolve()
     if not path.is_relative_to(PAGE) or not path.is_file():
         raise web.HTTPNotFound

@@ -216,6 +216,8 @@ class Conversations:
         self, conversation_id: str, turn: Turn, run: AgentRun[Any], added: asyncio.Event
     ) -> AsyncGenerator[Event]:
         """The events of a run, which reports its messages when it ends or is stopped."""
+        # The run must not begin before its turn is stored: a tool could act for a conversation that refuses
+        # it.
         await added.wait()
         try:
             async with run:
@@ -259,6 +261,7 @@ class Conversations:
 
         def change(stored: Conversation) -> None:
             last = stored.turns[-1]
+            # Another process, or a view at the same time, has taken them over.
             if last.run != run or last.events is not None:
                 return
             last.events = [msgspec.Raw(encode(event)) for event in compacted(events)]

@@ -57,6 +57,7 @@ def _continues(event: Event, first: _Delta) -> bool:
         isinstance(event, _Delta)
         and type(event) is type(first)
         and event.id == first.id
+        # Its metadata belongs to this place, such as a signature in the middle of a text.
         and event.provider_metadata is None
     )
 

@@ -69,6 +69,7 @@ class ConversationStore:
 
         raises: InvalidRequest as `get`; what `change` raises
         """
+        # Read and written in one transaction: two pages change the same conversation one after the other.
         with private_sqlite.transaction(self._db):
             conversation = self.get(conversation_id)
             change(conversation)

@@ -275,7 +275,7 @@ def _prune(store: Store, arguments: argparse.Namespace) -> None:
 def _may(arguments: argparse.Namespace, question: str) -> bool:
     """Whether to delete.
 
-    raises: InvalidRequest if nobody can be asked
+    raises: InvalidRequest without a terminal
     """
     if arguments.yes:
         return True

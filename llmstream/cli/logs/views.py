@@ -1,4 +1,4 @@
-"""How conversations are shown on a terminal: in short, as hits, whole, and as a tree of branches."""
+"""How conversations are shown on a terminal: in short, as hits, complete, and as a tree of branches."""
 
 from __future__ import annotations
 

@@ -244,7 +244,7 @@ def _check_batch(arguments: argparse.Namespace, spec: str) -> None:
         raise InvalidRequest("--batch needs -o FILE: the batch is recorded beside it until it is over.")
     if arguments.max_cost is not None:
         raise InvalidRequest(
-            "--max-cost cannot stop a batch, which is paid as a whole. --dry-run shows what it costs; "
+            "--max-cost cannot stop a batch, all of which is paid. --dry-run shows what it costs; "
             "--limit submits fewer rows."
         )
     for name, given in (("fallback", arguments.fallback), ("rpm", arguments.rpm), ("tpm", arguments.tpm)):

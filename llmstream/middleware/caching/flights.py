@@ -1,7 +1,7 @@
 """Requests under way: equal ones side by side share one answer, and read its events as they arrive.
 
 A `Flight` has the events so far. A task of the request that began it fills it, so that a reader who pauses
-holds up no other. Between processes, a claim in the store tells who asks; the others watch what that process
+holds up no other. Between processes, a claim in the store names who asks; the others watch what that process
 publishes. When the answer fails, or the one who asked leaves, the readers look again, and the first one asks.
 """
 
@@ -32,6 +32,7 @@ _log = logging.getLogger("llmstream")
 # How often events are published, and looked for: what a reader in another process is late by.
 _POLL_S: Final = 0.02
 
+# Two of three renewals may fail.
 _RENEW_S: Final = LEASE_S / 3
 
 
@@ -89,6 +90,7 @@ class Flight:
         await self._news.wait()
 
     def _wake(self) -> None:
+        # A new one each time: readers that wait for the next news hold this one, and none can miss it.
         news, self._news = self._news, asyncio.Event()
         news.set()
 
@@ -124,6 +126,8 @@ class Flights:
 
     def __init__(self, store: CacheStore) -> None:
         self._shared = store if isinstance(store, SharedStore) else None
+        # By loop: an event of asyncio belongs to one. Weak, so that a loop that has ended takes its flights
+        # along.
         self._open: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Flight]] = (
             weakref.WeakKeyDictionary()
         )
@@ -146,7 +150,7 @@ class Flights:
         return flight
 
     def begin_alone(self, ask: AskOnce) -> Flight:
-        """Begins a flight that nobody finds."""
+        """Begins a flight that equal requests do not find."""
         flight = Flight()
         flight.task = asyncio.create_task(_fly(flight, ask))
         return flight
@@ -190,6 +194,7 @@ async def _claim(flight: Flight, key: str, store: SharedStore, ask: AskOnce, kno
     owner = os.urandom(12).hex()
     publishing: asyncio.Task[None] | None = None
     try:
+        # A store that cannot be reached must not keep anybody from asking.
         if not await _succeeds("claimed", store.claim(key, owner), default=True):
             await _follow(flight, key, store)
             return

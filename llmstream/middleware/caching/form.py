@@ -84,6 +84,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 def encode_lines(lines: Iterable[bytes], timing: Timing, stored: float | None) -> bytes:
     """The stored form of events that are encoded already."""
+    # Microseconds are enough for a replay, and shorter than all digits of a float.
     head = msgspec.json.encode(_Head(FORMAT, _VERSION, stored, [(round(at, 6), n) for at, n in timing]))
     return b"\n".join([head, *lines, b""])
 
@@ -119,6 +120,7 @@ def speed_of(times: Times) -> float | None:
             return None
         case "original":
             return 1.0
+        # A bool is an int: `True` would be a pace of 1.
         case bool() | str():
             pass
         case int() | float() if 0 < times < float("inf"):

@@ -33,6 +33,7 @@ def cache_key(model: Model, request: Request, same: Request | str | None = None)
     """
     asked = same if isinstance(same, str) else asked_for(same or request)
     whom = [_VERSION, model.provider.name, _address(model, request), _account(model, request)]
+    # Without the order, the same options in another order would be another request.
     return hashlib.sha256(msgspec.json.encode([*whom, asked], order="deterministic")).hexdigest()
 
 
@@ -77,6 +78,7 @@ def _account(model: Model, request: Request) -> dict[str, Any]:
     headers = {name: os.environ.get(variable) for name, variable in provider.header_env.items()}
     headers |= {name.lower(): value for name, value in {**model._headers, **request.headers}.items()}
     if key is None:
+        # The key that the call itself would find.
         key = next((found for name in provider.key_env if (found := os.environ.get(name))), None)
     variables = {name: os.environ.get(name) for name in provider.account_env}
     return {"key": key if isinstance(key, str) else None, "headers": headers, "variables": variables}

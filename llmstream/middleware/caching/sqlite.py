@@ -47,6 +47,7 @@ create index if not exists parts_by_key on parts (key, place);
 """
 _CREATE: Final = f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;"
 
+# A write takes milliseconds; past this, the request is sent without the cache.
 _BUSY_S: Final = 5.0
 # Uses of answers are written together: a commit each would cost more than the answer.
 _FLUSH_S: Final = 1.0
@@ -72,6 +73,7 @@ class SQLiteCache:
         self._path = path
         self._ttl_s, self._max_bytes = ttl_s, max_bytes
         self._clock = clock
+        # anyio's threads take turns on one connection.
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._process = 0

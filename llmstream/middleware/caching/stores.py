@@ -60,7 +60,7 @@ class SharedStore(CacheStore, Protocol):
     """A store in which processes see what the others ask."""
 
     async def claim(self, key: str, owner: str) -> bool:
-        """Whether nobody else asks this; then it is claimed."""
+        """Claims a request; False if another process asks it."""
         ...
 
     async def publish(self, key: str, owner: str, lines: Sequence[bytes]) -> bool:
@@ -68,7 +68,7 @@ class SharedStore(CacheStore, Protocol):
         ...
 
     async def watch(self, key: str, place: int) -> Watched | None:
-        """What has been published after a place, 0 for all; None if nobody asks."""
+        """What has been published after a place, 0 for all; None if no process asks."""
         ...
 
     async def release(self, key: str, owner: str) -> None:
@@ -112,6 +112,7 @@ class MappingStore:
     async def get(self, key: str) -> bytes | None:
         """As in `CacheStore`."""
         found: object = self._kept.get(key)
+        # A mapping of another program, or of an earlier version, may hold anything.
         if not isinstance(found, bytes | None):
             raise TypeError(f"the mapping holds {type(found).__name__}, not bytes")
         if found is not None and self._sizes is not None and key in self._sizes:
@@ -190,6 +191,8 @@ class FolderStore:
             file = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
             try:
                 lock(file)
+                # Its owner may have removed the file between `open` and `lock`: then the lock is on a file
+                # nobody else sees.
                 if is_at(file, path):
                     os.ftruncate(file, 0)
                     os.write(file, owner.encode() + b"\n")
@@ -228,6 +231,7 @@ class FolderStore:
                 owner = source.readline()
                 source.seek(max(place, len(owner)))
                 found = source.read()
+                # A line may be half written.
                 complete = found[: found.rfind(b"\n") + 1]
                 place = max(place, len(owner)) + len(complete)
                 return Watched(owner.decode("ascii", "replace"), complete.splitlines(), place)
@@ -333,6 +337,7 @@ class _Space:
             used, path = oldest
             with contextlib.suppress(FileNotFoundError):
                 state = os.lstat(path)
+                # Used since the folder was looked at: it has another place in the queue.
                 if max(state.st_atime_ns, state.st_mtime_ns) <= used:
                     os.unlink(path)
                     self._bytes -= state.st_size

@@ -55,6 +55,7 @@ class Fleet:
         self._make = partial(Member, store_at(address, name), sizes, on_loss=on_loss, lease_s=lease_s)
         self._members = dict[asyncio.AbstractEventLoop, Member]()
         self._lock = threading.Lock()
+        # At exit the loops have ended, and nobody could take leave in them.
         weakref.finalize(self, _leave_soon, self._members).atexit = False
 
     @property
@@ -80,6 +81,7 @@ class Fleet:
     def _here(self) -> Member:
         loop = asyncio.get_running_loop()
         with self._lock:
+            # Each `asyncio.run` has a loop of its own.
             for closed in [other for other in self._members if other.is_closed()]:
                 del self._members[closed]
             member = self._members.get(loop)

@@ -2,7 +2,7 @@
 
 Everything that the loop's tasks want while a trip is under way goes with the next one, so that a thousand
 waiters cost no more trips than grants. A waiter sleeps until its turn is due by the store's word, or until
-the store says that something was given back, and then asks again: the vendor may have asked all to pause.
+the store reports that something was given back, and then asks again: the vendor may have asked all to pause.
 """
 
 from __future__ import annotations
@@ -342,7 +342,7 @@ class Member:
         return self._renewed + self._lease_s / 3 if self._held and self._sizes.places else math.inf
 
     def _beat(self) -> None:
-        """Renews the places, or says that this process is alive."""
+        """Renews the places, or reports that this process is alive."""
         now = self._loop.time()
         if now >= self._next_renewal():
             self._ops.appendleft((Beat(sorted(self._held)), None))
@@ -457,6 +457,7 @@ class Member:
         self._local = self._make_local()
         for waiter in sorted(waiters, key=lambda waiter: -waiter.priority):
             if not waiter.turn.done():
+                # None is no grant: `acquire` goes on with the local limiter.
                 waiter.turn.set_result(None)
 
     def _make_local(self) -> Pacer:

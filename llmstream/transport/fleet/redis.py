@@ -333,6 +333,7 @@ class RedisLimits:
         args = (len(self._keys), *self._keys, msgspec.msgpack.encode(batch), self._channel, now)
         try:
             try:
+                # The digest alone: the script has 8 kB, which would go with every batch.
                 found = await self._client.evalsha(_DIGEST, *args)
             except NoScriptError:  # the first batch of a server's life
                 found = await self._client.eval(_SCRIPT, *args)

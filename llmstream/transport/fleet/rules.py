@@ -52,8 +52,10 @@ MISSED_S: Final = 1.0
 WOKEN: Final = 8
 """At most so many are woken by one batch; each of them causes the next one."""
 
+# The window of the buckets: after a minute they are as full as they get.
 LONGEST_PAUSE_S: Final = 60.0
 
+# As of the limiter of one process: see `transport/pacing.py`.
 CUT: Final = 0.7
 GROWTH_PER_S: Final = 0.05 / 60
 LOWEST_FACTOR: Final = 0.1
@@ -241,6 +243,7 @@ class _Change:
         state, batch, now = self.state, self.batch, self.now
         for kind, size in enumerate(batch.sizes):
             if size > 0:
+                # A new limit begins full, as the vendor's does; a changed one keeps its level.
                 if state.given[kind] == 0:
                     state.levels[kind] = size
                 state.given[kind] = size

@@ -78,6 +78,8 @@ class SQLiteLimits:
 
     def _apply(self, connection: sqlite3.Connection, batch: Batch) -> Answer:
         with private_sqlite.transaction(connection):
+            # Inside the lock: a process that waited for it must not come with an older time than the file
+            # has.
             now = self._clock()
             row = connection.execute(_GET, (self._name, _STATE)).fetchone()
             state = _states.decode(row[0]) if row else State(created=time.time(), at=now)
@@ -145,7 +147,7 @@ def _member_of(id: str) -> str:
 
 
 def _after_restart(state: State, now: float) -> State:
-    """What is true after a restart of the machine: the levels, since nobody knows how long it was off."""
+    """What is true after a restart of the machine: the levels, since the time it was off is unknown."""
     state.at, state.created = now, time.time()
     state.cut_at = state.pause_until = 0.0
     state.line, state.queued = [], [0.0] * 4

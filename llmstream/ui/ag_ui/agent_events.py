@@ -144,6 +144,7 @@ class AgentEvents:
                 self._end_child(call_id, outcome=suspended)
         self._messages.end_text()
         for call_id, call in list(self._calls.items()):
+            # The end of a call that was cut off would pass it off as complete; a failed run does not need it.
             if call.ended or (failed and call.cut):
                 continue
             self._end_call(call)
@@ -226,8 +227,10 @@ class AgentEvents:
 
     def _begin_call(self, call_id: str, name: str, marks: dict[str, Any], metadata: Metadata | None) -> _Call:
         parent = self._messages.for_call()
+        # The client has one list of calls for a thread, ours are unique within a run.
         shown = self._out.free_call_id(self._call_prefix + call_id)
         call = self._calls[call_id] = _Call(shown, name, marks, metadata)
+        # A server that counts calls gives the next response the same ids.
         self._discarded.discard(call_id)
         fields = {"toolCallId": shown, "toolCallName": name, "parentMessageId": parent}
         self._out.write("TOOL_CALL_START", **fields, **call.marked, **self._tag)
@@ -253,6 +256,7 @@ class AgentEvents:
         call = self._calls.get(event.tool_call_id)
         if call is None:
             call = self._begin_call(event.tool_call_id, event.tool_name, _flags(event), None)
+        # Fragments have brought them already; the client would append them again.
         if not call.has_arguments:
             call.write(event.input or "{}")
         call.metadata = merge_metadata(call.metadata, event.provider_metadata)
@@ -378,6 +382,7 @@ class AgentEvents:
         else:
             url = event.data if isinstance(event.data, str) else data_url(event.data, event.media_type)
         shown: dict[str, Any] = {"mediaType": event.media_type, "url": url}
+        # Room for the other fields: the client would fail at the frame, and lose the run with it.
         if len(url) > WIDEST_FRAME - 64 * 1024:
             shown = {"mediaType": event.media_type, "omitted": "too large; pass ag_ui.Writer(file_url=...)"}
         metadata = present(providerMetadata=event.provider_metadata)

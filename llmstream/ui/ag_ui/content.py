@@ -68,6 +68,7 @@ class ContentReader:
             case {"type": "data", "value": str(data)} | {"type": "binary", "data": str(data)}:
                 return media_type, "", read_base64(data, where)
             case {"type": "url", "value": str(url)} | {"type": "binary", "url": str(url)}:
+                # Not `url.lower()`: a data URL may have megabytes.
                 if url[:5].lower() == "data:":
                     found, decoded = read_data_url(url, where)
                     return media_type or found, "", decoded

@@ -91,6 +91,7 @@ class History:
     def _of_model(self, message: wire.Message, where: str) -> None:
         response = response_of(message.id or "")
         continues = response is not None and response == self._response
+        # Messages of others have no response to name: neighbours are one, up to a result.
         if not continues and (self._results or response or self._response):
             self._end_response()
         self._response = response
@@ -124,6 +125,7 @@ class History:
         call_id = message.tool_call_id
         if not call_id:
             raise InvalidRequest(f"{where}: a tool message needs the toolCallId that it answers")
+        # The writer made this result, so that the client does not run the call; no model has made the call.
         if call_id in self._cut:
             return
         own = _own(message.metadata)

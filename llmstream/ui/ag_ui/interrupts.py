@@ -72,6 +72,7 @@ def interrupts(suspension: Suspension) -> list[dict[str, Any]]:
     found = []
     for pending in suspension.pending:
         if pending.approval_id:
+            # A slash is in the ids of sub-agents' calls alone: the calls above them, joined by it.
             arguments = pending.arguments if pending.agent and "/" in pending.call_id else None
             waiting = Waiting(pending.approval_id, pending.call_id, pending.name, arguments)
             found.append(interrupt_of(waiting, suspension.expires_at_s))

@@ -83,6 +83,7 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
 
 def _responded(output: Output, message: Message, name: str | None, number: int) -> AgentEvents:
     """Writes a response of the model; its results belong to what is returned."""
+    # The ids that the writer gave them, so that a page that reloads has the same messages.
     prefix, step = response_of(name or "") or (f"{name or 'history'}-", number)
     agent = AgentEvents(output, prefix=prefix)
     agent.feed(StepStart(step))
@@ -143,5 +144,6 @@ def _file(part: Image | Audio | Document) -> dict[str, Any]:
     if not part.url:
         data = data_url(part.data, part.media_type).partition(",")[2]
         source = {"type": "data", "value": data}
+    # Of a file at an address the server that has it knows the type; data has no other source for it.
     media_type = part.media_type or ("" if part.url else "application/octet-stream")
     return {"type": _KINDS[type(part)], "source": source | ({"mimeType": media_type} if media_type else {})}

@@ -96,6 +96,7 @@ class Messages:
         message, self._ending = self._ending, None
         if message is None:
             return
+        # One block without metadata is what a reader assumes anyway.
         if len(message.blocks) > 1 or message.blocks[0].metadata:
             blocks = [(block.chars, block.metadata) for block in message.blocks]
             self.encrypted("message", message.id, packed(blocks))

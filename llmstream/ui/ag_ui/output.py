@@ -81,6 +81,7 @@ class Output:
         fields: of each event, but its delta; the message or call has begun
         """
         pieces = self.transcript.fragments(fields)
+        # Encoded once, and open for the delta: it is the same for all fragments of a message.
         head = b'data: %s,"delta":' % _encode({"type": kind, **fields})[:-1]
         frames = self._frames
 
@@ -155,6 +156,7 @@ def unpacked(value: object) -> Any:
     if not isinstance(value, str) or not value.startswith(f'{{"{OWN}":'):
         return None
     try:
+        # Not msgspec: what the client sends back may have lone surrogates, which msgspec refuses.
         found = json.loads(value)
     except (ValueError, RecursionError):
         return None

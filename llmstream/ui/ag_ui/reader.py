@@ -186,6 +186,8 @@ def read(
         raise InvalidRequest(
             f"not a request of AG-UI: {error}. It is JSON with threadId, runId and messages."
         ) from None
+    # After the decoding, before anything is converted: a body within its limit may still be ten million
+    # parts.
     _check_size("messages", len(found.messages), "max_messages", limits)
     _check_size("answers", len(found.resume or ()), "max_messages", limits)
     _check_size("parts", sum(map(_part_count, found.messages)), "max_parts", limits)
@@ -251,6 +253,7 @@ def _decision(interrupt: str, payload: Any) -> Approve | Deny:
 
     raises: InvalidRequest
     """
+    # A page may resolve an interrupt with a bare boolean.
     if isinstance(payload, bool):
         payload = {"approved": payload}
     approved = payload.get("approved") if isinstance(payload, Mapping) else None

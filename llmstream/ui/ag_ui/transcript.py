@@ -130,6 +130,7 @@ class Transcript:
     def _place_of(self, owner: Mapping[str, Any] | None) -> int | None:
         if owner is None:
             return None
+        # From the end: the message is nearly always one of the last.
         place = len(self._messages) - 1
         while self._messages[place] is not owner:
             place -= 1

@@ -97,6 +97,7 @@ class Writer:
         settings = Settings(run_id, reasoning, raw, self._error_text, file_url)
         self._out = Output(settings, None if messages is None else list(messages))
         self._agent = AgentEvents(self._out, prefix=f"{run_id}-")
+        # Held back: only the next event shows whether it ends the run.
         self._error: ErrorInfo | None = None
         self._is_over = False
 
@@ -159,6 +160,7 @@ class Writer:
         error = (self._error or _BROKE_OFF) if event.finish_reason == "error" else None
         if error is None:
             self._release_error()
+        # Clients before 1.0 know no outcome, and get an error.
         was_stopped = error is not None and error.code == "stopped" and self._takes_outcomes
         if error is None or was_stopped:
             self._finish_run(event, was_stopped=was_stopped)

@@ -163,6 +163,7 @@ class Chats:
             begun=time.time(),
             version=old.version,
         )
+        # By its version: of two requests that were sent at the same time one starts a run.
         if not await self._store.save(key, begun):
             return Body.plain(409, _BUSY)
         try:
@@ -202,6 +203,7 @@ class Chats:
         found, status = await self._found(_key(user, chat_id))
         messages, suspension = found.messages, found.suspension
         if resume and _is_recent(status):
+            # `resume` gives the page this message again, from its beginning.
             messages = messages[: _index(messages, Role.ASSISTANT, found.message_id)]
             suspension = None
         return dump([message for message in messages if message.role != Role.SYSTEM], suspension)

@@ -99,6 +99,7 @@ class MemoryConversations:
     """Conversations that last as long as the process: for tests and trials."""
 
     def __init__(self) -> None:
+        # Encoded, as in a file: messages are mutable, and a caller's change must not reach the store.
         self._stored: dict[str, tuple[int, bytes]] = {}
 
     async def load(self, key: str) -> Conversation | None:
@@ -157,6 +158,8 @@ class SQLiteConversations:
         old, data = conversation.version, _encode(conversation)
 
         def save(connection: sqlite3.Connection) -> bool:
+            # A new conversation has no row to update; `or ignore` refuses it if another process has just made
+            # one.
             if old == 0:
                 statement = "insert or ignore into conversations values (?, 1, ?, ?)"
                 return connection.execute(statement, (key, time.time(), data)).rowcount == 1

@@ -86,6 +86,7 @@ def message_events(messages: Iterable[Message], waiting: Iterable[PendingCall]) 
     ids, shown = count(), set[str]()
     for message in messages:
         if message.role == Role.ASSISTANT:
+            # The number does not matter: the page counts steps itself.
             yield StepStart(0)
         for part in message.parts:
             if isinstance(part, CallPart):

@@ -138,6 +138,7 @@ def read(
     else:
         shown = [message for message in messages[-1:] if message.get("role") == "user"]
     read_messages = from_ui(shown)
+    # Parts that only pages know are left out of the request to a vendor, which refuses an empty message.
     if read_messages and all(isinstance(part, UIPart) for part in read_messages[-1].parts):
         raise InvalidRequest("the message is empty")
     _check_urls(read_messages, allow_url)
@@ -269,6 +270,7 @@ def _verified(
         if key is None or pending is None:
             continue
         own_id = pending.approval_id.rpartition(".")[0]
+        # The signature covers the call, so that a page cannot have another call approved under this id.
         if hmac.compare_digest(pending.approval_id.encode(), signed_approval(key, own_id, pending).encode()):
             genuine[pending.approval_id] = msgspec.structs.replace(pending, approval_id=own_id)
     for approval_id in decisions:

@@ -191,6 +191,7 @@ class Writer:
                 "a retry takes back what the page shows, which only npm ai 7.0.77 and newer can do: "
                 "pass vercel.Writer(version=7, resets=True), or do without fallback(restart=True)"
             )
+        # The calls of the step are taken back with it, and the next attempt may use their ids.
         self._calls.clear()
         self._step_has_content = False
         return _chunk("reset-step")
@@ -206,6 +207,7 @@ class Writer:
         return self.data("llmstream-error", shown | _set(retryAfterS=error.retry_after_s), transient=True)
 
     def _finish(self, event: Finish) -> bytes:
+        # Not every release knows "unknown".
         reason = "other" if event.finish_reason == "unknown" else event.finish_reason
         cost = (event.provider_metadata or {}).get("llmstream", {}).get("cost")
         shown = answer_metadata(event.usage, self._model, cost)
@@ -223,6 +225,7 @@ class Writer:
         return self._content("text-start", id=event.id, **_metadata_of(event))
 
     def _text_delta(self, event: TextDelta) -> bytes:
+        # Nearly all chunks are of this kind, so that they are written without a dict.
         return b'data: {"type":"text-delta","id":%s,"delta":%s}\n\n' % (
             _encode(event.id),
             _encode(event.delta),
