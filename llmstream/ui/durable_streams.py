@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from llmstream.errors import InvalidRequest, LogError
-from llmstream.log import Frame, Logs, Page
+from llmstream.log import Frame, Logs, Page, RunStatus
 from llmstream.serve import UNBUFFERED, Body
 from llmstream.serve.writers import PING
 from llmstream.ui.log_pages import first_page, following, no_run, refusal, shown
@@ -30,13 +30,14 @@ _Live: TypeAlias = Literal["", "long-poll", "sse"]
 
 _LIVE: Final[tuple[_Live, ...]] = ("", "long-poll", "sse")
 
-# A run may be deleted or replaced, and belongs to one user.
-_JSON: Final = {
-    "content-type": "application/json",
-    "cache-control": "no-store",
-    "x-content-type-options": "nosniff",
-}
-_SSE: Final = {"content-type": "text/event-stream", "x-content-type-options": "nosniff", **UNBUFFERED}
+# For browsers: nothing of a run is a script or an image of another site.
+_SECURITY: Final = {"x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-origin"}
+
+_JSON: Final = {"content-type": "application/json", "cache-control": "no-store", **_SECURITY}
+_SSE: Final = {"content-type": "text/event-stream", **_SECURITY, **UNBUFFERED}
+
+# A run belongs to one user, grows, and may be deleted or replaced: a stored copy is checked each time.
+_STORED: Final = "private, no-cache"
 
 # A cursor is the number of the interval of so many seconds since October 9, 2024.
 _CURSOR_S: Final = 20
@@ -49,6 +50,7 @@ async def body(
     query: str,
     *,
     method: str = "GET",
+    if_none_match: str | None = None,
     max_replay: int | None = None,
     details: bool = False,
     poll_s: float = 20.0,
@@ -57,22 +59,32 @@ async def body(
 ) -> Body:
     """Returns the response to a GET or HEAD request of a client of Durable Streams.
 
-        return respond(await durable_streams.body(logs, run, request.url.query, method=request.method))
+        return respond(
+            await durable_streams.body(
+                logs,
+                run,
+                request.url.query,
+                method=request.method,
+                if_none_match=request.headers.get("if-none-match"),
+            )
+        )
 
     Leaving the response stops nothing. The statuses:
 
     200  events, perhaps none: as a JSON array, or with `live=sse` as Server-Sent Events
     204  a long-poll in vain, or of a run that has ended, which `stream-closed` shows
+    304  the client has these events already, as `if_none_match` shows
     400  the query is invalid, or the offset is past the end
     404  there is no such run
     410  the events are deleted, or more than `max_replay` would be sent; `stream-next-offset` has the end
     503  the log does not answer
 
-    query:      of the request's URL, not decoded: `offset`, `live` and `cursor`
-    max_replay: the most events to send again
-    details:    True sends errors as they are; by default a client gets code and `public_message`, because
-                messages name hosts
-    poll_s:     how long a long-poll waits for an event, before this returns
+    query:         of the request's URL, not decoded: `offset`, `live` and `cursor`
+    if_none_match: the request's header of this name: the `etag` of an earlier response without `live`
+    max_replay:    the most events to send again
+    details:       True sends errors as they are; by default a client gets code and `public_message`, because
+                   messages name hosts
+    poll_s:        how long a long-poll waits for an event, before this returns
 
     heartbeat_s, send_timeout_s: see `Body`
     """
@@ -91,11 +103,11 @@ async def body(
     if asked.live == "long-poll":
         return _polled(first, asked, details=details)
     if asked.live == "":
+        headers = {**_JSON, **_standing(Page((), first.status)), **asked.etag(first.status, details=details)}
+        if _has(if_none_match, headers.get("etag")):
+            return _not_modified(headers)
         # All in one response: the client for JavaScript asks once, and takes the first page for the whole.
-        end = Page((), first.status)
-        return Body.of_bytes(
-            _array(logs, first, details=details), {**_JSON, **_standing(end)}, send_timeout_s=send_timeout_s
-        )
+        return Body.of_bytes(_array(logs, first, details=details), headers, send_timeout_s=send_timeout_s)
     return Body.of_bytes(
         _written(logs, first, asked, details=details),
         _SSE,
@@ -122,6 +134,22 @@ class _Asked:
         """The cursor of a response: above the client's, so that no cache repeats one to it."""
         now = int(time.time() - _CURSOR_FROM) // _CURSOR_S
         return str(max(now, (whole_number(self._cursor) or 0) + 1))
+
+    def etag(self, status: RunStatus, *, details: bool) -> dict[str, str]:
+        """The headers by which a client need not read the same events twice; none of what was last "now"."""
+        if self.after is None:
+            return {}
+        # The start tells a run from another that has its id, after the first was deleted.
+        tag = f"{int(status.started * 1000):x}-{self.after}-{status.tail}-{status.state}"
+        return {"etag": f'"{tag}-details"' if details else f'"{tag}"', "cache-control": _STORED}
+
+
+def _has(if_none_match: str | None, etag: str | None) -> bool:
+    """Whether a tag is among the client's. A proxy that compressed the response has marked it as weak."""
+    if if_none_match is None or etag is None:
+        return False
+    given = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return etag in given or given == ["*"]
 
 
 def _live(given: str) -> _Live:
@@ -185,6 +213,12 @@ def _polled(page: Page, asked: _Asked, *, details: bool) -> Body:
     return body
 
 
+def _not_modified(headers: dict[str, str]) -> Body:
+    response = Body.plain(304)
+    response.headers = {name: value for name, value in headers.items() if name != "content-type"}
+    return response
+
+
 def _head(tail: Page) -> Body:
     response = Body.plain(200)
     response.headers = {**_JSON, **_standing(tail)}
@@ -237,7 +271,7 @@ def _control(page: Page, asked: _Asked) -> bytes:
 
 async def _refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, details: bool) -> Body:
     response = await refusal(logs, run, error, details=details)
-    response.headers["x-content-type-options"] = "nosniff"
+    response.headers.update(_SECURITY)
     if response.status == 410 and (found := await logs.status(run)) is not None:
         response.headers["stream-next-offset"] = _offset(found.tail)
     return response

@@ -61,7 +61,12 @@ async def broken() -> AsyncIterator[ls.Event]:
 def route(logs: Logs, **options: Any) -> Any:
     async def read(request: web.Request) -> Body:
         return await durable_streams.body(
-            logs, request.match_info["run"], request.query_string, method=request.method, **options
+            logs,
+            request.match_info["run"],
+            request.query_string,
+            method=request.method,
+            if_none_match=request.headers.get("if-none-match"),
+            **options,
         )
 
     return read
@@ -154,10 +159,13 @@ async def get(served: Any) -> AsyncIterator[Any]:
     """`await get(logs, target)`: status, headers and text."""
     async with aiohttp.ClientSession() as session:
 
-        async def response(logs: Logs, target: str, method: str = "GET", **options: Any) -> Any:
+        async def response(
+            logs: Logs, target: str, method: str = "GET", tag: str | None = None, **options: Any
+        ) -> Any:
+            headers = {} if tag is None else {"if-none-match": tag}
             async with (
                 served(route(logs, poll_s=0.05, **options)) as url,
-                session.request(method, f"{url}/{target}") as got,
+                session.request(method, f"{url}/{target}", headers=headers) as got,
             ):
                 return got.status, got.headers, await got.text()
 
@@ -208,6 +216,44 @@ async def test_now_begins_at_the_end(get: Any) -> None:
         assert json.loads(text) == (await messages(logs, "a"))[int(tail) :]
         status, headers, _ = await get(logs, "a?offset=now&live=long-poll")
         assert (status, headers["stream-closed"]) == (204, "true")
+
+
+@pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', "*"])
+async def test_known_events_are_not_sent_again(get: Any, form: str) -> None:
+    """The tag is as it was sent, as a proxy has changed it, one of several, or any."""
+    async with ls.open_logs("memory:") as logs:
+        await (await logs.start("a", whole())).wait()
+        _, first, _ = await get(logs, "a?offset=-1")
+        status, headers, text = await get(logs, "a?offset=-1", tag=form.format(first["etag"]))
+        assert (status, text) == (304, "")
+        assert headers["etag"] == first["etag"]
+        assert headers["cache-control"] == "private, no-cache"
+        assert headers["stream-next-offset"] == first["stream-next-offset"]
+        assert headers["stream-closed"] == "true"
+
+
+async def test_etag_is_of_the_events_sent(get: Any) -> None:
+    """Another part, a run that has ended, and another run of the same id have another tag."""
+    source = Gated()
+    async with ls.open_logs("memory:") as logs:
+        live = await logs.start("a", source)
+        async for _, event in logs.follow("a"):
+            if isinstance(event, ls.TextDelta) and event.delta.startswith(f"{WORDS // 2 - 1} "):
+                break
+        tags = [(await get(logs, target))[1]["etag"] for target in ("a", f"a?offset={offset(3)}")]
+        source.gate.set()
+        await live.wait()
+        tags.append((await get(logs, "a"))[1]["etag"])
+        tags.append((await get(logs, "a", details=True))[1]["etag"])
+        await logs.delete("a")
+        await (await logs.start("a", whole())).wait()
+        tags.append((await get(logs, "a"))[1]["etag"])
+        assert len(set(tags)) == len(tags)
+        assert [(await get(logs, "a", tag=tag))[0] for tag in tags[:-1]] == [200] * (len(tags) - 1)
+        for target in ("a?offset=now", "a?offset=-1&live=long-poll"):
+            status, headers, _ = await get(logs, target, tag="*")
+            assert (status, headers["cache-control"]) == (200, "no-store")
+            assert "etag" not in headers
 
 
 async def test_cursor_is_above_the_clients(get: Any) -> None:
