@@ -12,12 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qs
 
 import msgspec
 
 from llmstream.errors import InvalidRequest, LogError
+from llmstream.exchange import HttpResponse
 from llmstream.log import Frame, Logs, Page, RunStatus
 from llmstream.serve import UNBUFFERED, Body
 from llmstream.serve.writers import PING
@@ -84,28 +86,27 @@ async def body(
     max_replay:    the most events to send again
     details:       True sends errors as they are; by default a client gets code and `public_message`, because
                    messages name hosts
-    poll_s:        how long a long-poll waits for an event, before this returns
+    poll_s:        how long a long-poll waits for an event
 
     heartbeat_s, send_timeout_s: see `Body`
     """
     try:
         if method == "HEAD":
-            return _head(await _tail(logs, run))
+            return Body.whole(_head(await _tail(logs, run)))
         asked = _Asked(query)
         if asked.after is None:
             first = await _tail(logs, run)
         else:
             first = await first_page(logs, run, asked.after, max_replay=max_replay)
-        if asked.live == "long-poll" and not first.frames and not first.ended:
-            first = await _next(logs, first, poll_s)
     except (InvalidRequest, LogError) as error:
-        return await _refusal(logs, run, error, details=details)
+        return Body.whole(await _refusal(logs, run, error, details=details))
     if asked.live == "long-poll":
-        return _polled(first, asked, details=details)
+        # The body waits: it notices a client that leaves.
+        return Body.later(partial(_poll, logs, first, asked, poll_s, details=details))
     if asked.live == "":
         headers = {**_JSON, **_standing(Page((), first.status)), **asked.etag(first.status, details=details)}
         if _has(if_none_match, headers.get("etag")):
-            return _not_modified(headers)
+            return Body.whole(HttpResponse(304, b"", _without(headers, "content-type")))
         # All in one response: the client for JavaScript asks once, and takes the first page for the whole.
         return Body.of_bytes(_array(logs, first, details=details), headers, send_timeout_s=send_timeout_s)
     return Body.of_bytes(
@@ -179,13 +180,6 @@ async def _tail(logs: Logs, run: str) -> Page:
     return Page((), status)
 
 
-async def _next(logs: Logs, at: Page, poll_s: float) -> Page:
-    """The page after the end of what is there; without frames if none comes in time."""
-    pages = logs.pages(at.status.run, at.status.tail, silence_s=poll_s)
-    async with aclosing(pages):
-        return await anext(pages)
-
-
 async def _array(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[bytes]:
     """A JSON array of the events up to what was the end at the first page."""
     tail, separator = first.status.tail, b""
@@ -200,30 +194,30 @@ async def _array(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[by
     yield b"]"
 
 
-def _polled(page: Page, asked: _Asked, *, details: bool) -> Body:
-    """The response to a long-poll."""
-    body = Body.plain(200, f"[{_joined(page.frames, details=details).decode()}]")
-    if not page.frames:
-        body = Body.plain(204)
-    body.headers = {**_JSON, **_standing(page)}
+async def _poll(logs: Logs, page: Page, asked: _Asked, poll_s: float, *, details: bool) -> HttpResponse:
+    """The response to a long-poll: a page with frames, or what follows it if it has none."""
+    if not page.frames and not page.ended:
+        pages = logs.pages(page.status.run, page.status.tail, silence_s=poll_s)
+        try:
+            async with aclosing(pages):
+                page = await anext(pages)
+        except (InvalidRequest, LogError) as error:
+            return await _refusal(logs, page.status.run, error, details=details)
+    headers = {**_JSON, **_standing(page)}
     if not page.ended:
-        body.headers["stream-cursor"] = asked.cursor()
-    if body.status == 204:
-        del body.headers["content-type"]
-    return body
+        headers["stream-cursor"] = asked.cursor()
+    if not page.frames:
+        return HttpResponse(204, b"", _without(headers, "content-type"))
+    return HttpResponse(200, b"[%s]" % _joined(page.frames, details=details), headers)
 
 
-def _not_modified(headers: dict[str, str]) -> Body:
-    response = Body.plain(304)
-    response.headers = {name: value for name, value in headers.items() if name != "content-type"}
-    return response
+def _head(tail: Page) -> HttpResponse:
+    headers = {**_JSON, **_standing(tail)}
+    return HttpResponse(200, b"", _without(headers, "stream-up-to-date"))  # nothing is known of the client
 
 
-def _head(tail: Page) -> Body:
-    response = Body.plain(200)
-    response.headers = {**_JSON, **_standing(tail)}
-    del response.headers["stream-up-to-date"]  # nothing is known of the client
-    return response
+def _without(headers: dict[str, str], name: str) -> dict[str, str]:
+    return {other: value for other, value in headers.items() if other != name}
 
 
 def _standing(page: Page) -> dict[str, str]:
@@ -269,9 +263,9 @@ def _control(page: Page, asked: _Asked) -> bytes:
     return msgspec.json.encode(control)
 
 
-async def _refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, details: bool) -> Body:
+async def _refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, details: bool) -> HttpResponse:
     response = await refusal(logs, run, error, details=details)
-    response.headers.update(_SECURITY)
+    headers = {**response.headers, **_SECURITY}
     if response.status == 410 and (found := await logs.status(run)) is not None:
-        response.headers["stream-next-offset"] = _offset(found.tail)
-    return response
+        headers["stream-next-offset"] = _offset(found.tail)
+    return HttpResponse(response.status, response.body, headers)

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream import events
-from llmstream.log import Logs, MemoryStore
+from llmstream.log import Logs, MemoryStore, Page
 from llmstream.serve import Body
 from llmstream.ui import durable_streams
 
@@ -277,6 +278,32 @@ async def test_frames_pair_data_and_control(get: Any) -> None:
     controls = [json.loads(data) for _, data in frames[1::2]]
     assert controls[-1] == {"streamNextOffset": offset(len(expected)), "streamClosed": True, "upToDate": True}
     assert all(set(control) == {"streamNextOffset", "streamCursor"} for control in controls[:-1])
+
+
+async def test_leaving_ends_a_long_poll(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, left = asyncio.Event(), asyncio.Event()
+    async with (
+        ls.open_logs("memory:") as logs,
+        served(route(logs, poll_s=600.0)) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        reading = logs.pages
+
+        async def pages(*position: Any, **options: Any) -> AsyncIterator[Page]:
+            waits.set()
+            try:
+                async with aclosing(reading(*position, **options)) as found:
+                    async for page in found:
+                        yield page
+            finally:
+                left.set()
+
+        monkeypatch.setattr(logs, "pages", pages)
+        await logs.start("a", Gated())
+        asking = asyncio.create_task(session.get(f"{url}/a?offset=now&live=long-poll"))
+        await asyncio.wait_for(waits.wait(), WITHIN_S)
+        asking.cancel()
+        await asyncio.wait_for(left.wait(), WITHIN_S)
 
 
 async def test_head_has_the_tail(get: Any) -> None:
