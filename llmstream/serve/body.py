@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
 from llmstream.errors import ErrorInfo, IncompleteStream, InvalidRequest, LLMStreamError
-from llmstream.events import (
-    ErrorEvent,
-    Event,
-    Finish,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    ResponseMetadata,
-    RetryNotice,
-    StepStart,
-    StreamStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
-)
+from llmstream.events import Event
 from llmstream.exchange import HttpResponse
-from llmstream.serve.failures import failure_headers, status_of
+from llmstream.serve.encoding import Encoding
 from llmstream.serve.silence import Silence
 from llmstream.serve.writers import SSEWriter, Writer
 
@@ -37,18 +20,7 @@ __all__ = ["Body", "Source", "body_of"]
 Source: TypeAlias = AsyncIterable[Event]
 """An `EventStream`, an `AgentRun`, or any async iterable of events that obeys the grammar."""
 
-# Events that a refused request yields too, so they leave the status open.
-_NO_CONTENT: Final = frozenset({StreamStart, StepStart, ResponseMetadata, RetryNotice, ErrorEvent, Finish})
-
-# Nearly all events, and they decide nothing: the start of their block has done so.
-_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
-
-_End: TypeAlias = TextEnd | ReasoningEnd | ToolInputEnd
-_ENDS: Final[dict[type, type[_End]]] = {
-    TextStart: TextEnd,
-    ReasoningStart: ReasoningEnd,
-    ToolInputStart: ToolInputEnd,
-}
+_Fill: TypeAlias = "Callable[[Body], Coroutine[Any, Any, None]]"
 
 _SENT: Final = "a Body is sent once. Create a new one for another response."
 
@@ -91,30 +63,50 @@ class Body:
         head_wait_s: float = 10.0,
         send_timeout_s: float = 30.0,
     ) -> None:
-        self.status = 200
-        self.error: ErrorInfo | None = None
+        writer = SSEWriter() if writer is None else writer
+        encoding = Encoding(writer)
+        self._prepare(
+            {"content-type": writer.content_type, **writer.headers},
+            source=source,
+            encoding=encoding,
+            fill=lambda body: body._read(source, encoding),
+            heartbeat=writer.heartbeat,
+            heartbeat_s=heartbeat_s,
+            head_wait_s=head_wait_s,
+            send_timeout_s=send_timeout_s,
+        )
+
+    def _prepare(
+        self,
+        headers: Mapping[str, str],
+        *,
+        status: int = 200,
+        source: object = None,
+        encoding: Encoding | None = None,
+        fill: _Fill | None = None,
+        heartbeat: bytes = b"",
+        heartbeat_s: float = 15.0,
+        head_wait_s: float | None = None,
+        send_timeout_s: float = 30.0,
+    ) -> None:
+        """What all constructors share. `fill` reads the source to its end; without it, there is none."""
+        self.status, self.headers = status, dict(headers)
         self.lost = ""  # why the client is taken for gone, if it is
-        self._writer: Writer = SSEWriter() if writer is None else writer
-        self.headers = {"content-type": self._writer.content_type, **self._writer.headers}
         # Called when the client has taken nothing for `send_timeout_s`; an adapter cancels its writing here.
         self.on_lost: Callable[[], object] = _nothing
-        self._source: AsyncIterable[Any] = source
-        self._copies = False  # whether the source yields bytes
+        self._source, self._fill = source, fill
+        self._encoding = encoding  # of a source of events
         self._head_wait_s = head_wait_s
         self._ready = bytearray()
         self._decided = asyncio.Event()  # set when the status is known
         self._room = asyncio.Event()  # set when the client has taken what was ready
         self._waiter: asyncio.Future[None] | None = None  # on which the iteration waits
+        self._heartbeat = heartbeat
         self._beat = False  # whether a heartbeat is due
-        self._silence = Silence(
-            heartbeat_s if self._writer.heartbeat else None, self._heartbeat, send_timeout_s, self._lose
-        )
+        self._silence = Silence(heartbeat_s if heartbeat else None, self._silent, send_timeout_s, self._lose)
         self._reader: asyncio.Task[None] | None = None
-        self._sent = self._over = self._left = False
-        # How the source stands with the grammar, to end it properly if it fails.
-        self._begun = False
-        self._open: dict[str, type[_End]] = {}
-        self._finish: Finish | None = None
+        self._sent = self._left = False
+        self._over = fill is None
 
     @classmethod
     def of_bytes(
@@ -134,34 +126,50 @@ class Body:
         headers:   by name, in lower case
         heartbeat: bytes that clients ignore, written after `heartbeat_s` of silence; b"" for none
         """
-        writer = SSEWriter()
-        writer.heartbeat = heartbeat
-        body = cls(_no_events(), writer, heartbeat_s=heartbeat_s, send_timeout_s=send_timeout_s)
-        body._source, body._copies = source, True
-        body.status, body.headers = status, dict(headers)
+        body = cls.__new__(cls)
+        body._prepare(
+            headers,
+            status=status,
+            source=source,
+            fill=lambda body: body._copy(source),
+            heartbeat=heartbeat,
+            heartbeat_s=heartbeat_s,
+            send_timeout_s=send_timeout_s,
+        )
         body._decided.set()
+        return body
+
+    @classmethod
+    def later(cls, answer: Callable[[], Awaitable[HttpResponse]]) -> Self:
+        """Returns a response that is complete once `answer` returns it, such as after a wait for news.
+
+        Leaving the body cancels `answer`. What it raises is raised to the server.
+        """
+        body = cls.__new__(cls)
+        body._prepare({}, fill=lambda body: body._await(answer))
         return body
 
     @classmethod
     def whole(cls, response: HttpResponse) -> Self:
         """Returns a response that is complete, such as one JSON object."""
-        body = cls(_no_events())
-        body.status, body._over, body.headers = response.status, True, dict(response.headers)
+        body = cls.__new__(cls)
+        body._prepare({})
+        body._answer(response)
         body._decided.set()
-        body._ready += response.body
         return body
 
     @classmethod
     def plain(cls, status: int, text: str = "") -> Self:
         """Returns a response without a stream: a status, and a text for the client."""
-        body = cls(_no_events())
-        body.status, body._over = status, True
-        body._decided.set()
-        body.headers = {"cache-control": "no-store"}
+        headers = {"cache-control": "no-store"}
         if text:
-            body.headers["content-type"] = "text/plain; charset=utf-8"
-            body._ready += text.encode()
-        return body
+            headers["content-type"] = "text/plain; charset=utf-8"
+        return cls.whole(HttpResponse(status, text.encode(), headers))
+
+    @property
+    def error(self) -> ErrorInfo | None:
+        """Why the response failed; None if it did not so far, and for bytes."""
+        return None if self._encoding is None else self._encoding.error
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -184,7 +192,8 @@ class Body:
             self._check_complete()
             raise InvalidRequest(_SENT)
         if self._reader is None and not self._over:
-            self._reader = asyncio.create_task(self._copy() if self._copies else self._read())
+            assert self._fill is not None  # else it is over
+            self._reader = asyncio.create_task(self._fill(self))
             self._reader.add_done_callback(self._end)
         try:
             await self._head()
@@ -248,13 +257,13 @@ class Body:
         finally:
             self._waiter = None
         is_due, self._beat = self._beat, False
-        return self._writer.heartbeat if is_due else b""
+        return self._heartbeat if is_due else b""
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    def _heartbeat(self) -> None:
+    def _silent(self) -> None:
         self._beat = True
         self._wake()
 
@@ -286,89 +295,57 @@ class Body:
             raise IncompleteStream("the response was left before its end")
         self._reader.result()
 
-    async def _read(self) -> None:
-        """Reads the source to its end, in a task of its own: a heartbeat must not cancel a pending read."""
-        events = aiter(self._source)
+    async def _read(self, source: Source, encoding: Encoding) -> None:
+        """Reads events to their end, in a task of its own: a heartbeat must not cancel a pending read."""
+        events, has_content = aiter(source), False
         try:
             async for event in events:
-                self._take(event)
+                self._ready += encoding.feed(event)
+                if not has_content and encoding.has_content:
+                    has_content = True
+                    self._decided.set()
+                if self._waiter is not None:
+                    self._wake()
                 if len(self._ready) > _AHEAD_BYTES:
-                    self._room.clear()
-                    await self._room.wait()
-            if self._finish is None:
+                    await self._taken()
+            if not encoding.finished:
                 raise IncompleteStream("the source ended without a finish")
         except LLMStreamError as error:  # after its finish, a stream raises
-            if self._finish is None:
-                self._fail(error.info)
+            if not encoding.finished:
+                self._ready += encoding.fail(error.info)
         finally:
             await _close(events)
-            await _close(self._source)
-        if self._decided.is_set() or self.error is None:
-            self._ready += self._writer.close()
+            await _close(source)
+        if self._decided.is_set() or encoding.error is None:
+            self._ready += encoding.close()
         else:
-            self._refuse(self.error)
+            self._answer(encoding.refusal(encoding.error))
 
-    async def _copy(self) -> None:
-        """Reads a source of bytes to its end."""
-        chunks = aiter(self._source)
+    async def _copy(self, source: AsyncIterable[bytes]) -> None:
+        """Reads bytes to their end."""
+        chunks = aiter(source)
         try:
             async for chunk in chunks:
                 self._ready += chunk
                 self._wake()
                 if len(self._ready) > _AHEAD_BYTES:
-                    self._room.clear()
-                    await self._room.wait()
+                    await self._taken()
         finally:
             await _close(chunks)
-            await _close(self._source)
+            await _close(source)
 
-    def _take(self, event: Event) -> None:
-        self._ready += self._writer.feed(event)
-        # After the writer: what it raises at a finish is not swallowed as what a stream raises after its own.
-        if type(event) not in _DELTAS:
-            self._note(event)
-        if self._waiter is not None:
-            self._wake()
+    async def _await(self, answer: Callable[[], Awaitable[HttpResponse]]) -> None:
+        self._answer(await answer())
 
-    def _note(self, event: Event) -> None:
-        """Remembers what the end of the response depends on."""
-        kind = type(event)
-        self._begun = True
-        if isinstance(event, ErrorEvent):
-            self.error = event.error
-        elif isinstance(event, RetryNotice):
-            self.error = None
-        elif isinstance(event, Finish):
-            self._finish = event
-            if event.finish_reason != "error":
-                self.error = None
-        elif isinstance(event, TextStart | ReasoningStart | ToolInputStart):
-            self._open[event.id] = _ENDS[kind]
-        elif isinstance(event, TextEnd | ReasoningEnd | ToolInputEnd):
-            self._open.pop(event.id, None)
-        if kind not in _NO_CONTENT:
-            self._decided.set()
+    def _answer(self, response: HttpResponse) -> None:
+        """Makes the response another, of which nothing has been sent."""
+        self.status, self.headers = response.status, dict(response.headers)
+        self._ready[:] = response.body
 
-    def _fail(self, error: ErrorInfo) -> None:
-        """Ends a response whose source raised without a finish, such as a generator of the application."""
-        if not self._begun:
-            self._take(StreamStart())
-        for block_id, end in list(self._open.items()):
-            self._take(end(block_id, incomplete=True))
-        self._take(ErrorEvent(error))
-        self._take(Finish("error"))
-
-    def _refuse(self, error: ErrorInfo) -> None:
-        """Makes the response an HTTP error: nothing of it has been sent."""
-        refused = self._writer.refuse(error)
-        if isinstance(refused, HttpResponse):
-            self.status, self.headers = refused.status, dict(refused.headers)
-            self._ready[:] = refused.body
-            return
-        content_type, body = refused
-        self.status = status_of(error)
-        self.headers = {"content-type": content_type, "cache-control": "no-store", **failure_headers(error)}
-        self._ready[:] = body
+    async def _taken(self) -> None:
+        """Waits until the client has taken what was ready."""
+        self._room.clear()
+        await self._room.wait()
 
 
 def body_of(body: Body | Source) -> Body:
@@ -380,12 +357,6 @@ async def _close(source: Any) -> None:
     """Leaves a stream, a run or an async generator; others have nothing to leave."""
     if hasattr(source, "aclose"):
         await source.aclose()
-
-
-async def _no_events() -> AsyncGenerator[Event]:
-    """The source of a plain response."""
-    for event in list[Event]():
-        yield event
 
 
 def _nothing() -> None:

@@ -12,13 +12,15 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Final, Literal, TypeAlias
 from urllib.parse import parse_qs
 
 import msgspec
 
 from llmstream.errors import InvalidRequest, LogError
-from llmstream.log import Frame, Logs, Page
+from llmstream.exchange import HttpResponse
+from llmstream.log import Frame, Logs, Page, RunStatus
 from llmstream.serve import UNBUFFERED, Body
 from llmstream.serve.writers import PING
 from llmstream.ui.log_pages import first_page, following, no_run, refusal, shown
@@ -30,13 +32,14 @@ _Live: TypeAlias = Literal["", "long-poll", "sse"]
 
 _LIVE: Final[tuple[_Live, ...]] = ("", "long-poll", "sse")
 
-# A run may be deleted or replaced, and belongs to one user.
-_JSON: Final = {
-    "content-type": "application/json",
-    "cache-control": "no-store",
-    "x-content-type-options": "nosniff",
-}
-_SSE: Final = {"content-type": "text/event-stream", "x-content-type-options": "nosniff", **UNBUFFERED}
+# For browsers: nothing of a run is a script or an image of another site.
+_SECURITY: Final = {"x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-origin"}
+
+_JSON: Final = {"content-type": "application/json", "cache-control": "no-store", **_SECURITY}
+_SSE: Final = {"content-type": "text/event-stream", **_SECURITY, **UNBUFFERED}
+
+# A run belongs to one user, grows, and may be deleted or replaced: a stored copy is checked each time.
+_STORED: Final = "private, no-cache"
 
 # A cursor is the number of the interval of so many seconds since October 9, 2024.
 _CURSOR_S: Final = 20
@@ -49,6 +52,7 @@ async def body(
     query: str,
     *,
     method: str = "GET",
+    if_none_match: str | None = None,
     max_replay: int | None = None,
     details: bool = False,
     poll_s: float = 20.0,
@@ -57,45 +61,54 @@ async def body(
 ) -> Body:
     """Returns the response to a GET or HEAD request of a client of Durable Streams.
 
-        return respond(await durable_streams.body(logs, run, request.url.query, method=request.method))
+        return respond(
+            await durable_streams.body(
+                logs,
+                run,
+                request.url.query,
+                method=request.method,
+                if_none_match=request.headers.get("if-none-match"),
+            )
+        )
 
     Leaving the response stops nothing. The statuses:
 
     200  events, perhaps none: as a JSON array, or with `live=sse` as Server-Sent Events
     204  a long-poll in vain, or of a run that has ended, which `stream-closed` shows
+    304  the client has these events already, as `if_none_match` shows
     400  the query is invalid, or the offset is past the end
     404  there is no such run
     410  the events are deleted, or more than `max_replay` would be sent; `stream-next-offset` has the end
     503  the log does not answer
 
-    query:      of the request's URL, not decoded: `offset`, `live` and `cursor`
-    max_replay: the most events to send again
-    details:    True sends errors as they are; by default a client gets code and `public_message`, because
-                messages name hosts
-    poll_s:     how long a long-poll waits for an event, before this returns
+    query:         of the request's URL, not decoded: `offset`, `live` and `cursor`
+    if_none_match: the request's header of this name: the `etag` of an earlier response without `live`
+    max_replay:    the most events to send again
+    details:       True sends errors as they are; by default a client gets code and `public_message`, because
+                   messages name hosts
+    poll_s:        how long a long-poll waits for an event
 
     heartbeat_s, send_timeout_s: see `Body`
     """
     try:
         if method == "HEAD":
-            return _head(await _tail(logs, run))
+            return Body.whole(_head(await _tail(logs, run)))
         asked = _Asked(query)
         if asked.after is None:
             first = await _tail(logs, run)
         else:
             first = await first_page(logs, run, asked.after, max_replay=max_replay)
-        if asked.live == "long-poll" and not first.frames and not first.ended:
-            first = await _next(logs, first, poll_s)
     except (InvalidRequest, LogError) as error:
-        return await _refusal(logs, run, error, details=details)
+        return Body.whole(await _refusal(logs, run, error, details=details))
     if asked.live == "long-poll":
-        return _polled(first, asked, details=details)
+        # The body waits: it notices a client that leaves.
+        return Body.later(partial(_poll, logs, first, asked, poll_s, details=details))
     if asked.live == "":
+        headers = {**_JSON, **_standing(Page((), first.status)), **asked.etag(first.status, details=details)}
+        if _has(if_none_match, headers.get("etag")):
+            return Body.whole(HttpResponse(304, b"", _without(headers, "content-type")))
         # All in one response: the client for JavaScript asks once, and takes the first page for the whole.
-        end = Page((), first.status)
-        return Body.of_bytes(
-            _array(logs, first, details=details), {**_JSON, **_standing(end)}, send_timeout_s=send_timeout_s
-        )
+        return Body.of_bytes(_array(logs, first, details=details), headers, send_timeout_s=send_timeout_s)
     return Body.of_bytes(
         _written(logs, first, asked, details=details),
         _SSE,
@@ -122,6 +135,22 @@ class _Asked:
         """The cursor of a response: above the client's, so that no cache repeats one to it."""
         now = int(time.time() - _CURSOR_FROM) // _CURSOR_S
         return str(max(now, (whole_number(self._cursor) or 0) + 1))
+
+    def etag(self, status: RunStatus, *, details: bool) -> dict[str, str]:
+        """The headers by which a client need not read the same events twice; none of what was last "now"."""
+        if self.after is None:
+            return {}
+        # The start tells a run from another that has its id, after the first was deleted.
+        tag = f"{int(status.started * 1000):x}-{self.after}-{status.tail}-{status.state}"
+        return {"etag": f'"{tag}-details"' if details else f'"{tag}"', "cache-control": _STORED}
+
+
+def _has(if_none_match: str | None, etag: str | None) -> bool:
+    """Whether a tag is among the client's. A proxy that compressed the response has marked it as weak."""
+    if if_none_match is None or etag is None:
+        return False
+    given = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
+    return etag in given or given == ["*"]
 
 
 def _live(given: str) -> _Live:
@@ -151,13 +180,6 @@ async def _tail(logs: Logs, run: str) -> Page:
     return Page((), status)
 
 
-async def _next(logs: Logs, at: Page, poll_s: float) -> Page:
-    """The page after the end of what is there; without frames if none comes in time."""
-    pages = logs.pages(at.status.run, at.status.tail, silence_s=poll_s)
-    async with aclosing(pages):
-        return await anext(pages)
-
-
 async def _array(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[bytes]:
     """A JSON array of the events up to what was the end at the first page."""
     tail, separator = first.status.tail, b""
@@ -172,24 +194,30 @@ async def _array(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[by
     yield b"]"
 
 
-def _polled(page: Page, asked: _Asked, *, details: bool) -> Body:
-    """The response to a long-poll."""
-    body = Body.plain(200, f"[{_joined(page.frames, details=details).decode()}]")
-    if not page.frames:
-        body = Body.plain(204)
-    body.headers = {**_JSON, **_standing(page)}
+async def _poll(logs: Logs, page: Page, asked: _Asked, poll_s: float, *, details: bool) -> HttpResponse:
+    """The response to a long-poll: a page with frames, or what follows it if it has none."""
+    if not page.frames and not page.ended:
+        pages = logs.pages(page.status.run, page.status.tail, silence_s=poll_s)
+        try:
+            async with aclosing(pages):
+                page = await anext(pages)
+        except (InvalidRequest, LogError) as error:
+            return await _refusal(logs, page.status.run, error, details=details)
+    headers = {**_JSON, **_standing(page)}
     if not page.ended:
-        body.headers["stream-cursor"] = asked.cursor()
-    if body.status == 204:
-        del body.headers["content-type"]
-    return body
+        headers["stream-cursor"] = asked.cursor()
+    if not page.frames:
+        return HttpResponse(204, b"", _without(headers, "content-type"))
+    return HttpResponse(200, b"[%s]" % _joined(page.frames, details=details), headers)
 
 
-def _head(tail: Page) -> Body:
-    response = Body.plain(200)
-    response.headers = {**_JSON, **_standing(tail)}
-    del response.headers["stream-up-to-date"]  # nothing is known of the client
-    return response
+def _head(tail: Page) -> HttpResponse:
+    headers = {**_JSON, **_standing(tail)}
+    return HttpResponse(200, b"", _without(headers, "stream-up-to-date"))  # nothing is known of the client
+
+
+def _without(headers: dict[str, str], name: str) -> dict[str, str]:
+    return {other: value for other, value in headers.items() if other != name}
 
 
 def _standing(page: Page) -> dict[str, str]:
@@ -235,9 +263,9 @@ def _control(page: Page, asked: _Asked) -> bytes:
     return msgspec.json.encode(control)
 
 
-async def _refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, details: bool) -> Body:
+async def _refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, details: bool) -> HttpResponse:
     response = await refusal(logs, run, error, details=details)
-    response.headers["x-content-type-options"] = "nosniff"
+    headers = {**response.headers, **_SECURITY}
     if response.status == 410 and (found := await logs.status(run)) is not None:
-        response.headers["stream-next-offset"] = _offset(found.tail)
-    return response
+        headers["stream-next-offset"] = _offset(found.tail)
+    return HttpResponse(response.status, response.body, headers)

@@ -8,8 +8,8 @@ from contextlib import aclosing
 import msgspec
 
 from llmstream.errors import InvalidRequest, LogError, ReplayTooLong, RunNotFound
+from llmstream.exchange import HttpResponse
 from llmstream.log import Frame, Logs, Page
-from llmstream.serve import Body
 from llmstream.serve.writers import safe_error, safe_event
 
 __all__ = ["first_page", "following", "no_run", "refusal", "shown"]
@@ -49,7 +49,7 @@ def no_run(run: str) -> RunNotFound:
     return RunNotFound(f"the event log has no run {run!r}. Check the id.")
 
 
-async def refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, details: bool) -> Body:
+async def refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, details: bool) -> HttpResponse:
     """Returns the response for a run that cannot be read: `{"error": {...}}`, and `tail` for a 410."""
     content: dict[str, object] = {"error": error.info if details else safe_error(error.info)}
     status = _status(error)
@@ -57,9 +57,8 @@ async def refusal(logs: Logs, run: str, error: InvalidRequest | LogError, *, det
         content["tail"] = error.tail
     elif status == 410 and (found := await logs.status(run)) is not None:
         content["tail"] = found.tail
-    body = Body.plain(status, msgspec.json.encode(content).decode())
-    body.headers["content-type"] = "application/json"
-    return body
+    headers = {"content-type": "application/json", "cache-control": "no-store"}
+    return HttpResponse(status, msgspec.json.encode(content), headers)
 
 
 def _status(error: InvalidRequest | LogError) -> int:

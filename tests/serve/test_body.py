@@ -22,6 +22,7 @@ from llmstream.events import (
     TextStart,
     decode,
 )
+from llmstream.exchange import HttpResponse
 from llmstream.serve.aiohttp import respond as aiohttp_respond
 from llmstream.serve.body import _AHEAD_BYTES
 from llmstream.simulator import Cut, Pace, Refuse, Simulator, Turn
@@ -454,3 +455,61 @@ async def test_bytes_that_break_off_raise() -> None:
 
     with pytest.raises(ZeroDivisionError):
         await sent(serve.Body.of_bytes(pieces(), {}))
+
+
+async def test_later_body_has_what_it_awaited() -> None:
+    """Status and headers are final once it is open."""
+    known = asyncio.Event()
+
+    async def answer() -> HttpResponse:
+        await known.wait()
+        return HttpResponse(409, b"Reload", {"x-a": "1"})
+
+    body = serve.Body.later(answer)
+    opening = asyncio.create_task(body.open())
+    await asyncio.sleep(0.01)
+    assert not opening.done()
+    known.set()
+    await opening
+    assert (body.status, body.headers) == (409, {"x-a": "1"})
+    assert await sent(body) == b"Reload"
+
+
+async def test_leaving_a_later_body_cancels_it() -> None:
+    ended = []
+
+    async def answer() -> HttpResponse:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        return HttpResponse(204)
+
+    body = serve.Body.later(answer)
+    opening = asyncio.create_task(body.open())
+    await asyncio.sleep(0.01)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert ended == ["cancelled"]
+
+
+async def test_later_body_raises_what_failed() -> None:
+    async def answer() -> HttpResponse:
+        raise ZeroDivisionError("ours")
+
+    body = serve.Body.later(answer)
+    with pytest.raises(ZeroDivisionError):
+        await body.open()
+
+
+async def test_unsent_later_body_awaits_nothing() -> None:
+    """As for a HEAD request."""
+
+    async def answer() -> HttpResponse:
+        raise AssertionError("it was asked")
+
+    body = serve.Body.later(answer)
+    await body.aclose()
+    assert body.status == 200

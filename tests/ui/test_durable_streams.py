@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from aiohttp import web
 
 import llmstream as ls
 from llmstream import events
-from llmstream.log import Logs, MemoryStore
+from llmstream.log import Logs, MemoryStore, Page
 from llmstream.serve import Body
 from llmstream.ui import durable_streams
 
@@ -61,7 +62,12 @@ async def broken() -> AsyncIterator[ls.Event]:
 def route(logs: Logs, **options: Any) -> Any:
     async def read(request: web.Request) -> Body:
         return await durable_streams.body(
-            logs, request.match_info["run"], request.query_string, method=request.method, **options
+            logs,
+            request.match_info["run"],
+            request.query_string,
+            method=request.method,
+            if_none_match=request.headers.get("if-none-match"),
+            **options,
         )
 
     return read
@@ -154,10 +160,13 @@ async def get(served: Any) -> AsyncIterator[Any]:
     """`await get(logs, target)`: status, headers and text."""
     async with aiohttp.ClientSession() as session:
 
-        async def response(logs: Logs, target: str, method: str = "GET", **options: Any) -> Any:
+        async def response(
+            logs: Logs, target: str, method: str = "GET", tag: str | None = None, **options: Any
+        ) -> Any:
+            headers = {} if tag is None else {"if-none-match": tag}
             async with (
                 served(route(logs, poll_s=0.05, **options)) as url,
-                session.request(method, f"{url}/{target}") as got,
+                session.request(method, f"{url}/{target}", headers=headers) as got,
             ):
                 return got.status, got.headers, await got.text()
 
@@ -210,6 +219,44 @@ async def test_now_begins_at_the_end(get: Any) -> None:
         assert (status, headers["stream-closed"]) == (204, "true")
 
 
+@pytest.mark.parametrize("form", ["{}", "W/{}", '"other", {}', "*"])
+async def test_known_events_are_not_sent_again(get: Any, form: str) -> None:
+    """The tag is as it was sent, as a proxy has changed it, one of several, or any."""
+    async with ls.open_logs("memory:") as logs:
+        await (await logs.start("a", whole())).wait()
+        _, first, _ = await get(logs, "a?offset=-1")
+        status, headers, text = await get(logs, "a?offset=-1", tag=form.format(first["etag"]))
+        assert (status, text) == (304, "")
+        assert headers["etag"] == first["etag"]
+        assert headers["cache-control"] == "private, no-cache"
+        assert headers["stream-next-offset"] == first["stream-next-offset"]
+        assert headers["stream-closed"] == "true"
+
+
+async def test_etag_is_of_the_events_sent(get: Any) -> None:
+    """Another part, a run that has ended, and another run of the same id have another tag."""
+    source = Gated()
+    async with ls.open_logs("memory:") as logs:
+        live = await logs.start("a", source)
+        async for _, event in logs.follow("a"):
+            if isinstance(event, ls.TextDelta) and event.delta.startswith(f"{WORDS // 2 - 1} "):
+                break
+        tags = [(await get(logs, target))[1]["etag"] for target in ("a", f"a?offset={offset(3)}")]
+        source.gate.set()
+        await live.wait()
+        tags.append((await get(logs, "a"))[1]["etag"])
+        tags.append((await get(logs, "a", details=True))[1]["etag"])
+        await logs.delete("a")
+        await (await logs.start("a", whole())).wait()
+        tags.append((await get(logs, "a"))[1]["etag"])
+        assert len(set(tags)) == len(tags)
+        assert [(await get(logs, "a", tag=tag))[0] for tag in tags[:-1]] == [200] * (len(tags) - 1)
+        for target in ("a?offset=now", "a?offset=-1&live=long-poll"):
+            status, headers, _ = await get(logs, target, tag="*")
+            assert (status, headers["cache-control"]) == (200, "no-store")
+            assert "etag" not in headers
+
+
 async def test_cursor_is_above_the_clients(get: Any) -> None:
     async with ls.open_logs("memory:") as logs:
         await logs.start("a", Gated())
@@ -231,6 +278,32 @@ async def test_frames_pair_data_and_control(get: Any) -> None:
     controls = [json.loads(data) for _, data in frames[1::2]]
     assert controls[-1] == {"streamNextOffset": offset(len(expected)), "streamClosed": True, "upToDate": True}
     assert all(set(control) == {"streamNextOffset", "streamCursor"} for control in controls[:-1])
+
+
+async def test_leaving_ends_a_long_poll(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits, left = asyncio.Event(), asyncio.Event()
+    async with (
+        ls.open_logs("memory:") as logs,
+        served(route(logs, poll_s=600.0)) as url,
+        aiohttp.ClientSession() as session,
+    ):
+        reading = logs.pages
+
+        async def pages(*position: Any, **options: Any) -> AsyncIterator[Page]:
+            waits.set()
+            try:
+                async with aclosing(reading(*position, **options)) as found:
+                    async for page in found:
+                        yield page
+            finally:
+                left.set()
+
+        monkeypatch.setattr(logs, "pages", pages)
+        await logs.start("a", Gated())
+        asking = asyncio.create_task(session.get(f"{url}/a?offset=now&live=long-poll"))
+        await asyncio.wait_for(waits.wait(), WITHIN_S)
+        asking.cancel()
+        await asyncio.wait_for(left.wait(), WITHIN_S)
 
 
 async def test_head_has_the_tail(get: Any) -> None:

@@ -1,0 +1,105 @@
+"""The bytes of a response's events, and how the response ends. No I/O."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from llmstream.errors import ErrorInfo
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    RetryNotice,
+    StepStart,
+    StreamStart,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolInputDelta,
+    ToolInputEnd,
+    ToolInputStart,
+)
+from llmstream.exchange import HttpResponse
+from llmstream.serve.failures import failure_headers, status_of
+from llmstream.serve.writers import Writer
+
+__all__ = ["Encoding"]
+
+# Events that a refused request yields too, so they leave the status open.
+_NO_CONTENT: Final = frozenset({StreamStart, StepStart, ResponseMetadata, RetryNotice, ErrorEvent, Finish})
+
+# Nearly all events, and they decide nothing: the start of their block has done so.
+_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+
+_End: TypeAlias = TextEnd | ReasoningEnd | ToolInputEnd
+_ENDS: Final[dict[type, type[_End]]] = {
+    TextStart: TextEnd,
+    ReasoningStart: ReasoningEnd,
+    ToolInputStart: ToolInputEnd,
+}
+
+
+class Encoding:
+    """A writer, and how far its events have come in the grammar of a stream.
+
+    error:       of the response so far; None where a retry or a good finish followed
+    finished:    whether there was a finish
+    has_content: whether there was an event that a refused request does not have, so that the status is 200
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self.error: ErrorInfo | None = None
+        self.finished = self.has_content = False
+        self._writer = writer
+        self._begun = False
+        self._open: dict[str, type[_End]] = {}
+
+    def feed(self, event: Event) -> bytes:
+        """Returns the bytes of an event."""
+        written = self._writer.feed(event)
+        # After the writer: what it raises at a finish is not swallowed as what a stream raises after its own.
+        if type(event) not in _DELTAS:
+            self._note(event)
+        return written
+
+    def _note(self, event: Event) -> None:
+        kind = type(event)
+        self._begun = True
+        if isinstance(event, ErrorEvent):
+            self.error = event.error
+        elif isinstance(event, RetryNotice):
+            self.error = None
+        elif isinstance(event, Finish):
+            self.finished = True
+            if event.finish_reason != "error":
+                self.error = None
+        elif isinstance(event, TextStart | ReasoningStart | ToolInputStart):
+            self._open[event.id] = _ENDS[kind]
+        elif isinstance(event, TextEnd | ReasoningEnd | ToolInputEnd):
+            self._open.pop(event.id, None)
+        if kind not in _NO_CONTENT:
+            self.has_content = True
+
+    def fail(self, error: ErrorInfo) -> bytes:
+        """Ends the events of a source that raised without a finish, such as an application's generator."""
+        events: list[Event] = [] if self._begun else [StreamStart()]
+        events += [end(block_id, incomplete=True) for block_id, end in self._open.items()]
+        events += [ErrorEvent(error), Finish("error")]
+        return b"".join([self.feed(event) for event in events])
+
+    def close(self) -> bytes:
+        """Returns the bytes that end the body."""
+        return self._writer.close()
+
+    def refusal(self, error: ErrorInfo) -> HttpResponse:
+        """Returns the response of which nothing has been sent: an HTTP error."""
+        refused = self._writer.refuse(error)
+        if isinstance(refused, HttpResponse):
+            return refused
+        content_type, body = refused
+        headers = {"content-type": content_type, "cache-control": "no-store", **failure_headers(error)}
+        return HttpResponse(status_of(error), body, headers)
