@@ -5,22 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from llmstream.errors import AuthenticationError, InvalidRequest, LLMStreamError, PermissionDenied
+from llmstream.errors import (
+    AuthenticationError,
+    ConnectionFailed,
+    InvalidRequest,
+    LLMStreamError,
+    Overloaded,
+    PermissionDenied,
+)
 from llmstream.exchange import HttpRequest
 from llmstream.gateway.accounts import Row
-from llmstream.gateway.ledger import Key, Ledger
+from llmstream.gateway.ledger import Budget, Key, Ledger, open_ledger
 from llmstream.gateway.routes import Limits
 from llmstream.simulator.admission import host_is_local, is_foreign_page
 
 __all__ = ["Admission", "Refused"]
+
+_T = TypeVar("_T")
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
@@ -29,6 +39,9 @@ _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
 
 _ANYONE: Final = Key(name="")
+
+# Questions to a remote ledger at a time; each waits for a round trip.
+_ASKERS: Final = 8
 
 
 class Refused(Exception):
@@ -65,10 +78,13 @@ class Admission:
         self.limits = limits
         self._keys = keys
         self._allow_remote = allow_remote
-        # One thread keeps the order: a call is entered before it is settled.
-        self._thread = ThreadPoolExecutor(1, "llmstream-ledger") if ledger is not None else None
+        askers = _ASKERS if ledger is not None and ledger.is_remote else 1
+        self._asking = ThreadPoolExecutor(askers, "llmstream-ledger")
+        # One thread keeps the order in which calls end.
+        self._writing = ThreadPoolExecutor(1, "llmstream-ledger-writer")
+        self._unwritten: deque[Callable[[Ledger], object]] = deque()
 
-    def admit(self, http: HttpRequest) -> Key:
+    async def admit(self, http: HttpRequest) -> Key:
         """Returns the client's key; one without a name for anyone.
 
         raises: Refused
@@ -79,11 +95,10 @@ class Admission:
                 raise _refused("the gateway serves this machine only, but the Host header names another")
             if is_foreign_page(http.headers):
                 raise _refused("the gateway serves this machine only; the Origin header names another")
-        ledger = self.ledger
-        if ledger is None or not self._is_key_required(ledger):
+        if not await self._is_key_required():
             return self._limited(_ANYONE)
         given = given_secrets(http)
-        key = ledger.find(given)
+        key = await self.ask(lambda ledger: ledger.find(given))
         if key is None:
             problem = "The gateway does not know this key" if given else "No key was sent"
             raise Refused(
@@ -101,16 +116,33 @@ class Admission:
             allowed = ", ".join(key.models)
             raise _refused(f"The key {key.name} may not use {model!r}. It may use: {allowed}.")
 
-    async def reserve(self, row: Row, key: Key, tokens: int, cost_usd: float | None) -> None:
+    async def ask(self, question: Callable[[Ledger], _T], *, waits: bool = False) -> _T | None:
+        """Asks the ledger; None without one.
+
+        waits:  whether it may wait for another process even where the ledger is on this machine
+        raises: Refused if the ledger cannot be reached: then nobody is let in
+        """
+        ledger = self.ledger
+        if ledger is None:
+            return None
+        if not (waits or ledger.is_remote):
+            return question(ledger)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._asking, question, ledger)
+        except ConnectionFailed as error:
+            _log.error("%s", error)
+            message = "The gateway cannot reach its store. Try again later."
+            raise Refused(Overloaded(message, status=503, retry_after_s=1.0)) from error
+
+    async def reserve(
+        self, row: Row, key: Key, tokens: int, cost_usd: float | None, tag_budget: Budget | None = None
+    ) -> None:
         """Enters a call.
 
         raises: Refused if a limit or a budget does not allow it
         """
-        if self.ledger is None or self._thread is None:
-            return
-        loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, self.ledger.reserve, row, key, tokens, cost_usd)
+            await self.ask(lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget), waits=True)
         except LLMStreamError as error:
             raise Refused(error) from None
 
@@ -119,25 +151,43 @@ class Admission:
         self.later(lambda ledger: ledger.settle(row) if row.id else None)
 
     def later(self, change: Callable[[Ledger], object]) -> None:
-        """Runs a change on the ledger's thread; nothing without a ledger."""
-        ledger = self.ledger
-        if ledger is not None and self._thread is not None:
+        """Makes a change on the ledger's thread; nothing without a ledger.
+
+        What cannot be written is tried again with the next change, and at the end.
+        """
+        if self.ledger is not None:
+            self._unwritten.append(change)
             try:
-                self._thread.submit(change, ledger)
+                self._writing.submit(self._write, self.ledger)
             except RuntimeError:  # closed, while a call was still being cut off
                 _log.error("a call ended after the ledger was closed; its reserve stays in the log")
 
+    def _write(self, ledger: Ledger) -> None:
+        while self._unwritten:
+            try:
+                self._unwritten[0](ledger)
+            except Exception as error:
+                _log.error("%d changes wait to be written: %s", len(self._unwritten), error)
+                return
+            self._unwritten.popleft()
+
     def close(self) -> None:
         """Waits until all calls are written, and closes the ledger."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
+        if self.ledger is not None and self._unwritten:
+            self._writing.submit(self._write, self.ledger)
+        self._writing.shutdown(wait=True)
+        self._asking.shutdown(wait=True)
         if self.ledger is not None:
+            if self._unwritten:
+                _log.error("%d changes could not be written; reserves stay", len(self._unwritten))
             self.ledger.close()
 
-    def _is_key_required(self, ledger: Ledger) -> bool:
+    async def _is_key_required(self) -> bool:
+        if self.ledger is None:
+            return False
         if self._allow_remote or self._keys == "required":
             return True
-        return self._keys == "auto" and ledger.has_keys
+        return self._keys == "auto" and bool(await self.ask(lambda ledger: ledger.has_keys))
 
     def _limited(self, key: Key) -> Key:
         """The key with the gateway's limits where it has none of its own."""
@@ -171,5 +221,5 @@ def _refused(message: str) -> Refused:
 
 
 def ledger_of(given: Ledger | str | Path | None) -> Ledger | None:
-    """Returns a ledger; opens the file of a path."""
-    return given if given is None or isinstance(given, Ledger) else Ledger(given)
+    """Returns a ledger; opens that of an address."""
+    return given if given is None or isinstance(given, Ledger) else open_ledger(given)

@@ -67,7 +67,8 @@ class Gateway:
 
     routes:         name or pattern to "provider:model", a `Model`, or several: the next answers where one
                     fails before its first content
-    keys:           path of the SQLite file for keys, budgets and the log, or a `Ledger`; None keeps none
+    keys:           where keys, budgets and the log are: the path of an SQLite file, "redis://...", or a
+                    `Ledger`; None keeps none
     require_keys:   "auto" as soon as the file has a key; always where other machines may call
     allow_remote:   accepts requests that name another host; needs keys
     limits:         of each key that has none of its own
@@ -113,7 +114,7 @@ class Gateway:
             page = self._public_page(http)
             if page is not None:
                 return _whole(page)
-            key = self.admission.admit(http)
+            key = await self.admission.admit(http)
             if self.draining:
                 raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
             page = self._page(http, key)
@@ -217,7 +218,7 @@ class Gateway:
     ) -> Body:
         account.row.lane = "translate"
         owner, wire = account.row.key, client.side.name
-        request = self._carrier.restored(client.request(), wire, owner)
+        request = await self._carrier.restored(client.request(), wire, owner)
         encoder = CarryingEncoder(
             client.side.event_encoder(request), self._carrier, wire, owner, lambda: account.wire == wire
         )
@@ -322,7 +323,7 @@ def _carrier_of(admission: Admission) -> Carrier:
     return Carrier(
         ledger.secret("envelope"),
         lambda rows, keep_s: admission.later(lambda ledger: ledger.carry(rows, keep_s)),
-        ledger.carried,
+        lambda keys: admission.ask(lambda ledger: ledger.carried(keys)),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from llmstream.addresses import sqlite_path
 from llmstream.errors import InvalidRequest, LLMStreamError, NotFound
 from llmstream.providers.registry import find_provider, our_provider_names
 from llmstream.streams.attempts import Retry
@@ -21,6 +22,8 @@ from llmstream.usage import Usage
 __all__ = ["Limits", "Price", "Route", "Routes", "Settings", "Target", "load_settings", "routes_of"]
 
 _WILD: Final = "*"
+# In place of the file's `store`: an address may have a password.
+_STORE_VARIABLE: Final = "LLMSTREAM_GATEWAY_STORE"
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -203,24 +206,27 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     max_body_bytes: int = 32 * 1024 * 1024
     metrics: bool | None = None
+    keep_log_days: float | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
     """A gateway's file.
 
     listen: host and port
-    store:  path of the SQLite file for keys, budgets and the log
+    store:  of keys, budgets and the log: path of an SQLite file, or the address of a Redis server
     keys:   "auto" requires a key as soon as there is one, or where other machines can reach the gateway
     metrics: serves /metrics; None where prometheus-client is installed
+    keep_log_days: how long the log keeps a call; by default SQLite keeps all, and Redis 90 days
     """
 
     routes: Routes
     listen: str
-    store: Path
+    store: str
     keys: Literal["required", "none", "auto"]
     limits: Limits
     max_body_bytes: int
     metrics: bool | None
+    keep_log_days: float | None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -232,7 +238,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def load_settings(path: str | os.PathLike[str]) -> Settings:
-    """Reads gateway.toml; a relative `store` is beside it.
+    """Reads gateway.toml; a relative `store` is beside it. LLMSTREAM_GATEWAY_STORE is used in its place.
 
     raises: InvalidRequest that names the field; OSError if the file cannot be read
     """
@@ -245,19 +251,28 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
     settings = Settings(
         routes,
         found.listen,
-        where.parent / found.store,
+        _place_of_store(where, os.environ.get(_STORE_VARIABLE) or found.store),
         found.keys,
         found.limits,
         found.max_body_bytes,
         found.metrics,
+        found.keep_log_days,
     )
     _check(where, settings)
     return settings
 
 
+def _place_of_store(where: Path, store: str) -> str:
+    if "://" in store:
+        return store
+    return str(where.parent / (sqlite_path(store) or store))
+
+
 def _check(where: Path, settings: Settings) -> None:
     """raises: InvalidRequest that names the route."""
     _ = settings.address
+    if settings.keep_log_days is not None and settings.keep_log_days < 1:
+        raise InvalidRequest(f"{where}: keep_log_days is at least 1, because budgets look back a day")
     if not settings.routes.all:
         raise InvalidRequest(f"{where}: [models] has no route")
     for route in settings.routes.all:

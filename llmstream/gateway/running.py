@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.gateway.gateway import Gateway
-from llmstream.gateway.ledger import Ledger
+from llmstream.gateway.ledger import DAY_S, Ledger, open_ledger
 from llmstream.gateway.routes import Settings, load_settings
 
 if TYPE_CHECKING:
     from llmstream.serve.asgi import Receive, Scope, Send
 
-__all__ = ["asgi", "gateway_of", "is_loopback", "reload", "running"]
+__all__ = ["asgi", "gateway_of", "is_loopback", "ledger_of", "reload", "running"]
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
@@ -43,10 +43,10 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
     """Returns the gateway of a file; opens its store, and marks calls of gateways that died as lost.
 
     allow_remote: by default whether `listen` names an address that other machines reach
-    raises:       InvalidRequest if the store cannot be opened, or keys are needed and switched off
+    raises:       InvalidRequest if keys are needed and switched off; as `open_ledger`
     """
     remote = not is_loopback(settings.address[0]) if allow_remote is None else allow_remote
-    ledger = Ledger(settings.store)
+    ledger = ledger_of(settings)
     ledger.recover()
     return Gateway(
         settings.routes,
@@ -57,6 +57,15 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
         max_body_bytes=settings.max_body_bytes,
         metrics=_has_metrics() if settings.metrics is None else settings.metrics,
     )
+
+
+def ledger_of(settings: Settings) -> Ledger:
+    """Opens the store of a gateway's file.
+
+    raises: as `open_ledger`
+    """
+    days = settings.keep_log_days
+    return open_ledger(settings.store, keep_s=None if days is None else days * DAY_S)
 
 
 def _has_metrics() -> bool:

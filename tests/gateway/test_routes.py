@@ -44,7 +44,7 @@ def names(routes: Routes, asked: str) -> list[str]:
 def test_files_name_models_and_limits(tmp_path: Path) -> None:
     settings = load_settings(written(tmp_path, FILE))
     assert settings.address == ("127.0.0.1", 4100)
-    assert settings.store == tmp_path / "kept" / "gateway.db"
+    assert settings.store == str(tmp_path / "kept" / "gateway.db")
     assert settings.limits.requests_per_minute == 500
     routes = settings.routes
     assert names(routes, "claude-sonnet") == ["anthropic:claude-sonnet-4-5", "openai:gpt-5"]

@@ -16,8 +16,9 @@ from llmstream.cli.errors import SUCCESS
 from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.errors import InvalidRequest
 from llmstream.gateway.accounts import Row
-from llmstream.gateway.ledger import Key, Ledger
+from llmstream.gateway.ledger import Filter, Key, Ledger
 from llmstream.gateway.routes import Settings
+from llmstream.gateway.running import ledger_of
 
 __all__ = ["duration_s", "keys", "log", "read_budget"]
 
@@ -115,10 +116,10 @@ def _list(settings: Settings, *, as_json: bool) -> None:
 def log(arguments: argparse.Namespace, settings: Settings) -> int:
     """Prints calls, or sums of them."""
     since = 0.0 if arguments.since is None else time.time() - duration_s(arguments.since)
-    wanted = {"key": arguments.key, "model": arguments.model, "outcome": arguments.outcome}
+    wanted = Filter(key=arguments.key, model=arguments.model, outcome=arguments.outcome, since=since)
     with _open(settings) as ledger:
         if arguments.by is not None:
-            sums = ledger.sums(arguments.by, since=since, **wanted)
+            sums = ledger.sums(arguments.by, **wanted)
             if arguments.json:
                 write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in sums))
                 return SUCCESS
@@ -137,7 +138,7 @@ def log(arguments: argparse.Namespace, settings: Settings) -> int:
             ]
             print("\n".join(_table(rows)))
             return SUCCESS
-        calls = ledger.rows(since=since, limit=arguments.n, **wanted)
+        calls = ledger.rows(limit=arguments.n, **wanted)
     if arguments.json:
         write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in reversed(calls)))
         return SUCCESS
@@ -178,7 +179,7 @@ def _day(time_s: float) -> str:
 
 @contextmanager
 def _open(settings: Settings) -> Iterator[Ledger]:
-    ledger = Ledger(settings.store)
+    ledger = ledger_of(settings)
     try:
         yield ledger
     finally:
