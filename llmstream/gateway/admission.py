@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -16,6 +16,7 @@ import msgspec
 
 from llmstream.errors import (
     AuthenticationError,
+    BadRequest,
     ConnectionFailed,
     InvalidRequest,
     LLMStreamError,
@@ -25,10 +26,10 @@ from llmstream.errors import (
 from llmstream.exchange import HttpRequest
 from llmstream.gateway.accounts import Row
 from llmstream.gateway.ledger import Budget, Key, Ledger, open_ledger
-from llmstream.gateway.routes import Limits
+from llmstream.gateway.routes import Limits, read_budget
 from llmstream.simulator.admission import host_is_local, is_foreign_page
 
-__all__ = ["Admission", "Refused"]
+__all__ = ["Admission", "Refused", "ledger_of", "tag_budgets"]
 
 _T = TypeVar("_T")
 
@@ -37,6 +38,9 @@ _log: Final = logging.getLogger("llmstream.gateway")
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 # The access key id of a request signed for AWS; the signature cannot be checked without the secret.
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
+
+_TAG_HEADER: Final = "x-llmstream-tag"
+_TAG: Final = re.compile(r"[A-Za-z0-9][\w.@:/-]{0,63}", re.ASCII)
 
 _ANYONE: Final = Key(name="")
 
@@ -59,6 +63,7 @@ class Admission:
     keys:         "auto" requires a key as soon as the ledger has one
     allow_remote: whether other machines may reach the gateway; then a key is required
     limits:       of each key that has none of its own
+    tags:         budgets of tags
     """
 
     def __init__(
@@ -68,6 +73,7 @@ class Admission:
         keys: Literal["required", "none", "auto"] = "auto",
         allow_remote: bool = False,
         limits: Limits = Limits(),
+        tags: Mapping[str, Budget] | None = None,
     ) -> None:
         if allow_remote and (ledger is None or keys == "none"):
             raise InvalidRequest(
@@ -76,6 +82,7 @@ class Admission:
             )
         self.ledger = ledger
         self.limits = limits
+        self.tags = tags or {}
         self._keys = keys
         self._allow_remote = allow_remote
         askers = _ASKERS if ledger is not None and ledger.is_remote else 1
@@ -116,6 +123,19 @@ class Admission:
             allowed = ", ".join(key.models)
             raise _refused(f"The key {key.name} may not use {model!r}. It may use: {allowed}.")
 
+    def tag_of(self, key: Key, http: HttpRequest) -> str:
+        """Returns the tag of a call: that of its key, else the client's.
+
+        raises: Refused for one that is no name
+        """
+        given = http.headers.get(_TAG_HEADER, "")
+        if key.tag or not given:
+            return key.tag
+        if not _TAG.fullmatch(given):
+            text = f"{_TAG_HEADER} is up to 64 letters, digits and . _ @ : / -"
+            raise Refused(BadRequest(text, status=400, reason="invalid_request", param=_TAG_HEADER))
+        return given
+
     async def ask(self, question: Callable[[Ledger], _T], *, waits: bool = False) -> _T | None:
         """Asks the ledger; None without one.
 
@@ -134,13 +154,12 @@ class Admission:
             message = "The gateway cannot reach its store. Try again later."
             raise Refused(Overloaded(message, status=503, retry_after_s=1.0)) from error
 
-    async def reserve(
-        self, row: Row, key: Key, tokens: int, cost_usd: float | None, tag_budget: Budget | None = None
-    ) -> None:
+    async def reserve(self, row: Row, key: Key, tokens: int, cost_usd: float | None) -> None:
         """Enters a call.
 
         raises: Refused if a limit or a budget does not allow it
         """
+        tag_budget = self.tags.get(row.tag)
         try:
             await self.ask(lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget), waits=True)
         except LLMStreamError as error:
@@ -218,6 +237,15 @@ def given_secrets(http: HttpRequest) -> list[str]:
 
 def _refused(message: str) -> Refused:
     return Refused(PermissionDenied(message, status=403, reason="forbidden"))
+
+
+def tag_budgets(given: Mapping[str, str]) -> dict[str, Budget]:
+    """Returns the budgets of tags.
+
+    given:  such as {"research": "20usd/30d"}
+    raises: InvalidRequest
+    """
+    return {tag: Budget("tag", tag, *read_budget(text)) for tag, text in given.items()}
 
 
 def ledger_of(given: Ledger | str | Path | None) -> Ledger | None:

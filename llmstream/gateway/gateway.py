@@ -22,7 +22,7 @@ from llmstream.errors import (
 from llmstream.events import Warning, warning_text
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.gateway.accounts import Account, Row, estimated_tokens
-from llmstream.gateway.admission import Admission, Refused, ledger_of
+from llmstream.gateway.admission import Admission, Refused, ledger_of, tag_budgets
 from llmstream.gateway.carrying import Carrier, CarryingEncoder
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
 from llmstream.gateway.ledger import Key, Ledger
@@ -72,6 +72,8 @@ class Gateway:
     require_keys:   "auto" as soon as the file has a key; always where other machines may call
     allow_remote:   accepts requests that name another host; needs keys
     limits:         of each key that has none of its own
+    tags:           budgets of tags, such as {"research": "20usd/30d"}; a call has the tag of its key, or of
+                    its header `x-llmstream-tag`
     max_body_bytes: of a request; larger ones are refused
     heartbeat_s:    silence after which a stream gets bytes that clients ignore
     metrics:        serves /metrics for Prometheus; needs the extra `gateway`
@@ -85,13 +87,18 @@ class Gateway:
         require_keys: Literal["required", "none", "auto"] = "auto",
         allow_remote: bool = False,
         limits: Limits = Limits(),
+        tags: Mapping[str, str] | None = None,
         max_body_bytes: int = 32 * 1024 * 1024,
         heartbeat_s: float = 15.0,
         metrics: bool = False,
     ) -> None:
         self.routes = routes_of(routes)
         self.admission = Admission(
-            ledger_of(keys), keys=require_keys, allow_remote=allow_remote, limits=limits
+            ledger_of(keys),
+            keys=require_keys,
+            allow_remote=allow_remote,
+            limits=limits,
+            tags=tag_budgets(tags or {}),
         )
         self._carrier = _carrier_of(self.admission)
         self.draining = False
@@ -164,6 +171,7 @@ class Gateway:
         row = Row(
             started=time.time(),
             key=key.name,
+            tag=self.admission.tag_of(key, client.http),
             route=route.pattern,
             wire=client.side.name,
             asked=client.model,

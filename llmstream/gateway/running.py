@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.gateway.admission import tag_budgets
 from llmstream.gateway.gateway import Gateway
-from llmstream.gateway.ledger import DAY_S, Ledger, open_ledger
+from llmstream.gateway.ledger import Ledger, open_ledger
 from llmstream.gateway.routes import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
         require_keys=settings.keys,
         allow_remote=remote,
         limits=settings.limits,
+        tags=settings.tags,
         max_body_bytes=settings.max_body_bytes,
         metrics=_has_metrics() if settings.metrics is None else settings.metrics,
     )
@@ -64,8 +66,7 @@ def ledger_of(settings: Settings) -> Ledger:
 
     raises: as `open_ledger`
     """
-    days = settings.keep_log_days
-    return open_ledger(settings.store, keep_s=None if days is None else days * DAY_S)
+    return open_ledger(settings.store, keep_s=settings.keep_log_s)
 
 
 def _has_metrics() -> bool:
@@ -73,13 +74,14 @@ def _has_metrics() -> bool:
 
 
 def reload(gateway: Gateway, path: str | os.PathLike[str]) -> None:
-    """Reads routes and limits again. Calls in progress go on with those they began with.
+    """Reads routes, limits and budgets of tags again. Calls in progress go on with those they began with.
 
     raises: InvalidRequest, OSError; the gateway then keeps what it has
     """
     settings = load_settings(path)
     gateway.routes = settings.routes
     gateway.admission.limits = settings.limits
+    gateway.admission.tags = tag_budgets(settings.tags)
     gateway.max_body_bytes = settings.max_body_bytes
 
 

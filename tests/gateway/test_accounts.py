@@ -45,7 +45,7 @@ async def settled(path: str | Path, count: int) -> list[Row]:
 
 def new_key(path: str | Path, **fields: object) -> str:
     ledger = open_ledger(path)
-    secret = ledger.add_key(Key(name="ada", **fields))
+    secret = ledger.add_key(Key(**{"name": "ada", **fields}))
     ledger.close()
     return secret
 
@@ -180,6 +180,31 @@ async def test_gateways_share_one_budget(store: str) -> None:
         rows = await settled(store, let_in)
     assert let_in == 5
     assert sum(row.cost_usd for row in rows) == pytest.approx(0.0051)
+
+
+async def test_calls_have_a_tag(store: str) -> None:
+    """That of the key, else the client's; a tag's budget is for all that have it."""
+    secret = new_key(store, tag="research")
+    budgets = {"research": "0.0025usd/1h"}
+    async with gateway_before("anthropic", [Turn(text="Hi", usage=USED)], keys=store, tags=budgets) as (
+        url,
+        simulator,
+    ):
+        asked = request_of("openai-chat")
+
+        async def tagged(tag: str, key: str = secret) -> tuple[int, bytes]:
+            headers = {**asked.headers, "authorization": f"Bearer {key}", "x-llmstream-tag": tag}
+            return await posted(url, msgspec.structs.replace(asked, headers=headers))
+
+        assert (await tagged("ignored"))[0] == 200
+        (row,) = await settled(store, 1)
+        assert (row.key, row.tag) == ("ada", "research")
+        other = new_key(store, name="eve")
+        status, body = await tagged("research", other)
+        assert (status, b"The tag research has 0.0005 of its 0.0025 USD left" in body) == (429, True)
+        assert (await tagged("else", other))[0] == 200
+        assert (await tagged("no name", other))[0] == 400
+        assert all("x-llmstream-tag" not in received.http.headers for received in simulator.requests)
 
 
 async def test_stores_that_fail_admit_nobody(make_redis: Callable[..., RedisServer]) -> None:
