@@ -5,7 +5,9 @@ Every parameter that names a place in this way reads it here, so that one spelli
 
 from __future__ import annotations
 
-__all__ = ["is_postgres", "is_redis", "shown", "sqlite_path"]
+from urllib.parse import urlsplit
+
+__all__ = ["is_postgres", "is_redis", "redis_server", "shown", "sqlite_path"]
 
 
 def sqlite_path(where: str) -> str | None:
@@ -31,3 +33,9 @@ def shown(where: str) -> str:
     """An address as an error may quote it: of most only the scheme, as the rest may hold a password."""
     scheme, _, rest = where.partition(":")
     return f"{scheme}:..." if rest else where
+
+
+def redis_server(where: str) -> str:
+    """Host and port of a Redis server, or the path of its socket, without user and password."""
+    parts = urlsplit(where)
+    return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"

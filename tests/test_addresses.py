@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.addresses import is_postgres, is_redis, shown, sqlite_path
+from llmstream.addresses import is_postgres, is_redis, redis_server, shown, sqlite_path
 
 
 @pytest.mark.parametrize(
@@ -35,3 +35,9 @@ def test_servers_are_told_apart() -> None:
 def test_passwords_are_not_shown() -> None:
     assert shown("redis://user:secret@host") == "redis:..."
     assert shown("somewhere") == "somewhere"
+
+
+def test_servers_without_credentials() -> None:
+    assert redis_server("rediss://user:secret@host:6380/0") == "host:6380"
+    assert redis_server("redis://host") == "host:6379"
+    assert redis_server("unix://:secret@/run/redis.sock") == "/run/redis.sock"

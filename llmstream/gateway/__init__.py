@@ -5,11 +5,12 @@ function from request to response (`.answer`). `llmstream gateway FILE` runs one
 """
 
 from llmstream.gateway.gateway import Gateway
-from llmstream.gateway.ledger import Key, Ledger
+from llmstream.gateway.ledger import Budget, Key, Ledger, open_ledger
 from llmstream.gateway.routes import Limits, Price, Route, Routes, Target, load_settings
 from llmstream.gateway.running import asgi, gateway_of
 
 __all__ = [
+    "Budget",
     "Gateway",
     "Key",
     "Ledger",
@@ -21,4 +22,5 @@ __all__ = [
     "asgi",
     "gateway_of",
     "load_settings",
+    "open_ledger",
 ]

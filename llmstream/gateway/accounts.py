@@ -48,6 +48,7 @@ class Row(msgspec.Struct, kw_only=True):
     id: int = 0
     started: float
     key: str = ""
+    tag: str = ""
     route: str = ""
     wire: str = ""
     lane: Lane = "translate"

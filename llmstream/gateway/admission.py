@@ -5,22 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from llmstream.errors import AuthenticationError, InvalidRequest, LLMStreamError, PermissionDenied
+from llmstream.errors import (
+    AuthenticationError,
+    BadRequest,
+    ConnectionFailed,
+    InvalidRequest,
+    LLMStreamError,
+    Overloaded,
+    PermissionDenied,
+)
 from llmstream.exchange import HttpRequest
 from llmstream.gateway.accounts import Row
-from llmstream.gateway.ledger import Key, Ledger
-from llmstream.gateway.routes import Limits
+from llmstream.gateway.ledger import Budget, Key, Ledger, open_ledger
+from llmstream.gateway.routes import Limits, read_budget
 from llmstream.simulator.admission import host_is_local, is_foreign_page
 
-__all__ = ["Admission", "Refused"]
+__all__ = ["Admission", "Refused", "ledger_of", "tag_budgets"]
+
+_T = TypeVar("_T")
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
@@ -29,7 +40,13 @@ _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 # The access key id of a request signed for AWS; the signature cannot be checked without the secret.
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
 
+_TAG_HEADER: Final = "x-llmstream-tag"
+_TAG: Final = re.compile(r"[A-Za-z0-9][\w.@:/-]{0,63}", re.ASCII)
+
 _ANYONE: Final = Key(name="")
+
+# Questions to a remote ledger at a time; each waits for a round trip.
+_ASKERS: Final = 8
 
 
 class Refused(Exception):
@@ -47,6 +64,7 @@ class Admission:
     keys:         "auto" requires a key as soon as the ledger has one
     allow_remote: whether other machines may reach the gateway; then a key is required
     limits:       of each key that has none of its own
+    tags:         budgets of tags
     """
 
     def __init__(
@@ -56,6 +74,7 @@ class Admission:
         keys: Literal["required", "none", "auto"] = "auto",
         allow_remote: bool = False,
         limits: Limits = Limits(),
+        tags: Mapping[str, Budget] | None = None,
     ) -> None:
         # An open relay spends the operator's money, so that the safe combination is the only one that starts.
         if allow_remote and (ledger is None or keys == "none"):
@@ -65,12 +84,16 @@ class Admission:
             )
         self.ledger = ledger
         self.limits = limits
+        self.tags = tags or {}
         self._keys = keys
         self._allow_remote = allow_remote
-        # One thread keeps the order: a call is entered before it is settled.
-        self._thread = ThreadPoolExecutor(1, "llmstream-ledger") if ledger is not None else None
+        askers = _ASKERS if ledger is not None and ledger.is_remote else 1
+        self._asking = ThreadPoolExecutor(askers, "llmstream-ledger")
+        # One thread keeps the order in which calls end.
+        self._writing = ThreadPoolExecutor(1, "llmstream-ledger-writer")
+        self._unwritten: deque[Callable[[Ledger], object]] = deque()
 
-    def admit(self, http: HttpRequest) -> Key:
+    async def admit(self, http: HttpRequest) -> Key:
         """Returns the client's key; one without a name for anyone.
 
         raises: Refused
@@ -81,11 +104,10 @@ class Admission:
                 raise _refused("the gateway serves this machine only, but the Host header names another")
             if is_foreign_page(http.headers):
                 raise _refused("the gateway serves this machine only; the Origin header names another")
-        ledger = self.ledger
-        if ledger is None or not self._is_key_required(ledger):
+        if not await self._is_key_required():
             return self._limited(_ANYONE)
         given = given_secrets(http)
-        key = ledger.find(given)
+        key = await self.ask(lambda ledger: ledger.find(given))
         if key is None:
             problem = "The gateway does not know this key" if given else "No key was sent"
             raise Refused(
@@ -103,18 +125,46 @@ class Admission:
             allowed = ", ".join(key.models)
             raise _refused(f"The key {key.name} may not use {model!r}. It may use: {allowed}.")
 
+    def tag_of(self, key: Key, http: HttpRequest) -> str:
+        """Returns the tag of a call: that of its key, else the client's.
+
+        raises: Refused for one that is no name
+        """
+        given = http.headers.get(_TAG_HEADER, "")
+        if key.tag or not given:
+            return key.tag
+        if not _TAG.fullmatch(given):
+            text = f"{_TAG_HEADER} is up to 64 letters, digits and . _ @ : / -"
+            raise Refused(BadRequest(text, status=400, reason="invalid_request", param=_TAG_HEADER))
+        return given
+
+    async def ask(self, question: Callable[[Ledger], _T], *, waits: bool = False) -> _T | None:
+        """Asks the ledger; None without one.
+
+        waits:  whether it may wait for another process even where the ledger is on this machine
+        raises: Refused if the ledger cannot be reached: then nobody is let in
+        """
+        ledger = self.ledger
+        if ledger is None:
+            return None
+        if not (waits or ledger.is_remote):
+            return question(ledger)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._asking, question, ledger)
+        except ConnectionFailed as error:
+            _log.error("%s", error)
+            message = "The gateway cannot reach its store. Try again later."
+            raise Refused(Overloaded(message, status=503, retry_after_s=1.0)) from error
+
     async def reserve(self, row: Row, key: Key, tokens: int, cost_usd: float | None) -> None:
         """Enters a call.
 
         raises: Refused if a limit or a budget does not allow it
         """
-        if self.ledger is None or self._thread is None:
-            return
-        loop = asyncio.get_running_loop()
+        tag_budget = self.tags.get(row.tag)
         try:
-            # SQLite may wait for another process, and must not hold the event loop meanwhile. The client
-            # waits until the reserve is in the file, so that a gateway that dies then knows of the call.
-            await loop.run_in_executor(self._thread, self.ledger.reserve, row, key, tokens, cost_usd)
+            # The client waits until the reserve is stored, so that a gateway that dies then knows of the call.
+            await self.ask(lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget), waits=True)
         except LLMStreamError as error:
             raise Refused(error) from None
 
@@ -123,25 +173,43 @@ class Admission:
         self.later(lambda ledger: ledger.settle(row) if row.id else None)
 
     def later(self, change: Callable[[Ledger], object]) -> None:
-        """Runs a change on the ledger's thread; nothing without a ledger."""
-        ledger = self.ledger
-        if ledger is not None and self._thread is not None:
+        """Makes a change on the ledger's thread; nothing without a ledger.
+
+        What cannot be written is tried again with the next change, and at the end.
+        """
+        if self.ledger is not None:
+            self._unwritten.append(change)
             try:
-                self._thread.submit(change, ledger)
+                self._writing.submit(self._write, self.ledger)
             except RuntimeError:  # closed, while a call was still being cut off
                 _log.error("a call ended after the ledger was closed; its reserve stays in the log")
 
+    def _write(self, ledger: Ledger) -> None:
+        while self._unwritten:
+            try:
+                self._unwritten[0](ledger)
+            except Exception as error:
+                _log.error("%d changes wait to be written: %s", len(self._unwritten), error)
+                return
+            self._unwritten.popleft()
+
     def close(self) -> None:
         """Waits until all calls are written, and closes the ledger."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=True)
+        if self.ledger is not None and self._unwritten:
+            self._writing.submit(self._write, self.ledger)
+        self._writing.shutdown(wait=True)
+        self._asking.shutdown(wait=True)
         if self.ledger is not None:
+            if self._unwritten:
+                _log.error("%d changes could not be written; reserves stay", len(self._unwritten))
             self.ledger.close()
 
-    def _is_key_required(self, ledger: Ledger) -> bool:
+    async def _is_key_required(self) -> bool:
+        if self.ledger is None:
+            return False
         if self._allow_remote or self._keys == "required":
             return True
-        return self._keys == "auto" and ledger.has_keys
+        return self._keys == "auto" and bool(await self.ask(lambda ledger: ledger.has_keys))
 
     def _limited(self, key: Key) -> Key:
         """The key with the gateway's limits where it has none of its own."""
@@ -175,6 +243,15 @@ def _refused(message: str) -> Refused:
     return Refused(PermissionDenied(message, status=403, reason="forbidden"))
 
 
+def tag_budgets(given: Mapping[str, str]) -> dict[str, Budget]:
+    """Returns the budgets of tags.
+
+    given:  such as {"research": "20usd/30d"}
+    raises: InvalidRequest
+    """
+    return {tag: Budget("tag", tag, *read_budget(text)) for tag, text in given.items()}
+
+
 def ledger_of(given: Ledger | str | Path | None) -> Ledger | None:
-    """Returns a ledger; opens the file of a path."""
-    return given if given is None or isinstance(given, Ledger) else Ledger(given)
+    """Returns a ledger; opens that of an address."""
+    return given if given is None or isinstance(given, Ledger) else open_ledger(given)

@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -72,7 +72,7 @@ _decode: Final = msgspec.json.Decoder(_Entry).decode
 _decode_metadata: Final = msgspec.json.Decoder(dict[str, dict[str, Any]]).decode
 
 Save = Callable[[Sequence[tuple[str, bytes]], float], object]
-Find = Callable[[Sequence[str]], dict[str, bytes]]
+Find = Callable[[Sequence[str]], Awaitable[dict[str, bytes] | None]]
 
 
 class Carrier:
@@ -121,16 +121,16 @@ class Carrier:
         if self._save is not None and rows:
             self._save(rows, _KEEP_S)
 
-    def _found(self, keys: Sequence[str]) -> dict[str, _Entry]:
+    async def _found(self, keys: Sequence[str]) -> dict[str, _Entry]:
         found = {key: self._recent[key] for key in keys if key in self._recent}
         missing = [key for key in keys if key not in found]
         if missing and self._find is not None:
-            found |= self._find(missing)
+            found |= await self._find(missing) or {}
         return {key: _decode(data) for key, data in found.items()}
 
     # From the client to the vendor.
 
-    def restored(self, request: Request, wire: str, owner: str) -> Request:
+    async def restored(self, request: Request, wire: str, owner: str) -> Request:
         """Returns the request with what vendors signed in it, as they sent it.
 
         wire:  of the client
@@ -144,7 +144,7 @@ class Carrier:
             if isinstance(part, ToolCall) and not part.provider_executed
         ]
         keys = {call.id: _keys(owner, wire, call.id, call.name, call.arguments) for call in calls}
-        found = self._found([*dict.fromkeys(key for both in keys.values() for key in both)])
+        found = await self._found([*dict.fromkeys(key for both in keys.values() for key in both)])
         entries = {
             # By id where it is known, since two calls may ask for the same.
             call_id: next(found[key] for key in both if key in found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -10,7 +11,7 @@ import msgspec
 
 from llmstream.errors import BadRequest, ErrorInfo, error_from_info
 from llmstream.events import ErrorEvent, Event, Finish
-from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
 from llmstream.request import Request
 from llmstream.serve.writers import PING, UNBUFFERED
 from llmstream.server_side.routing import as_streamed, is_complete_requested
@@ -23,6 +24,7 @@ __all__ = [
     "client_error",
     "error_reply",
     "is_our_fault",
+    "sent_headers",
     "with_model",
 ]
 
@@ -54,6 +56,40 @@ _OUR_FAULTS: Final = frozenset({"authentication", "permission-denied", "missing-
 _OF_TRANSPORT: Final = frozenset(
     {"connection-failed", "connection-lost", "tls-error", "proxy-error", "redirect-refused", "protocol-error"}
 )
+
+
+# Of one connection only (RFC 9110, 7.6.1), or of the sender's own account and address. `accept-encoding`:
+# what is compressed cannot be read along.
+_NOT_SENT_ON: Final = frozenset(
+    [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "expect",
+        "host",
+        "content-length",
+        "accept-encoding",
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "origin",
+        "referer",
+        "openai-organization",
+        "openai-project",
+        "x-amz-date",
+        "x-amz-content-sha256",
+    ]
+)
+# Set by proxies in front of the gateway, by browsers, or by us.
+_FOREIGN: Final = re.compile(r"x-forwarded-|sec-|proxy-|x-llmstream-|cf-")
+# Its name has the word "key".
+_NO_SECRETS: Final = frozenset({"idempotency-key"})
+# Of one vendor's API and its SDKs.
+_OF_VENDORS: Final = re.compile(r"(anthropic|openai|x-goog|x-amz|x-amzn|x-stainless)-")
 
 
 class _ModelOf(msgspec.Struct):
@@ -153,6 +189,23 @@ def _renamed(body: bytes, model: str) -> bytes:
     # between the outermost fields is lost.
     fields: dict[str, msgspec.Raw] = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
     return msgspec.json.encode({**fields, "model": msgspec.Raw(name)})
+
+
+def sent_headers(headers: Mapping[str, str], *, foreign: bool = False) -> dict[str, str]:
+    """Returns the client's headers that may go to a vendor: without credentials, and of no connection.
+
+    foreign: whether the vendor speaks another wire
+    """
+    listed = {name.strip().lower() for name in headers.get("connection", "").split(",")}
+    return {
+        name: value
+        for name, value in headers.items()
+        if name not in _NOT_SENT_ON
+        and name not in listed
+        and not _FOREIGN.match(name)
+        and not (foreign and _OF_VENDORS.match(name))
+        and (name in _NO_SECRETS or not carries_secret(name))
+    }
 
 
 def is_our_fault(error: ErrorInfo) -> bool:

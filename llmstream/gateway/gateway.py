@@ -22,7 +22,7 @@ from llmstream.errors import (
 from llmstream.events import Warning, warning_text
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.gateway.accounts import Account, Row, estimated_tokens
-from llmstream.gateway.admission import Admission, Refused, ledger_of
+from llmstream.gateway.admission import Admission, Refused, ledger_of, tag_budgets
 from llmstream.gateway.carrying import Carrier, CarryingEncoder
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
 from llmstream.gateway.ledger import Key, Ledger
@@ -68,10 +68,13 @@ class Gateway:
 
     routes:         name or pattern to "provider:model", a `Model`, or several: the next answers where one
                     fails before its first content
-    keys:           path of the SQLite file for keys, budgets and the log, or a `Ledger`; None keeps none
+    keys:           where keys, budgets and the log are: the path of an SQLite file, "redis://...", or a
+                    `Ledger`; None keeps none
     require_keys:   "auto" as soon as the file has a key; always where other machines may call
     allow_remote:   accepts requests that name another host; needs keys
     limits:         of each key that has none of its own
+    tags:           budgets of tags, such as {"research": "20usd/30d"}; a call has the tag of its key, or of
+                    its header `x-llmstream-tag`
     max_body_bytes: of a request; larger ones are refused
     heartbeat_s:    silence after which a stream gets bytes that clients ignore
     metrics:        serves /metrics for Prometheus; needs the extra `gateway`
@@ -85,13 +88,18 @@ class Gateway:
         require_keys: Literal["required", "none", "auto"] = "auto",
         allow_remote: bool = False,
         limits: Limits = Limits(),
+        tags: Mapping[str, str] | None = None,
         max_body_bytes: int = 32 * 1024 * 1024,
         heartbeat_s: float = 15.0,
         metrics: bool = False,
     ) -> None:
         self.routes = routes_of(routes)
         self.admission = Admission(
-            ledger_of(keys), keys=require_keys, allow_remote=allow_remote, limits=limits
+            ledger_of(keys),
+            keys=require_keys,
+            allow_remote=allow_remote,
+            limits=limits,
+            tags=tag_budgets(tags or {}),
         )
         self._carrier = _carrier_of(self.admission)
         self.draining = False
@@ -114,7 +122,7 @@ class Gateway:
             page = self._public_page(http)
             if page is not None:
                 return _whole(page)
-            key = self.admission.admit(http)
+            key = await self.admission.admit(http)
             if self.draining:
                 raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
             page = self._page(http, key)
@@ -165,6 +173,7 @@ class Gateway:
         row = Row(
             started=time.time(),
             key=key.name,
+            tag=self.admission.tag_of(key, client.http),
             route=route.pattern,
             wire=client.side.name,
             asked=client.model,
@@ -226,7 +235,7 @@ class Gateway:
     ) -> Body:
         account.row.lane = "translate"
         owner, wire = account.row.key, client.side.name
-        request = self._carrier.restored(client.request(), wire, owner)
+        request = await self._carrier.restored(client.request(), wire, owner)
         encoder = CarryingEncoder(
             client.side.event_encoder(request), self._carrier, wire, owner, lambda: account.wire == wire
         )
@@ -333,7 +342,7 @@ def _carrier_of(admission: Admission) -> Carrier:
     return Carrier(
         ledger.secret("envelope"),
         lambda rows, keep_s: admission.later(lambda ledger: ledger.carry(rows, keep_s)),
-        ledger.carried,
+        lambda keys: admission.ask(lambda ledger: ledger.carried(keys)),
     )
 
 

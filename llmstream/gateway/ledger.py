@@ -1,8 +1,8 @@
-"""The ledger: keys, what they may use, and a row for each call, in one SQLite file.
+"""The ledger: keys, what they may use, and a row for each call.
 
 A call is entered with the most that it can use before it is made, and with what it used after. So a gateway
-that dies in the middle loses no call, and several processes on one file do not overspend together. The file
-is in WAL mode: readers do not wait for writers. WAL does not work on network file systems.
+that dies in the middle loses no call, and several processes on one ledger do not overspend together. The
+stores are `sqlite_ledger.py`, for the processes of one machine, and `redis_ledger.py`, for several machines.
 """
 
 from __future__ import annotations
@@ -10,68 +10,41 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-import sqlite3
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal, TypedDict, Unpack
 
 import msgspec
 
-from llmstream import private_sqlite
+from llmstream import addresses
 from llmstream.errors import InvalidRequest, LLMStreamError, PermissionDenied, RateLimited
 from llmstream.gateway.accounts import Row
 
-__all__ = ["Key", "Ledger", "Sum"]
+__all__ = ["Budget", "Key", "Ledger", "Sum", "open_ledger"]
 
 # Recognizable to people and to scanners for leaked secrets.
 _PREFIX: Final = "ls-"
-_HOUR_S: Final = 3600
-_MINUTE_S: Final = 60.0
-# Several workers write; one transaction takes well under a millisecond, so that 5 s mean a stuck process.
-_BUSY_S: Final = 5.0
-_VERSION: Final = 1
-# A process id may be that of another program by now, so that an old call is lost in any case.
-_LOST_AFTER_S: Final = 7200.0
-
-_COLUMNS: Final = tuple(name for name in Row.__struct_fields__ if name != "id")
-_TYPES: Final = {"started": "real", "cost_usd": "real", "first_s": "real", "duration_s": "real"}
-_INTEGERS: Final = frozenset({"streamed", "input_tokens", "output_tokens", "cached_tokens", "estimated"})
+MINUTE_S: Final = 60.0
+HOUR_S: Final = 3600
+DAY_S: Final = 86400.0
+# A process id may be that of another program by now, and other machines cannot be looked into.
+LOST_AFTER_S: Final = 7200.0
 
 
-def _column(name: str) -> str:
-    return f"{name} {_TYPES.get(name) or ('integer' if name in _INTEGERS else 'text')}"
+class Budget(msgspec.Struct, frozen=True):
+    """What the calls of a key or of a tag may spend within a window that slides."""
 
+    of: Literal["key", "tag"]
+    name: str
+    usd: float
+    window_s: float
 
-# `spent` has sums by the hour, so that a window of a month is not summed call by call.
-_TABLES: Final = f"""
-create table if not exists keys (name text primary key, digest blob not null unique, data blob not null);
-create table if not exists calls (
-    id integer primary key, owner text not null, {", ".join(map(_column, _COLUMNS))}
-);
-create index if not exists calls_of_keys on calls (key, started);
-create index if not exists calls_by_time on calls (started);
-create index if not exists open_calls on calls (outcome) where outcome = 'open';
-create table if not exists spent (
-    key text not null, hour integer not null, usd real not null, primary key (key, hour)
-) without rowid;
-create table if not exists settings (name text primary key, value blob not null) without rowid;
-create table if not exists carried (
-    call_id text primary key, time real not null, data blob not null
-) without rowid;
-"""
-_CREATE: Final = f"begin immediate; {_TABLES} pragma user_version = {_VERSION}; commit;"
-
-_INSERT: Final = (
-    f"insert into calls (owner, {', '.join(_COLUMNS)}) values (?, {', '.join('?' * len(_COLUMNS))})"  # noqa: S608
-)
-_UPDATE: Final = f"update calls set {', '.join(f'{name} = ?' for name in _COLUMNS)} where id = ?"  # noqa: S608
-_SELECT: Final = f"select id, {', '.join(_COLUMNS)} from calls"  # noqa: S608  # names of fields
-_SPEND: Final = (
-    "insert into spent values (?, ?, ?) on conflict (key, hour) do update set usd = usd + excluded.usd"
-)
+    @property
+    def payer(self) -> str:
+        """Whose sum it is, in the store."""
+        return tag_payer(self.name) if self.of == "tag" else self.name
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +54,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_minute: None is no limit of its own
     tokens_per_minute:   input and output
     budget_usd:          what it may spend within `budget_s`, a window that slides
+    tag:                 of all its calls; without one, clients may name a tag in `x-llmstream-tag`
     created, revoked:    Unix times, in s
     """
 
@@ -89,7 +63,8 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     budget_usd: float | None = None
-    budget_s: float = 30 * 86400.0
+    budget_s: float = 30 * DAY_S
+    tag: str = ""
     created: float = 0.0
     revoked: float | None = None
 
@@ -97,9 +72,14 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it may use the model of this name."""
         return any(fnmatchcase(model, pattern) for pattern in self.models)
 
+    @property
+    def budget(self) -> Budget | None:
+        """Its budget, if it has one."""
+        return None if self.budget_usd is None else Budget("key", self.name, self.budget_usd, self.budget_s)
+
 
 class Sum(msgspec.Struct, frozen=True):
-    """Calls of one group: a key, a model, a day.
+    """Calls of one group: a key, a tag, a model, a day.
 
     unknown_cost: calls whose cost is not known
     """
@@ -113,37 +93,32 @@ class Sum(msgspec.Struct, frozen=True):
     unknown_cost: int
 
 
-_GROUPS: Final = {
-    "key": "key",
-    "model": "model",
-    "route": "route",
-    "day": "strftime('%Y-%m-%d', started, 'unixepoch')",
-}
+class Filter(TypedDict, total=False):
+    """Calls of a key, of a tag, of models with a text in their name or the one asked for, by how they ended,
+    since a Unix time."""
+
+    key: str
+    tag: str
+    model: str
+    outcome: str
+    since: float
 
 
-class Ledger:
-    """Keys and calls in one SQLite file, which is made if it is missing, readable by its owner only.
+GroupedBy = Literal["key", "tag", "model", "route", "day"]
 
-    Its methods block for some 50 us; `reserve` longer where another process writes. Threads may share it.
 
-    path: of the file; ":memory:" for this process alone
+class Ledger(ABC):
+    """Keys and calls in a store. Its methods block; threads may share it.
+
+    is_remote: whether a method waits for another machine, so that an event loop calls it in a thread
+    raises:    ConnectionFailed, of every method, if a remote store does not answer
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
-        # Tells a gateway that died from one that is busy: see `recover`.
-        self._owner = f"{os.getpid()}"
-        self._lock = threading.Lock()
-        self._db = _connect(path)
-        self._version = -1
-        self._by_digest: dict[bytes, Key] = {}
+    is_remote: ClassVar[bool] = False
 
+    @abstractmethod
     def close(self) -> None:
-        """Closes the file."""
-        with self._lock:
-            self._db.close()
-
-    # Keys.
+        """Closes the store."""
 
     def add_key(self, key: Key) -> str:
         """Stores a key and returns its secret, which is not stored: only its SHA-256 is.
@@ -151,283 +126,174 @@ class Ledger:
         raises: InvalidRequest if the name is taken, also by a revoked key
         """
         secret = _PREFIX + secrets.token_urlsafe(32)
-        stored = msgspec.structs.replace(key, created=key.created or self._clock())
-        try:
-            with self._changing() as db:
-                db.execute(
-                    "insert into keys values (?, ?, ?)",
-                    (key.name, _digest(secret), msgspec.json.encode(stored)),
-                )
-        except sqlite3.IntegrityError:
-            raise InvalidRequest(f"there is a key of the name {key.name!r}. Use another name.") from None
+        if not self._put_key(key, digest(secret)):
+            raise InvalidRequest(f"there is a key of the name {key.name!r}. Use another name.")
         return secret
 
+    @abstractmethod
+    def _put_key(self, key: Key, found_by: bytes) -> bool:
+        """Stores a key; False if its name is taken."""
+
+    @abstractmethod
     def keys(self) -> list[Key]:
         """All keys by name, with those that were revoked."""
-        rows = self._rows("select data from keys order by name")
-        return [msgspec.json.decode(data, type=Key) for (data,) in rows]
 
+    @abstractmethod
     def revoke(self, name: str) -> None:
         """Makes a key useless; its calls stay in the log.
 
         raises: InvalidRequest if there is none of this name
         """
-        with self._changing() as db:
-            found = db.execute("select data from keys where name = ?", (name,)).fetchone()
-            if found is None:
-                raise InvalidRequest(f"there is no key of the name {name!r}. `gateway keys list` shows all.")
-            key = msgspec.structs.replace(msgspec.json.decode(found[0], type=Key), revoked=self._clock())
-            db.execute("update keys set data = ? where name = ?", (msgspec.json.encode(key), name))
 
+    @abstractmethod
     def find(self, secrets_given: Sequence[str]) -> Key | None:
         """Returns the key of the first secret that is known and not revoked."""
-        known = self._known()
-        for secret in secrets_given:
-            key = known.get(_digest(secret))
-            if key is not None and key.revoked is None:
-                return key
-        return None
 
     @property
+    @abstractmethod
     def has_keys(self) -> bool:
         """Whether there is a key, revoked or not: a gateway that had one is not open without it."""
-        # Otherwise to revoke the last key would open the gateway to everyone.
-        return bool(self._known())
 
-    def _known(self) -> dict[bytes, Key]:
-        """All keys, read again only after the file has changed."""
-        with self._lock:
-            # Counts the commits of other connections; ours reset it.
-            (version,) = self._db.execute("pragma data_version").fetchone()
-            if version != self._version:
-                rows = self._db.execute("select digest, data from keys").fetchall()
-                self._by_digest = {digest: msgspec.json.decode(data, type=Key) for digest, data in rows}
-                self._version = version
-            return self._by_digest
-
-    # Calls.
-
-    def reserve(self, row: Row, key: Key, tokens: int, cost_usd: float | None) -> None:
+    @abstractmethod
+    def reserve(
+        self, row: Row, key: Key, tokens: int, cost_usd: float | None, tag_budget: Budget | None = None
+    ) -> None:
         """Enters a call with the most that it can use; sets `row.id`.
 
-        raises: RateLimited if that is beyond a limit of the key, with the time after which it is not;
+        raises: RateLimited if that is beyond a limit or a budget, with the time after which it is not;
                 PermissionDenied if a budget cannot be kept because the price is unknown
         """
-        with self._changing() as db:
-            now = self._clock()
-            # Inside the transaction: between a check and an insert of its own, another worker could use the
-            # same room.
-            self._check_minute(db, key, tokens, now)
-            # Callers without a key share no budget: the field is of a key.
-            if key.budget_usd is not None and row.key:
-                self._check_budget(db, key, cost_usd, row, now)
-            entered = msgspec.structs.replace(row, input_tokens=tokens, cost_usd=cost_usd)
-            row.id = db.execute(_INSERT, (self._owner, *_values(entered))).lastrowid or 0
-            if cost_usd:
-                db.execute(_SPEND, (row.key, _hour(row.started), cost_usd))
 
+    @abstractmethod
     def settle(self, row: Row) -> None:
-        """Writes what a call has used in place of what was reserved."""
-        with self._changing() as db:
-            found = db.execute("select cost_usd from calls where id = ?", (row.id,)).fetchone()
-            reserved = found[0] if found is not None else None
-            db.execute(_UPDATE, (*_values(row), row.id))
-            # The hour of the start, as the reserve: otherwise a long call would leave its reserve in one hour
-            # and its correction in another.
-            difference = (row.cost_usd or 0.0) - (reserved or 0.0)
-            if difference:
-                db.execute(_SPEND, (row.key, _hour(row.started), difference))
+        """Writes what a call has used in place of what was reserved. Idempotent."""
 
-    def _check_minute(self, db: sqlite3.Connection, key: Key, tokens: int, now: float) -> None:
-        if key.requests_per_minute is None and key.tokens_per_minute is None:
-            return
-        count, used, first = db.execute(
-            "select count(*), coalesce(sum(input_tokens + output_tokens), 0), min(started) from calls "
-            "where key = ? and started > ?",
-            (key.name, now - _MINUTE_S),
-        ).fetchone()
-        # The oldest call leaves the window then; there may be room, or a next one to wait for.
-        wait_s = max(0.1, (first or now) + _MINUTE_S - now)
-        if key.requests_per_minute is not None and count >= key.requests_per_minute:
-            raise _limited(f"{key.requests_per_minute} requests a minute", key, wait_s)
-        # A call that is larger than the limit passes where nothing else does; else it would wait for ever.
-        if key.tokens_per_minute is not None and used and used + tokens > key.tokens_per_minute:
-            raise _limited(f"{key.tokens_per_minute} tokens a minute", key, wait_s)
+    @abstractmethod
+    def rows(self, *, limit: int = 100, **wanted: Unpack[Filter]) -> list[Row]:
+        """The latest calls that fit, newest first."""
 
-    def _check_budget(
-        self, db: sqlite3.Connection, key: Key, cost_usd: float | None, row: Row, now: float
-    ) -> None:
-        assert key.budget_usd is not None
-        if cost_usd is None:
-            raise PermissionDenied(
-                f"The key {key.name} has a budget, and no price of {row.model} is known. The operator can "
-                f"set `price` in the route {row.route!r}.",
-                status=403,
-                reason="unknown_price",
-            )
-        spent = self._spent(db, key, now)
-        total = sum(usd for _, usd in spent)
-        if total + cost_usd <= key.budget_usd:
-            return
-        left = max(0.0, key.budget_usd - total)
-        raise RateLimited(
-            f"The key {key.name} has {left:.4f} of its {key.budget_usd:g} USD left, and this request may "
-            f"cost {cost_usd:.4f}. Ask for fewer output tokens, or wait.",
-            status=429,
-            reason="budget_exceeded",
-            retry_after_s=_until_room(spent, total + cost_usd - key.budget_usd, key.budget_s, now),
-        )
+    @abstractmethod
+    def sums(self, group: GroupedBy, **wanted: Unpack[Filter]) -> list[Sum]:
+        """Sums by a field, or by day (UTC), of the calls that fit, the dearest first; days in order."""
 
-    def _spent(self, db: sqlite3.Connection, key: Key, now: float) -> list[tuple[float, float]]:
-        """Pairs of a time and what was spent there, in the key's window, oldest first."""
-        since = now - key.budget_s
-        # Sums by the hour are too coarse for a short window, and few calls are in it.
-        if key.budget_s < 24 * _HOUR_S:
-            return db.execute(
-                "select started, cost_usd from calls where key = ? and started > ? and cost_usd > 0 "
-                "order by started",
-                (key.name, since),
-            ).fetchall()
-        # An hour that is partly in the window counts.
-        rows = db.execute(
-            "select hour, usd from spent where key = ? and hour >= ? order by hour", (key.name, _hour(since))
-        ).fetchall()
-        return [((hour + 1) * float(_HOUR_S), usd) for hour, usd in rows]
-
-    def rows(
-        self, *, key: str = "", model: str = "", outcome: str = "", since: float = 0.0, limit: int = 100
-    ) -> list[Row]:
-        """The latest calls that fit, newest first; `model` is a part of its name or of the one asked for."""
-        where, values = _where(key, model, outcome, since)
-        found = self._rows(f"{_SELECT} {where} order by id desc limit ?", (*values, limit))
-        return [
-            msgspec.convert(dict(zip(("id", *_COLUMNS), one, strict=True)), Row, strict=False)
-            for one in found
-        ]
-
-    def sums(
-        self, group: str, *, key: str = "", model: str = "", outcome: str = "", since: float = 0.0
-    ) -> list[Sum]:
-        """Sums by "key", "model", "route" or "day" (UTC) of the calls that fit, the dearest first."""
-        where, values = _where(key, model, outcome, since)
-        found = self._rows(
-            f"select {_GROUPS[group]} as g, count(*), sum(outcome not in ('complete', 'open')), "  # noqa: S608
-            "coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cost_usd), 0), "
-            f"sum(cost_usd is null) from calls {where} group by g "
-            f"order by {'g' if group == 'day' else '6 desc, 2 desc'}",
-            values,
-        )
-        return [Sum(*one) for one in found]
-
+    @abstractmethod
     def recover(self) -> int:
         """Marks open calls of gateways that died as lost; returns their number. Their reserve stays spent."""
-        with self._changing() as db:
-            found = db.execute("select id, owner, started from calls where outcome = 'open'").fetchall()
-            lost = [
-                (number,)
-                for number, owner, started in found
-                if started < self._clock() - _LOST_AFTER_S or not _is_alive(owner)
-            ]
-            db.executemany("update calls set outcome = 'lost', code = 'gateway-died' where id = ?", lost)
-        return len(lost)
 
-    # What the gateway itself remembers.
-
+    @abstractmethod
     def secret(self, name: str) -> bytes:
-        """Returns 32 random bytes that are the same for all processes on this file."""
-        with self._changing() as db:
-            db.execute("insert or ignore into settings values (?, ?)", (name, secrets.token_bytes(32)))
-            (value,) = db.execute("select value from settings where name = ?", (name,)).fetchone()
-        return bytes(value)
+        """Returns 32 random bytes that are the same for all processes on this store."""
 
+    @abstractmethod
     def carry(self, entries: Sequence[tuple[str, bytes]], keep_s: float) -> None:
-        """Stores data by the id of a call, and drops what is older than `keep_s`."""
-        with self._changing() as db:
-            now = self._clock()
-            rows = [(call_id, now, data) for call_id, data in entries]
-            db.executemany("insert or replace into carried values (?, ?, ?)", rows)
-            db.execute("delete from carried where time < ?", (now - keep_s,))
+        """Stores data by the id of a call, for `keep_s`."""
 
+    @abstractmethod
     def carried(self, call_ids: Sequence[str]) -> dict[str, bytes]:
         """Returns the data of those calls that have any."""
-        found = {}
-        for call_id in call_ids:
-            for (data,) in self._rows("select data from carried where call_id = ?", (call_id,)):
-                found[call_id] = data
-        return found
-
-    def _rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        with self._lock:
-            return self._db.execute(statement, values).fetchall()
-
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, private_sqlite.transaction(self._db):
-            yield self._db
-            self._version = -1
 
 
-def _connect(path: str | os.PathLike[str]) -> sqlite3.Connection:
-    """raises: InvalidRequest if the file cannot be opened"""
-    where = os.fspath(path)
-    try:
-        db = private_sqlite.connect(where, busy_s=_BUSY_S)
-        db.execute("pragma synchronous = normal")
-        (version,) = db.execute("pragma user_version").fetchone()
-        if version > _VERSION:
-            raise InvalidRequest(f"{where} was written by a newer version of llmstream. Update it.")
-        db.executescript(_CREATE)
-    except (OSError, sqlite3.Error) as error:
-        raise InvalidRequest(f"the store {where!r} cannot be opened: {error}") from None
-    return db
+def open_ledger(
+    where: str | os.PathLike[str], *, clock: Callable[[], float] | None = None, keep_s: float | None = None
+) -> Ledger:
+    """Opens the store of an address: a path, "sqlite:PATH", "redis://...", "rediss://..." or "unix://...".
+
+    clock:  the time in place of the machine's, for tests
+    keep_s: how long the log keeps a call; by default SQLite keeps all, and Redis 90 days
+    raises: InvalidRequest for another address, and for one where there is no store; ConnectionFailed if a
+            server does not answer; Unsupported without the extra `redis`
+    """
+    given: dict[str, Any] = {name: value for name, value in (("clock", clock), ("keep_s", keep_s)) if value}
+    place = os.fspath(where)
+    if addresses.is_redis(place):
+        from llmstream.gateway.redis_ledger import RedisLedger
+
+        return RedisLedger(place, **given)
+    if "://" in place:
+        raise InvalidRequest(
+            f"a gateway has no store at {addresses.shown(place)!r}. Use a path or redis://HOST:PORT/0."
+        )
+    from llmstream.gateway.sqlite_ledger import SQLiteLedger
+
+    return SQLiteLedger(addresses.sqlite_path(place) or place, **given)
 
 
-def _digest(secret: str) -> bytes:
-    # The secret is random, so that a slow hash would protect nothing.
+# What the stores share.
+
+
+def digest(secret: str) -> bytes:
+    """What a secret is found by. It is random, so that a slow hash would protect nothing."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-def _hour(time_s: float) -> int:
-    return int(time_s // _HOUR_S)
+def tag_payer(tag: str) -> str:
+    """Whose sum that of a tag is; names of keys begin with a letter or a digit."""
+    return f"#{tag}"
 
 
-def _values(row: Row) -> list[Any]:
-    return [getattr(row, name) for name in _COLUMNS]
+def payers_of(row: Row) -> list[str]:
+    """Whose sums a call is added to."""
+    return [row.key, tag_payer(row.tag)] if row.tag else [row.key]
 
 
-def _where(key: str, model: str, outcome: str, since: float) -> tuple[str, list[Any]]:
-    conditions, values = ["started >= ?"], list[Any]([since])
-    if key:
-        conditions.append("key = ?")
-        values.append(key)
-    if model:
-        conditions.append("(instr(model, ?) or instr(asked, ?))")
-        values += [model, model]
-    if outcome:
-        conditions.append("outcome = ?")
-        values.append(outcome)
-    return f"where {' and '.join(conditions)}", values
+def budgets_of(key: Key, tag_budget: Budget | None, row: Row, cost_usd: float | None) -> list[Budget]:
+    """The budgets that hold for a call.
+
+    raises: PermissionDenied if there is one, and the price is unknown
+    """
+    own = key.budget if row.key else None
+    found = [one for one in (own, tag_budget) if one is not None]
+    if found and cost_usd is None:
+        raise PermissionDenied(
+            f"The {found[0].of} {found[0].name} has a budget, and no price of {row.model} is known. The "
+            f"operator can set `price` in the route {row.route!r}.",
+            status=403,
+            reason="unknown_price",
+        )
+    return found
 
 
-def _limited(limit: str, key: Key, wait_s: float) -> LLMStreamError:
+def limited(limit: str, key: Key, wait_s: float) -> LLMStreamError:
+    """The error of a call beyond a limit of its key."""
     who = f"The key {key.name}" if key.name else "This gateway"
     return RateLimited(
         f"{who} is limited to {limit}.", status=429, reason="rate_limit_exceeded", retry_after_s=wait_s
     )
 
 
-def _until_room(spent: list[tuple[float, float]], needed: float, window_s: float, now: float) -> float:
-    """Seconds until `needed` USD have left the window; all of it if that is not enough."""
-    for time_s, usd in spent:
-        needed -= usd
-        if needed <= 0:
-            return max(1.0, time_s + window_s - now)
-    return window_s
+def over_budget(budget: Budget, spent: float, cost_usd: float, wait_s: float) -> LLMStreamError:
+    """The error of a call beyond a budget."""
+    return RateLimited(
+        f"The {budget.of} {budget.name} has {max(0.0, budget.usd - spent):.4f} of its {budget.usd:g} USD "
+        f"left, and this request may cost {cost_usd:.4f}. Ask for fewer output tokens, or wait.",
+        status=429,
+        reason="budget_exceeded",
+        retry_after_s=wait_s,
+    )
 
 
-def _is_alive(owner: str) -> bool:
+# A process, so that a container that starts again with the process id of the last one is another.
+_TOKEN: Final = secrets.token_hex(4)
+
+
+def this_process() -> str:
+    """Who enters a call."""
+    return f"{socket.gethostname()}:{os.getpid()}:{_TOKEN}"
+
+
+def is_lost(owner: str, age_s: float) -> bool:
+    """Whether the process that entered an open call of that age is gone."""
+    if age_s > LOST_AFTER_S:
+        return True
+    host, _, rest = owner.rpartition(":")[0].rpartition(":")
+    if owner == this_process() or host != socket.gethostname():
+        return False
+    return rest == str(os.getpid()) or not _is_alive(rest)
+
+
+def _is_alive(process: str) -> bool:
     try:
-        os.kill(int(owner), 0)
+        os.kill(int(process), 0)
     except (ProcessLookupError, ValueError):
         return False
     except PermissionError:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 from llmstream.chats.message import Message
@@ -17,7 +16,13 @@ from llmstream.dialects.base import Dialect, Encoded
 from llmstream.errors import IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
 from llmstream.gateway.accounts import Account
-from llmstream.gateway.client_wire import MODEL_IN_PATH, ClientCall, is_our_fault, with_model
+from llmstream.gateway.client_wire import (
+    MODEL_IN_PATH,
+    ClientCall,
+    is_our_fault,
+    sent_headers,
+    with_model,
+)
 from llmstream.gateway.reading_along import ReadStream, ReadWhole
 from llmstream.gateway.routes import sibling_providers
 from llmstream.gateway.translating import worth_another
@@ -31,37 +36,6 @@ from llmstream.transport.deadlines import Watchdog, deadline_error
 from llmstream.transport.http import Response, send
 
 __all__ = ["open_passed", "passable"]
-
-# Of one connection only (RFC 9110, 7.6.1), or of the sender's own account and address. `accept-encoding`:
-# what is compressed cannot be read along.
-_NOT_SENT_ON: Final = frozenset(
-    [
-        "connection",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "expect",
-        "host",
-        "content-length",
-        "accept-encoding",
-        "forwarded",
-        "via",
-        "x-real-ip",
-        "origin",
-        "referer",
-        "openai-organization",
-        "openai-project",
-        "x-amz-date",
-        "x-amz-content-sha256",
-    ]
-)
-# Set by proxies in front of the gateway, by browsers, or by us.
-_FOREIGN: Final = re.compile(r"x-forwarded-|sec-|proxy-|x-llmstream-|cf-")
-# Its name has the word "key".
-_NO_SECRETS: Final = frozenset({"idempotency-key"})
 
 # As `serve.Body` waits for the status of a translated response.
 _HOLD_S: Final = 10.0
@@ -129,18 +103,6 @@ def _vendor_url(client: ClientCall, model: Model[Any]) -> str:
     return theirs + (f"?{kept}" if kept else "")
 
 
-def _sent_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    listed = {name.strip().lower() for name in headers.get("connection", "").split(",")}
-    return {
-        name: value
-        for name, value in headers.items()
-        if name not in _NOT_SENT_ON
-        and name not in listed
-        and not _FOREIGN.match(name)
-        and (name in _NO_SECRETS or not carries_secret(name))
-    }
-
-
 def _returned_headers(response: Response, *, streamed: bool) -> dict[str, str]:
     kept = {name: value for name, value in response.headers.items() if _SENT_BACK.fullmatch(name)}
     if streamed or "content-encoding" in response.headers:
@@ -158,7 +120,7 @@ async def open_passed(client: ClientCall, model: Model[Any], account: Account, *
     # No byte of the body changes otherwise, so that a field which we do not know yet reaches the vendor.
     renamed = with_model(client.http, model.name) if client.model != model.name else client.http
     http = HttpRequest(_vendor_url(client, model), renamed.body, {}, client.http.method)
-    prepared = await model._addressed(Encoded(http), request, _sent_headers(client.http.headers))
+    prepared = await model._addressed(Encoded(http), request, sent_headers(client.http.headers))
     response = await _head(prepared.http, model)
     try:
         if response.status >= 400:

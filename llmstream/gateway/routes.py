@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -12,15 +13,34 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from llmstream.addresses import sqlite_path
 from llmstream.errors import InvalidRequest, LLMStreamError, NotFound
 from llmstream.providers.registry import find_provider, our_provider_names
 from llmstream.streams.attempts import Retry
 from llmstream.streams.model import Model
 from llmstream.usage import Usage
 
-__all__ = ["Limits", "Price", "Route", "Routes", "Settings", "Target", "load_settings", "routes_of"]
+__all__ = [
+    "Limits",
+    "Price",
+    "Route",
+    "Routes",
+    "Settings",
+    "Target",
+    "duration_s",
+    "load_settings",
+    "read_budget",
+    "routes_of",
+]
 
 _WILD: Final = "*"
+_DAY_S: Final = 86400.0
+_UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
+_BUDGET: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:usd|\$)?(?:/(.+))?", re.IGNORECASE)
+
+# In place of the file's `store`: an address may have a password.
+_STORE_VARIABLE: Final = "LLMSTREAM_GATEWAY_STORE"
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,6 +193,28 @@ def _model(frozen: _Frozen) -> Model[Any]:
 # The file.
 
 
+def duration_s(text: str) -> float:
+    """Reads a duration: "30m", "24h", "7d".
+
+    raises: InvalidRequest
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or float(found[1]) <= 0:
+        raise InvalidRequest(f"{text!r} is not a duration. Write 30m, 24h or 7d.")
+    return float(found[1]) * _UNITS_S[found[2]]
+
+
+def read_budget(text: str) -> tuple[float, float]:
+    """Reads "20usd/30d" as dollars and seconds; 30 days without a window.
+
+    raises: InvalidRequest
+    """
+    found = _BUDGET.fullmatch(text.strip())
+    if found is None:
+        raise InvalidRequest(f"{text!r} is not a budget. Write 20usd/30d.")
+    return float(found[1]), duration_s(found[2] or "30d")
+
+
 class _RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     use: str | list[str | Target]
     base_url: str | None = None
@@ -207,24 +249,30 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     max_body_bytes: int = 32 * 1024 * 1024
     metrics: bool | None = None
+    keep_log: str | None = None
+    tags: dict[str, str] = {}
 
 
 class Settings(msgspec.Struct, frozen=True):
     """A gateway's file.
 
     listen: host and port
-    store:  path of the SQLite file for keys, budgets and the log
+    store:  of keys, budgets and the log: path of an SQLite file, or the address of a Redis server
     keys:   "auto" requires a key as soon as there is one, or where other machines can reach the gateway
     metrics: serves /metrics; None where prometheus-client is installed
+    keep_log_s: how long the log keeps a call; by default SQLite keeps all, and Redis 90 days
+    tags:    budgets of tags, such as "20usd/30d"
     """
 
     routes: Routes
     listen: str
-    store: Path
+    store: str
     keys: Literal["required", "none", "auto"]
     limits: Limits
     max_body_bytes: int
     metrics: bool | None
+    keep_log_s: float | None
+    tags: dict[str, str]
 
     @property
     def address(self) -> tuple[str, int]:
@@ -236,7 +284,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def load_settings(path: str | os.PathLike[str]) -> Settings:
-    """Reads gateway.toml; a relative `store` is beside it.
+    """Reads gateway.toml; a relative `store` is beside it. LLMSTREAM_GATEWAY_STORE is used in its place.
 
     raises: InvalidRequest that names the field; OSError if the file cannot be read
     """
@@ -249,19 +297,31 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
     settings = Settings(
         routes,
         found.listen,
-        where.parent / found.store,
+        _place_of_store(where, os.environ.get(_STORE_VARIABLE) or found.store),
         found.keys,
         found.limits,
         found.max_body_bytes,
         found.metrics,
+        None if found.keep_log is None else duration_s(found.keep_log),
+        found.tags,
     )
     _check(where, settings)
     return settings
 
 
+def _place_of_store(where: Path, store: str) -> str:
+    if "://" in store:
+        return store
+    return str(where.parent / (sqlite_path(store) or store))
+
+
 def _check(where: Path, settings: Settings) -> None:
     """raises: InvalidRequest that names the route."""
     _ = settings.address
+    if settings.keep_log_s is not None and settings.keep_log_s < _DAY_S:
+        raise InvalidRequest(f"{where}: keep_log is at least 1d, because budgets look back a day")
+    for budget in settings.tags.values():
+        read_budget(budget)
     if not settings.routes.all:
         raise InvalidRequest(f"{where}: [models] has no route")
     for route in settings.routes.all:

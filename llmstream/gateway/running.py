@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.gateway.admission import tag_budgets
 from llmstream.gateway.gateway import Gateway
-from llmstream.gateway.ledger import Ledger
+from llmstream.gateway.ledger import Ledger, open_ledger
 from llmstream.gateway.routes import Settings, load_settings
 
 if TYPE_CHECKING:
     from llmstream.serve.asgi import Receive, Scope, Send
 
-__all__ = ["asgi", "gateway_of", "is_loopback", "reload", "running"]
+__all__ = ["asgi", "gateway_of", "is_loopback", "ledger_of", "reload", "running"]
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
@@ -43,11 +44,11 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
     """Returns the gateway of a file; opens its store, and marks calls of gateways that died as lost.
 
     allow_remote: by default whether `listen` names an address that other machines reach
-    raises:       InvalidRequest if the store cannot be opened, or keys are needed and switched off
+    raises:       InvalidRequest if keys are needed and switched off; as `open_ledger`
     """
     remote = not is_loopback(settings.address[0]) if allow_remote is None else allow_remote
-    ledger = Ledger(settings.store)
-    # Only at the start; other gateways on the file may be alive, which `recover` looks at.
+    ledger = ledger_of(settings)
+    # Only at the start; other gateways on the store may be alive, which `recover` looks at.
     ledger.recover()
     return Gateway(
         settings.routes,
@@ -55,9 +56,18 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
         require_keys=settings.keys,
         allow_remote=remote,
         limits=settings.limits,
+        tags=settings.tags,
         max_body_bytes=settings.max_body_bytes,
         metrics=_has_metrics() if settings.metrics is None else settings.metrics,
     )
+
+
+def ledger_of(settings: Settings) -> Ledger:
+    """Opens the store of a gateway's file.
+
+    raises: as `open_ledger`
+    """
+    return open_ledger(settings.store, keep_s=settings.keep_log_s)
 
 
 def _has_metrics() -> bool:
@@ -65,7 +75,7 @@ def _has_metrics() -> bool:
 
 
 def reload(gateway: Gateway, path: str | os.PathLike[str]) -> None:
-    """Reads routes and limits again. Calls in progress go on with those they began with.
+    """Reads routes, limits and budgets of tags again. Calls in progress go on with those they began with.
 
     raises: InvalidRequest, OSError; the gateway then keeps what it has
     """
@@ -73,6 +83,7 @@ def reload(gateway: Gateway, path: str | os.PathLike[str]) -> None:
     # One assignment: a request sees all of the old routes or all of the new ones.
     gateway.routes = settings.routes
     gateway.admission.limits = settings.limits
+    gateway.admission.tags = tag_budgets(settings.tags)
     gateway.max_body_bytes = settings.max_body_bytes
 
 

@@ -31,9 +31,9 @@ from llmstream.events import (
     ToolInputDelta,
     Warning,
 )
-from llmstream.exchange import HttpResponse, carries_secret
+from llmstream.exchange import HttpResponse
 from llmstream.gateway.accounts import Account
-from llmstream.gateway.client_wire import ClientCall, client_error, error_reply
+from llmstream.gateway.client_wire import ClientCall, client_error, error_reply, sent_headers
 from llmstream.gateway.routes import Target
 from llmstream.request import Request
 from llmstream.server_side.wires import EventEncoder
@@ -164,7 +164,7 @@ def _for_model(request: Request, model: Model[Any], wire: str) -> tuple[Request,
         if kept:
             options[key] = kept
     # The client's credentials are for the gateway; those of the model are added by its provider.
-    headers = {name: value for name, value in request.headers.items() if not carries_secret(name)}
+    headers = sent_headers(request.headers, foreign=foreign)
     sent = msgspec.structs.replace(request, model=model.name, headers=headers, provider_options=options)
     text = f"{', '.join(sorted(dropped))}: {model.provider.name} has no such field"
     return sent, [OtherWarning(text)] if dropped else []

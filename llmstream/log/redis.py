@@ -12,10 +12,10 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
+from llmstream.addresses import redis_server
 from llmstream.errors import LogUnavailable, Unsupported
 from llmstream.log.store import Acquired, Append, Batch, Claim, RunSlice, RunStatus, Store, Swept
 
@@ -332,15 +332,9 @@ class RedisStore(Store):
             yield self._client
         except (RedisError, OSError, TimeoutError) as error:
             raise LogUnavailable(
-                f"the event log in Redis at {_shown(self._url)} cannot be used: {error}. Check that the "
-                "server runs, and the address."
+                f"the event log in Redis at {redis_server(self._url)} cannot be used: {error}. Check that "
+                "the server runs, and the address."
             ) from error
-
-
-def _shown(url: str) -> str:
-    """The address without user and password."""
-    parts = urlsplit(url)
-    return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
 
 
 _records: Final = msgspec.json.Decoder(RunStatus, strict=False)  # numbers are strings in a hash

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from llmstream.cli import main
-from llmstream.cli.gateway.books import duration_s, read_budget
 from llmstream.errors import InvalidRequest
+from llmstream.gateway.routes import duration_s, read_budget
 
 FILE = """
 store = "gateway.db"
@@ -69,7 +69,10 @@ def test_serves_logs_and_asks_for_keys(spawn: Any, file: Path, capsys: pytest.Ca
     with spawn("gateway", file, "--listen", "127.0.0.1:0") as process:
         url = address(process)
         assert ask(url).startswith("You said: Hello")
-        assert main(["gateway", "keys", "add", "ada", "--file", str(file), "--models", "fast"]) == 0
+        assert (
+            main(["gateway", "keys", "add", "ada", "--file", str(file), "--models", "fast", "--tag", "t1"])
+            == 0
+        )
         captured = capsys.readouterr()
         secret = captured.out.strip()
         assert secret.startswith("ls-")
@@ -84,9 +87,9 @@ def test_serves_logs_and_asks_for_keys(spawn: Any, file: Path, capsys: pytest.Ca
     capsys.readouterr()
     assert main(["gateway", "log", "--file", str(file)]) == 0
     head, first, second = capsys.readouterr().out.splitlines()
-    assert head.split()[:4] == ["TIME", "KEY", "ASKED", "MODEL"]
+    assert head.split()[:5] == ["TIME", "KEY", "TAG", "ASKED", "MODEL"]
     assert " - " in first
-    assert " ada " in second
+    assert " ada  t1 " in second
     assert second.endswith("complete")
     assert main(["gateway", "log", "--file", str(file), "--by", "key", "--json"]) == 0
     sums = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
@@ -13,9 +14,10 @@ from gateway_parts import WIRES, gateway_before, model_at, request_of, serving
 import llmstream as ls
 from llmstream.events import Usage
 from llmstream.exchange import HttpRequest
-from llmstream.gateway import Gateway, Key, Ledger, Limits
+from llmstream.gateway import Gateway, Key, Limits, open_ledger
 from llmstream.gateway.accounts import Row
-from llmstream.testing import Cut, Refuse, Stall, Turn
+from llmstream.testing import Cut, Pace, Refuse, Stall, Turn
+from tests.redis_servers import RedisServer
 
 USED = Usage(input_tokens=1000, output_tokens=100)
 
@@ -29,9 +31,9 @@ async def posted(url: str, http: HttpRequest) -> tuple[int, bytes]:
         return response.status, await response.read()
 
 
-async def settled(path: Path, count: int) -> list[Row]:
+async def settled(path: str | Path, count: int) -> list[Row]:
     """The rows of a log once none is open."""
-    ledger = Ledger(path)
+    ledger = open_ledger(path)
     try:
         async with asyncio.timeout(30):
             while len(rows := ledger.rows()) < count or any(row.outcome == "open" for row in rows):
@@ -41,17 +43,17 @@ async def settled(path: Path, count: int) -> list[Row]:
         ledger.close()
 
 
-def new_key(path: Path, **fields: object) -> str:
-    ledger = Ledger(path)
-    secret = ledger.add_key(Key(name="ada", **fields))
+def new_key(path: str | Path, **fields: object) -> str:
+    ledger = open_ledger(path)
+    secret = ledger.add_key(Key(**{"name": "ada", **fields}))
     ledger.close()
     return secret
 
 
 @pytest.mark.parametrize("lane", ["pass", "translate"])
 @pytest.mark.parametrize("streamed", [True, False])
-async def test_complete_calls_cost_their_usage(tmp_path: Path, lane: str, streamed: bool) -> None:
-    path = tmp_path / "gateway.db"
+async def test_complete_calls_cost_their_usage(store: str, lane: str, streamed: bool) -> None:
+    path = store
     client = "anthropic" if lane == "pass" else "openai-chat"
     async with gateway_before("anthropic", [Turn(text="Hi", usage=USED)], keys=path) as (url, _):
         status, _ = await posted(url, request_of(client, streamed=streamed))
@@ -80,8 +82,8 @@ async def test_broken_calls_are_never_free(tmp_path: Path, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", ["anthropic", "ollama"])
-async def test_left_calls_are_never_free(tmp_path: Path, client: str) -> None:
-    path = tmp_path / "gateway.db"
+async def test_left_calls_are_never_free(store: str, client: str) -> None:
+    path = store
     script = [Turn(text="word " * 40, fault=Stall(after_events=20, stall_s=None))]
     async with gateway_before("anthropic", script, keys=path) as (url, simulator):
         async with model_at(url, client).stream("Hello") as stream:
@@ -109,9 +111,9 @@ async def test_refused_calls_cost_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("client", WIRES)
-async def test_keys_of_every_wire(tmp_path: Path, client: str) -> None:
+async def test_keys_of_every_wire(store: str, client: str) -> None:
     """Each vendor's client sends its key in its own header; a wrong one is refused in its own form."""
-    path = tmp_path / "gateway.db"
+    path = store
     secret = new_key(path, models=("sim",))
     async with gateway_before("mistral", keys=path) as (url, simulator):
         if client != "bedrock-converse":  # signs requests, or sends a token of its own environment
@@ -123,8 +125,8 @@ async def test_keys_of_every_wire(tmp_path: Path, client: str) -> None:
         assert all(secret not in str(received.http.headers) for received in simulator.requests)
 
 
-async def test_requests_without_a_key(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.db"
+async def test_requests_without_a_key(store: str) -> None:
+    path = store
     async with gateway_before("ollama", keys=path) as (url, simulator):
         assert (await posted(url, request_of("openai-chat")))[0] == 200
         secret = new_key(path)
@@ -137,8 +139,8 @@ async def test_requests_without_a_key(tmp_path: Path) -> None:
         assert len(simulator.requests) == 2
 
 
-async def test_limits_answer_in_the_wires_form(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.db"
+async def test_limits_answer_in_the_wires_form(store: str) -> None:
+    path = store
     limits = Limits(requests_per_minute=1)
     async with gateway_before("ollama", keys=path, limits=limits) as (url, _):
         assert (await model_at(url, "anthropic").ask("Hello")).text
@@ -148,8 +150,8 @@ async def test_limits_answer_in_the_wires_form(tmp_path: Path) -> None:
             assert 0 < caught.value.retry_after_s <= 60
 
 
-async def test_budgets_end_in_a_429(tmp_path: Path) -> None:
-    path = tmp_path / "gateway.db"
+async def test_budgets_end_in_a_429(store: str) -> None:
+    path = store
     secret = new_key(path, budget_usd=0.0025)
     script = [Turn(text="Hi", usage=USED)]
     async with gateway_before("anthropic", script, keys=path) as (url, _):
@@ -159,6 +161,73 @@ async def test_budgets_end_in_a_429(tmp_path: Path) -> None:
         with pytest.raises(ls.RateLimited, match=r"has 0\.0005 of its 0\.0025 USD left") as caught:
             await model.ask("Hello", max_output_tokens=100)
         assert caught.value.reason == "budget_exceeded"
+
+
+async def test_gateways_share_one_budget(store: str) -> None:
+    """Many calls at once over two gateways: what was let in fits into the budget."""
+    secret = new_key(store, budget_usd=0.0055)
+    script = [Turn(text="Hi", usage=Usage(20, 100))] * 20
+    async with (
+        gateway_before("anthropic", script, keys=store) as (one, _),
+        gateway_before("anthropic", script, keys=store) as (other, _),
+    ):
+        asked = request_of("openai-chat")
+        sent = msgspec.structs.replace(asked, headers={**asked.headers, "authorization": f"Bearer {secret}"})
+        answers = await asyncio.gather(*(posted((one, other)[n % 2], sent) for n in range(20)))
+        statuses = [status for status, _ in answers]
+        let_in = statuses.count(200)
+        assert let_in + statuses.count(429) == 20
+        rows = await settled(store, let_in)
+    assert let_in == 5
+    assert sum(row.cost_usd for row in rows) == pytest.approx(0.0051)
+
+
+async def test_calls_have_a_tag(store: str) -> None:
+    """That of the key, else the client's; a tag's budget is for all that have it."""
+    secret = new_key(store, tag="research")
+    budgets = {"research": "0.0025usd/1h"}
+    async with gateway_before("anthropic", [Turn(text="Hi", usage=USED)], keys=store, tags=budgets) as (
+        url,
+        simulator,
+    ):
+        asked = request_of("openai-chat")
+
+        async def tagged(tag: str, key: str = secret) -> tuple[int, bytes]:
+            headers = {**asked.headers, "authorization": f"Bearer {key}", "x-llmstream-tag": tag}
+            return await posted(url, msgspec.structs.replace(asked, headers=headers))
+
+        assert (await tagged("ignored"))[0] == 200
+        (row,) = await settled(store, 1)
+        assert (row.key, row.tag) == ("ada", "research")
+        other = new_key(store, name="eve")
+        status, body = await tagged("research", other)
+        assert (status, b"The tag research has 0.0005 of its 0.0025 USD left" in body) == (429, True)
+        assert (await tagged("else", other))[0] == 200
+        assert (await tagged("no name", other))[0] == 400
+        assert all("x-llmstream-tag" not in received.http.headers for received in simulator.requests)
+
+
+async def test_stores_that_fail_admit_nobody(make_redis: Callable[..., RedisServer]) -> None:
+    """A call that ends meanwhile is written once the store is back."""
+    pytest.importorskip("redis")
+    server = make_redis("--appendonly", "yes", "--appendfsync", "always")
+    slow = Turn(text="one two three four", usage=USED, pace=Pace(tokens_per_s=10))
+    async with gateway_before("anthropic", [slow, Turn(text="Hi")], keys=server.url) as (url, _):
+        async with model_at(url, "anthropic").stream("Hello") as stream:
+            async for _ in stream.text_deltas():
+                if server.is_running:
+                    server.kill()
+            assert stream.text == "one two three four"
+        status, body = await posted(url, request_of("openai-chat"))
+        assert (status, b"cannot reach its store" in body, b"redis" in body) == (503, True, False)
+        server.start()
+        assert (await posted(url, request_of("openai-chat")))[0] == 200
+        rows = await settled(server.url, 2)
+    assert [(row.outcome, row.wire) for row in rows] == [
+        ("complete", "openai-chat"),
+        ("complete", "anthropic"),
+    ]
+    assert rows[1].input_tokens == 1000
 
 
 async def test_probes_and_metrics(tmp_path: Path) -> None:

@@ -123,6 +123,6 @@ async def test_calls_belong_to_their_key(tmp_path: Path) -> None:
 
     carrier.remember({"ada:call_1": _Entry([("thought", None)], {"google": {"thought_signature": "s"}})})
     for wire in ("openai-chat", "cohere"):
-        mine = carrier.restored(request, wire, "ada").messages[0].parts
+        mine = (await carrier.restored(request, wire, "ada")).messages[0].parts
         assert [type(part) for part in mine] == [Reasoning, ToolCall]
-        assert carrier.restored(request, wire, "eve") == request
+        assert await carrier.restored(request, wire, "eve") == request

@@ -1,16 +1,19 @@
-"""Keys, limits, budgets and the log in an SQLite file."""
+"""Keys, limits, budgets and the log, in an SQLite file and in Redis."""
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import llmstream as ls
-from llmstream.gateway import Key, Ledger
+from llmstream.gateway import Budget, Key, Ledger, open_ledger
 from llmstream.gateway.accounts import Row
 
 START = 1_800_000_000.0
@@ -32,8 +35,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def ledger(clock: Clock):
-    made = Ledger(":memory:", clock=clock)
+def ledger(clock: Clock, store: str) -> Iterator[Ledger]:
+    made = open_ledger(store, clock=clock)
     yield made
     made.close()
 
@@ -49,7 +52,7 @@ def call(ledger: Ledger, clock: Clock, key: Key, tokens: int = 10, cost: float |
 
 
 def test_secrets_are_shown_once(tmp_path: Path) -> None:
-    ledger = Ledger(tmp_path / "gateway.db")
+    ledger = open_ledger(tmp_path / "gateway.db")
     secret = ledger.add_key(Key(name="ada"))
     ledger.close()
     assert secret.startswith("ls-")
@@ -59,9 +62,9 @@ def test_secrets_are_shown_once(tmp_path: Path) -> None:
     assert (tmp_path / "gateway.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_keys_are_found_until_revoked(tmp_path: Path) -> None:
+def test_keys_are_found_until_revoked(store: str) -> None:
     """A key added or revoked by another process counts at once."""
-    serving, command = Ledger(tmp_path / "gateway.db"), Ledger(tmp_path / "gateway.db")
+    serving, command = open_ledger(store), open_ledger(store)
     assert not serving.has_keys
     secret = command.add_key(Key(name="ada", models=("claude-*",)))
     found = serving.find(["nonsense", secret])
@@ -70,6 +73,8 @@ def test_keys_are_found_until_revoked(tmp_path: Path) -> None:
     with pytest.raises(ls.InvalidRequest, match="there is a key"):
         command.add_key(Key(name="ada"))
     command.revoke("ada")
+    (revoked,) = serving.keys()
+    assert (revoked.name, revoked.revoked is None) == ("ada", False)
     assert serving.find([secret]) is None
     assert serving.has_keys
     with pytest.raises(ls.InvalidRequest, match="no key of the name"):
@@ -127,9 +132,9 @@ def test_budgets_need_a_price(ledger: Ledger, clock: Clock) -> None:
     assert ledger.rows() == []
 
 
-def test_processes_share_one_budget(tmp_path: Path) -> None:
+def test_processes_share_one_budget(store: str, clock: Clock) -> None:
     """Many at once, over two connections: no more is let in than the budget has."""
-    ledgers = [Ledger(tmp_path / "gateway.db") for _ in range(2)]
+    ledgers = [open_ledger(store, clock=clock) for _ in range(2)]
     key = Key(name="ada", budget_usd=1.0)
 
     def one(number: int) -> bool:
@@ -150,19 +155,18 @@ def test_processes_share_one_budget(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_gateways_lose_no_call(tmp_path: Path) -> None:
+def test_killed_gateways_lose_no_call(store: str) -> None:
     """A process enters a call and is killed: the call is there, with its reserve."""
     program = (
-        "import os, sys, time\nfrom llmstream.gateway import Key, Ledger\n"
+        "import os, sys, time\nfrom llmstream.gateway import Key, open_ledger\n"
         "from llmstream.gateway.accounts import Row\n"
-        "ledger = Ledger(sys.argv[1])\n"
+        "ledger = open_ledger(sys.argv[1])\n"
         "ledger.reserve(Row(started=time.time(), key='ada'), Key(name='ada'), 500, 0.25)\n"
         "os.kill(os.getpid(), 9)\n"
     )
-    path = tmp_path / "gateway.db"
-    done = subprocess.run([sys.executable, "-c", program, str(path)], cwd=Path(__file__).parents[2])
+    done = subprocess.run([sys.executable, "-c", program, store], cwd=Path(__file__).parents[2])
     assert done.returncode == -9
-    ledger = Ledger(path)
+    ledger = open_ledger(store)
     assert [row.outcome for row in ledger.rows()] == ["open"]
     assert ledger.recover() == 1
     (row,) = ledger.rows()
@@ -194,8 +198,8 @@ def test_rows_and_sums_by_filter(ledger: Ledger, clock: Clock) -> None:
     assert [one.group for one in ledger.sums("day")] == ["2027-01-15", "2027-01-16", "2027-01-17"]
 
 
-def test_processes_share_one_secret(tmp_path: Path) -> None:
-    first, second = Ledger(tmp_path / "gateway.db"), Ledger(tmp_path / "gateway.db")
+def test_processes_share_one_secret(store: str) -> None:
+    first, second = open_ledger(store), open_ledger(store)
     assert first.secret("envelope") == second.secret("envelope")
     assert first.secret("envelope") != first.secret("other")
     first.close()
@@ -206,4 +210,95 @@ def test_other_files_are_no_store(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a database, but a longer text than its header has")
     for path in (tmp_path / "text", tmp_path / "missing" / "gateway.db"):
         with pytest.raises(ls.InvalidRequest, match="cannot be opened"):
-            Ledger(path)
+            open_ledger(path)
+
+
+def test_addresses_without_a_store() -> None:
+    with pytest.raises(ls.InvalidRequest, match=r"no store at 'postgresql:\.\.\.'"):
+        open_ledger("postgresql://user:secret@host/db")
+    pytest.importorskip("redis")
+    with pytest.raises(ls.ConnectionFailed, match=r"Redis at 127\.0\.0\.1:1 cannot be used") as caught:
+        open_ledger("redis://user:secret@127.0.0.1:1/0")
+    assert "secret" not in caught.value.message
+
+
+def test_settling_twice_counts_once(ledger: Ledger, clock: Clock) -> None:
+    """After a timeout nobody knows whether the first was written."""
+    key = Key(name="ada", budget_usd=1.0, tokens_per_minute=1000)
+    row = call(ledger, clock, key, tokens=900, cost=0.9)
+    row.cost_usd, row.input_tokens, row.outcome = 0.2, 100, "complete"
+    ledger.settle(row)
+    ledger.settle(row)
+    call(ledger, clock, key, tokens=900, cost=0.8)
+    with pytest.raises(ls.RateLimited):
+        call(ledger, clock, key, tokens=1, cost=0.0)
+
+
+def test_tags_have_budgets_of_their_own(ledger: Ledger, clock: Clock) -> None:
+    """Of all keys together, beside those of the keys."""
+    for window_s in (3600.0, 30 * 86400.0):
+        tag = f"research-{window_s:.0f}"
+        budget = Budget("tag", tag, 1.0, window_s)
+
+        def tagged(key: Key, cost: float | None, tag: str = tag, budget: Budget = budget) -> None:
+            ledger.reserve(row_at(clock, key.name, tag=tag), key, 10, cost, budget)
+
+        tagged(Key(name="ada"), 0.6)
+        with pytest.raises(ls.RateLimited, match=f"The tag {tag} has 0\\.4000 of its 1 USD left"):
+            tagged(Key(name="eve"), 0.6)
+        with pytest.raises(ls.RateLimited, match="The key poor"):
+            tagged(Key(name="poor", budget_usd=0.1), 0.2)
+        with pytest.raises(ls.PermissionDenied, match=f"The tag {tag} has a budget, and no price"):
+            tagged(Key(name="eve"), None)
+        call(ledger, clock, Key(name="eve"), cost=0.6)
+        assert [row.key for row in ledger.rows(tag=tag)] == ["ada"]
+    assert {one.group: one.calls for one in ledger.sums("tag")} == {
+        "": 2,
+        "research-3600": 1,
+        "research-2592000": 1,
+    }
+
+
+def test_old_calls_are_forgotten(store: str, clock: Clock) -> None:
+    """The log is bounded; what keys have spent is not forgotten with it."""
+    ledger = open_ledger(store, clock=clock, keep_s=2 * 86400.0)
+    key = Key(name="ada", budget_usd=10.0)
+    for _ in range(5):
+        call(ledger, clock, key, cost=2.0)
+        clock.now += 86400
+    assert len(ledger.rows()) == 3
+    assert ledger.sums("key")[0].calls == 3
+    with pytest.raises(ls.RateLimited):
+        call(ledger, clock, key, cost=0.1)
+    ledger.close()
+
+
+def test_data_of_calls_is_carried(ledger: Ledger) -> None:
+    ledger.carry([("ada:1", b"one"), ("ada:2", b"two")], 60.0)
+    assert ledger.carried(["ada:2", "eve:1"]) == {"ada:2": b"two"}
+    assert ledger.carried([]) == {}
+
+
+def test_calls_of_other_hosts_wait(ledger: Ledger, clock: Clock) -> None:
+    """Whether a process of another machine lives is not known; its calls are lost after two hours."""
+    ledger._owner = "elsewhere:1:abcd"
+    call(ledger, clock, Key(name="ada"))
+    ledger._owner = f"{os.uname().nodename}:{os.getpid()}:before"
+    call(ledger, clock, Key(name="ada"))
+    assert ledger.recover() == 1
+    clock.now += 7201
+    assert ledger.recover() == 1
+    assert {row.outcome for row in ledger.rows()} == {"lost"}
+
+
+def test_files_without_tags_get_them(tmp_path: Path) -> None:
+    """A file of the first form: its calls have no tag."""
+    path = tmp_path / "gateway.db"
+    open_ledger(path).close()
+    old = sqlite3.connect(path)
+    old.execute("insert into calls (owner, started, key, tag) values ('1', 1.0, 'ada', null)")
+    old.executescript("drop index calls_of_tags; alter table calls drop column tag; pragma user_version = 1;")
+    old.close()
+    ledger = open_ledger(path)
+    assert [one.group for one in ledger.sums("tag")] == [""]
+    ledger.close()

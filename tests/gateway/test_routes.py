@@ -28,6 +28,9 @@ use = "openrouter:*"
 
 [limits]
 requests_per_minute = 500
+
+[tags]
+research = "20usd/30d"
 """
 
 
@@ -44,7 +47,8 @@ def names(routes: Routes, asked: str) -> list[str]:
 def test_files_name_models_and_limits(tmp_path: Path) -> None:
     settings = load_settings(written(tmp_path, FILE))
     assert settings.address == ("127.0.0.1", 4100)
-    assert settings.store == tmp_path / "kept" / "gateway.db"
+    assert settings.store == str(tmp_path / "kept" / "gateway.db")
+    assert settings.tags == {"research": "20usd/30d"}
     assert settings.limits.requests_per_minute == 500
     routes = settings.routes
     assert names(routes, "claude-sonnet") == ["anthropic:claude-sonnet-4-5", "openai:gpt-5"]
@@ -78,6 +82,8 @@ def test_exact_names_win_then_longest() -> None:
         ('[models.a]\nuse = "opnai:gpt-5"', "No provider is called 'opnai'"),
         ('[models.a]\nuse = "openai:*"', "needs a pattern"),
         ('[models.a]\nuse = "openai:b"\nfallback = 1', "unknown field `fallback`"),
+        ('keep_log = "1h"\n[models.a]\nuse = "openai:b"', "at least 1d"),
+        ('[tags]\na = "much"\n[models.a]\nuse = "openai:b"', "'much' is not a budget"),
         ('[models.a]\nuse = "openai:b"\nbase_url = "ftp://x"', "ftp:"),
         ('listen = "4000"\n[models.a]\nuse = "openai:b"', 'listen is "HOST:PORT"'),
         ("[models.a", "gateway.toml: "),
@@ -87,7 +93,7 @@ def test_mistakes_name_file_and_field(tmp_path: Path, text: str, problem: str) -
     with pytest.raises(ls.InvalidRequest) as caught:
         load_settings(written(tmp_path, text))
     assert problem in caught.value.message
-    assert "gateway.toml" in caught.value.message or "listen" in problem
+    assert "gateway.toml" in caught.value.message or "listen" in problem or "budget" in problem
 
 
 def test_prices_count_the_cache_apart() -> None:
@@ -112,3 +118,17 @@ def test_programs_may_mix_models_and_names() -> None:
     assert names(gateway.routes, "a") == ["sim:demo", "sim:probe"]
     with pytest.raises(ls.InvalidRequest, match="names no model"):
         Gateway({"a": []})
+
+
+def test_stores_by_their_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = '\n[models.a]\nuse = "openai:b"'
+    for given, found in {
+        "redis://host/0": "redis://host/0",
+        "sqlite:kept.db": str(tmp_path / "kept.db"),
+        "/var/lib/kept.db": "/var/lib/kept.db",
+    }.items():
+        path = written(tmp_path, f'store = "{given}"\nkeep_log = "30d"{rest}')
+        settings = load_settings(path)
+        assert (settings.store, settings.keep_log_s) == (found, 30 * 86400.0)
+    monkeypatch.setenv("LLMSTREAM_GATEWAY_STORE", "redis://:secret@host/0")
+    assert load_settings(path).store == "redis://:secret@host/0"

@@ -16,7 +16,7 @@ from gateway_parts import PRICE, model_at, request_of, script_of
 
 import llmstream as ls
 from llmstream.exchange import HttpRequest
-from llmstream.gateway import Gateway, Ledger, asgi
+from llmstream.gateway import Gateway, asgi, open_ledger
 from llmstream.gateway.running import running
 from llmstream.testing import Cut, Pace, Simulator, Stall, Turn
 
@@ -59,7 +59,7 @@ async def test_asgi_answers_cuts_and_leaves(tmp_path: Path) -> None:
             async with asyncio.timeout(30):
                 await simulator.requests[2].done.wait()
             assert simulator.requests[2].disconnected
-    ledger = Ledger(tmp_path / "gateway.db")  # closed at the end of the lifespan, with all rows
+    ledger = open_ledger(tmp_path / "gateway.db")  # closed at the end of the lifespan, with all rows
     assert [row.outcome for row in ledger.rows()] == ["left", "cut", "complete"]
     ledger.close()
 

@@ -117,6 +117,29 @@ async def test_names_what_has_no_place() -> None:
         assert b"context_management" not in simulator.requests[0].http.body
 
 
+@pytest.mark.parametrize("vendor", ["openai-chat", "gemini"])
+async def test_headers_that_are_sent_on(vendor: str) -> None:
+    """Neither where a request came from, nor what is of the client's vendor alone; on both lanes."""
+    asked = whole("openai-chat")
+    headers = {
+        **asked.headers,
+        "openai-beta": "x=v1",
+        "x-custom": "kept",
+        "x-forwarded-for": "10.0.0.1",
+        "x-llmstream-tag": "research",
+        "x-stainless-lang": "python",
+        "openai-organization": "theirs",
+        "origin": "http://localhost",
+    }
+    async with gateway_before(vendor) as (url, simulator):
+        status, _, _ = await post(url, msgspec.structs.replace(asked, headers=headers))
+        assert status == 200
+        found = simulator.requests[0].http.headers
+    assert found["x-custom"] == "kept"
+    assert not {"x-forwarded-for", "x-llmstream-tag", "openai-organization", "origin"} & set(found)
+    assert ("x-stainless-lang" in found, "openai-beta" in found) == (vendor == "openai-chat",) * 2
+
+
 async def test_falls_back_before_content() -> None:
     refusing = [Turn(fault=Refuse(status=503, message="down"))]
     async with Simulator(script_of(refusing)) as first, Simulator(script_of([Turn(text="second")])) as second:

@@ -80,6 +80,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     key.add_argument("--budget", metavar="20usd/30d", help="what it may spend within a sliding window")
     key.add_argument("--rpm", metavar="N", type=int, help="requests a minute")
     key.add_argument("--tpm", metavar="N", type=int, help="tokens a minute")
+    key.add_argument("--tag", metavar="NAME", default="", help="tag of its calls; with log: calls of one tag")
     log = parser.add_argument_group("log")
     log.add_argument("--key", metavar="NAME", default="", help="calls of one key")
     log.add_argument("--model", metavar="TEXT", default="", help="calls of models with this in their name")
@@ -90,7 +91,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="calls that ended so",
     )
     log.add_argument("--since", metavar="24h", help="calls of the last minutes, hours or days: 30m, 24h, 7d")
-    log.add_argument("--by", choices=("key", "model", "route", "day"), help="sums in place of calls")
+    log.add_argument("--by", choices=("key", "tag", "model", "route", "day"), help="sums in place of calls")
     log.add_argument("-n", type=int, default=20, metavar="N", help="number of calls (default: 20)")
     add("--json", action="store_true", help="with keys list and log: print JSON lines")
 

@@ -16,37 +16,13 @@ from llmstream.cli.errors import SUCCESS
 from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.errors import InvalidRequest
 from llmstream.gateway.accounts import Row
-from llmstream.gateway.ledger import Key, Ledger
-from llmstream.gateway.routes import Settings
+from llmstream.gateway.ledger import Filter, Key, Ledger
+from llmstream.gateway.routes import Settings, duration_s, read_budget
+from llmstream.gateway.running import ledger_of
 
-__all__ = ["duration_s", "keys", "log", "read_budget"]
+__all__ = ["keys", "log"]
 
-_UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
-_BUDGET: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:usd|\$)?(?:/(.+))?", re.IGNORECASE)
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.@-]{0,63}")
-
-
-def duration_s(text: str) -> float:
-    """Reads a duration: "30m", "24h", "7d".
-
-    raises: InvalidRequest
-    """
-    found = _DURATION.fullmatch(text.strip())
-    if found is None or float(found[1]) <= 0:
-        raise InvalidRequest(f"{text!r} is not a duration. Write 30m, 24h or 7d.")
-    return float(found[1]) * _UNITS_S[found[2]]
-
-
-def read_budget(text: str) -> tuple[float, float]:
-    """Reads "20usd/30d" as dollars and seconds; 30 days without a window.
-
-    raises: InvalidRequest
-    """
-    found = _BUDGET.fullmatch(text.strip())
-    if found is None:
-        raise InvalidRequest(f"{text!r} is not a budget. Write 20usd/30d.")
-    return float(found[1]), duration_s(found[2] or "30d")
 
 
 def keys(arguments: argparse.Namespace, settings: Settings, words: Sequence[str]) -> int:
@@ -76,6 +52,7 @@ def _add(arguments: argparse.Namespace, settings: Settings, name: str) -> None:
         tokens_per_minute=arguments.tpm,
         budget_usd=usd,
         budget_s=window_s,
+        tag=arguments.tag,
     )
     with _open(settings) as ledger:
         secret = ledger.add_key(key)
@@ -94,13 +71,14 @@ def _list(settings: Settings, *, as_json: bool) -> None:
     if not found:
         print_message("there is no key. `llmstream gateway keys add NAME` makes one.")
         return
-    rows = [("NAME", "MODELS", "RPM", "TPM", "BUDGET", "SPENT", "CREATED", "")]
+    rows = [("NAME", "MODELS", "TAG", "RPM", "TPM", "BUDGET", "SPENT", "CREATED", "")]
     for key in found:
         budget = "-" if key.budget_usd is None else f"{key.budget_usd:g}/{key.budget_s / 86400:g}d"
         rows.append(
             (
                 key.name,
                 " ".join(key.models),
+                key.tag or "-",
                 str(key.requests_per_minute or "-"),
                 str(key.tokens_per_minute or "-"),
                 budget,
@@ -115,10 +93,12 @@ def _list(settings: Settings, *, as_json: bool) -> None:
 def log(arguments: argparse.Namespace, settings: Settings) -> int:
     """Prints calls, or sums of them."""
     since = 0.0 if arguments.since is None else time.time() - duration_s(arguments.since)
-    wanted = {"key": arguments.key, "model": arguments.model, "outcome": arguments.outcome}
+    wanted = Filter(
+        key=arguments.key, model=arguments.model, tag=arguments.tag, outcome=arguments.outcome, since=since
+    )
     with _open(settings) as ledger:
         if arguments.by is not None:
-            sums = ledger.sums(arguments.by, since=since, **wanted)
+            sums = ledger.sums(arguments.by, **wanted)
             if arguments.json:
                 write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in sums))
                 return SUCCESS
@@ -137,7 +117,7 @@ def log(arguments: argparse.Namespace, settings: Settings) -> int:
             ]
             print("\n".join(_table(rows)))
             return SUCCESS
-        calls = ledger.rows(since=since, limit=arguments.n, **wanted)
+        calls = ledger.rows(limit=arguments.n, **wanted)
     if arguments.json:
         write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in reversed(calls)))
         return SUCCESS
@@ -145,7 +125,7 @@ def log(arguments: argparse.Namespace, settings: Settings) -> int:
     return SUCCESS
 
 
-_HEAD: Final = ("TIME", "KEY", "ASKED", "MODEL", "LANE", "IN", "OUT", "USD", "FIRST", "TOTAL", "END")
+_HEAD: Final = ("TIME", "KEY", "TAG", "ASKED", "MODEL", "LANE", "IN", "OUT", "USD", "FIRST", "TOTAL", "END")
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -154,6 +134,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         time_,
         row.key or "-",
+        row.tag or "-",
         row.asked,
         row.model,
         row.lane,
@@ -178,7 +159,7 @@ def _day(time_s: float) -> str:
 
 @contextmanager
 def _open(settings: Settings) -> Iterator[Ledger]:
-    ledger = Ledger(settings.store)
+    ledger = ledger_of(settings)
     try:
         yield ledger
     finally:

@@ -6,17 +6,18 @@ import os
 from collections.abc import Iterator
 
 from llmstream.errors import LLMStreamError, MissingKey
-from llmstream.gateway.ledger import Ledger
 from llmstream.gateway.routes import Route, Settings, Target
-from llmstream.gateway.running import is_loopback
+from llmstream.gateway.running import is_loopback, ledger_of
 from llmstream.providers.registry import find_provider
 
 __all__ = ["problems_of"]
 
 
 def problems_of(settings: Settings) -> list[str]:
-    """Returns what would fail: missing keys of vendors, an open address without keys, shadowed routes."""
-    return [*_missing_keys(settings), *_address(settings)]
+    """Returns what would fail: missing keys of vendors, a store that does not answer, an open address without
+    keys."""
+    unreachable = [*_store(settings)]
+    return [*_missing_keys(settings), *unreachable, *([] if unreachable else _address(settings))]
 
 
 def _missing_keys(settings: Settings) -> Iterator[str]:
@@ -49,11 +50,26 @@ def _address(settings: Settings) -> Iterator[str]:
         return
     if settings.keys == "none":
         yield f'listen = "{settings.listen}" is open to other machines; keys = "none" is for loopback only'
-    ledger = Ledger(settings.store) if settings.store.exists() else None
-    if ledger is None or not ledger.has_keys:
+    if not _has_keys(settings):
         yield (
             f'listen = "{settings.listen}" is open to other machines, and there is no key yet. Add one: '
             "llmstream gateway keys add NAME"
         )
-    if ledger is not None:
+
+
+def _has_keys(settings: Settings) -> bool:
+    if "://" not in settings.store and not os.path.exists(settings.store):
+        return False  # and not made by looking
+    ledger = ledger_of(settings)
+    try:
+        return ledger.has_keys
+    finally:
         ledger.close()
+
+
+def _store(settings: Settings) -> Iterator[str]:
+    if "://" in settings.store:
+        try:
+            ledger_of(settings).close()
+        except LLMStreamError as error:
+            yield error.message

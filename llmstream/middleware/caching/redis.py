@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
+from llmstream.addresses import redis_server
 from llmstream.errors import Unsupported
 from llmstream.middleware.caching.stores import LEASE_S, Watched
 from llmstream.transport.sessions import LoopBound
@@ -170,10 +170,4 @@ class RedisCache:
         try:
             return await client.register_script(script)(keys=keys, args=arguments)
         except RedisError as error:
-            raise ConnectionError(f"Redis at {_shown(self._url)}: {error}") from error
-
-
-def _shown(url: str) -> str:
-    """The address without user and password."""
-    parts = urlsplit(url)
-    return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
+            raise ConnectionError(f"Redis at {redis_server(self._url)}: {error}") from error

@@ -12,10 +12,10 @@ import contextlib
 from collections.abc import Callable
 from hashlib import sha1
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
+from llmstream.addresses import redis_server
 from llmstream.errors import LimitsUnavailable, Unsupported
 from llmstream.transport.fleet import rules
 from llmstream.transport.fleet.rules import Answer, Batch
@@ -339,8 +339,8 @@ class RedisLimits:
                 found = await self._client.eval(_SCRIPT, *args)
         except (RedisError, OSError, TimeoutError) as error:
             raise LimitsUnavailable(
-                f"the limits in Redis at {_shown(self._url)} cannot be used: {error}. Check that the server "
-                "runs, and the address."
+                f"the limits in Redis at {redis_server(self._url)} cannot be used: {error}. Check that the "
+                "server runs, and the address."
             ) from error
         return _answers.decode(found)
 
@@ -379,9 +379,3 @@ def check_installed() -> None:
 
 
 _answers: Final = msgspec.msgpack.Decoder(Answer)
-
-
-def _shown(url: str) -> str:
-    """The address without user and password."""
-    parts = urlsplit(url)
-    return parts.path if parts.scheme == "unix" else f"{parts.hostname}:{parts.port or 6379}"
