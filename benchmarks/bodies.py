@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import json
 
+import llmstream as ls
+from llmstream.dialects.base import dialect_class
 from llmstream.framing.aws_event_stream import HeaderValue, encode_message
+from llmstream.request import Request
+from llmstream.server_side.wires import server_side
 
+FRAGMENTS = 20
+"""Of one call's input, as a small model writes two arguments."""
 WORDS = "The sky looks blue because air scatters short waves of light far more than long ones ".split()
 
 
@@ -202,6 +208,32 @@ def bedrock_converse(count: int) -> list[bytes]:
         message("messageStop", stopReason="end_turn"),
         message("metadata", usage=usage, metrics={"latencyMs": 900}),
     ]
+
+
+def tool_calls(family: str, count: int) -> list[bytes]:
+    """Calls with some `count` fragments of input in all, as the simulator writes them on this wire.
+
+    Wires that have no fragments (Gemini, Mistral, Ollama) carry the same calls, each in one event.
+    """
+    encoder = server_side(dialect_class(family)()).event_encoder(Request(model="any"))
+    events: list[ls.Event] = [ls.StreamStart([]), ls.ResponseMetadata("any", "answer_01")]
+    for call in range(max(count // FRAGMENTS, 1)):
+        id, name = f"call_{call:04}", "weather"
+        deltas = ['{"place": "', *(f" {WORDS[i % len(WORDS)]}" for i in range(FRAGMENTS - 2)), '"}']
+        events += [
+            ls.ToolInputStart(name, id),
+            *(ls.ToolInputDelta(delta, id) for delta in deltas),
+            ls.ToolInputEnd(id),
+            ls.ToolCall(name, "".join(deltas), id),
+        ]
+    events.append(ls.Finish("tool-calls", ls.Usage(12, count, count + 12)))
+    written = [*(encoder.feed(event) for event in events), encoder.close()]
+    return [piece for piece in written if piece]
+
+
+def body_of(family: str, count: int, kind: str = "text") -> list[bytes]:
+    """The wire events of one answer: `count` deltas of text, or of the input of calls ("tools")."""
+    return BODIES[family](count) if kind == "text" else tool_calls(family, count)
 
 
 BODIES = {

@@ -1,6 +1,7 @@
 """A replay server in a process of its own, as thin as can be: it must not be what is measured.
 
 The path says what is wanted, `/FAMILY/COUNT/WRITES/...`; the rest is whatever the client's SDK adds.
+WRITES of `tools-events` or `tools-blocks` have tool calls in place of text.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from benchmarks.bodies import BODIES, CONTENT_TYPES, WORDS
+from benchmarks.bodies import BODIES, CONTENT_TYPES, WORDS, body_of
 
 BLOCK_BYTES = 16 * 1024
 PACE_S = 0.05
@@ -23,7 +24,8 @@ FIRST_S = 0.002
 
 def _pieces(family: str, count: int, writes: str) -> list[bytes]:
     """What is written at a time: each event, blocks of 16 KiB, or the whole body."""
-    events = BODIES[family](count)
+    kind, _, writes = writes.rpartition("-")
+    events = body_of(family, count, kind or "text")
     if writes == "events":
         return events
     body = b"".join(events)
