@@ -20,7 +20,6 @@ import msgspec
 
 from llmstream.addresses import sqlite_path
 from llmstream.agent.agent import Agent
-from llmstream.durable.durable_run import RunInfo
 from llmstream.durable.runs import Runs
 from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, Unsupported
 
@@ -102,12 +101,9 @@ async def _produced(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str
     """Produces a run, or follows the process that does, until it is over; returns `_Ended` as JSON."""
     while True:
         try:
-            info = await _read(agent, runs, run_id, prompt)
+            info = await runs.run(agent, run_id, prompt)
             if info.is_over:
-                error = info.error or (
-                    ("stopped", "the run was stopped") if info.state == "stopped" else None
-                )
-                return _text(_Ended(info.text, error))
+                return _text(_Ended(info.text, info.failure))
             await _given(runs, run_id)
         except LogUnavailable as error:
             # A database that is away, or `Runs` that was closed first, ends no workflow: it stays pending.
@@ -124,22 +120,6 @@ async def _given(runs: Runs, run_id: str) -> None:
         if info is None or info.state != "waiting" or info.ready:
             return
         await asyncio.sleep(_LOOK_S)
-
-
-async def _read(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str) -> RunInfo:
-    """Reads a run until it is over, or waits."""
-    failure: LLMStreamError | None = None
-    try:
-        async for _ in runs.stream(agent, run_id, prompt):
-            pass
-    except LLMStreamError as error:
-        failure = error
-    info = await runs.status(run_id)
-    # The error of a run that is over is its result; anything else is a reason to try again.
-    if failure is not None and (info is None or not info.is_over or info.agent != agent.name):
-        raise failure
-    assert info is not None, "a run that was read has a record"
-    return info
 
 
 def _text(ended: _Ended) -> str:

@@ -98,6 +98,13 @@ class RunInfo(msgspec.Struct, frozen=True):
         return self.state in ("done", "failed", "stopped")
 
     @property
+    def failure(self) -> tuple[str, str] | None:
+        """Code and message of a run that ended without an answer: it failed, or was stopped."""
+        if self.state == "stopped":
+            return self.error or ("stopped", "the run was stopped")
+        return self.error
+
+    @property
     def usage(self) -> Usage:
         """The sum of all models."""
         return sum(self.usage_by_model.values(), Usage())

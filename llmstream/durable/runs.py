@@ -22,7 +22,7 @@ from llmstream.chats.saved import dump_messages
 from llmstream.durable.durable_run import DurableRun, RunInfo
 from llmstream.durable.store import RunRecord, RunStore, State, pending_calls
 from llmstream.durable.worker import OwnedRun, Request, Worker
-from llmstream.errors import InvalidRequest, LogUnavailable, RunExists, RunNotFound
+from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, RunExists, RunNotFound
 from llmstream.events import Event
 from llmstream.log import Logs, open_logs
 from llmstream.streams.options import Prompt, as_messages
@@ -120,6 +120,35 @@ class Runs:
             return await self._begin(agent, run, request, deps)
 
         return DurableRun(self._store, self.logs, agent, run, begin, after=after)
+
+    async def run(
+        self,
+        agent: Agent[Any, Any],
+        run: str,
+        prompt: Prompt | None = None,
+        *,
+        deps: Any = None,
+        **options: Any,
+    ) -> RunInfo:
+        """Starts a run, or goes on with it, as `stream` does, and reads it until it is over, or waits.
+
+        For engines and task queues, which call it again after a crash.
+
+        returns: where the run is then; also of one that failed, see `RunInfo.failure`
+        raises:  as `stream`, but nothing that the run itself failed with
+        """
+        failure: LLMStreamError | None = None
+        try:
+            async for _ in self.stream(agent, run, prompt, deps=deps, **options):
+                pass
+        except LLMStreamError as error:
+            failure = error
+        info = await self.status(run)
+        # The error of a run that is over is its result; anything else is a reason to try again.
+        if failure is not None and (info is None or not info.is_over or info.agent != agent.name):
+            raise failure
+        assert info is not None, "a run that was read has a record"
+        return info
 
     def follow(self, run: str, *, after: int = -1) -> DurableRun:
         """Reads a run that others produce; like `stream`, but this process never produces it.
