@@ -69,12 +69,8 @@ def transaction(connection: sqlite3.Connection, begin: str = "begin immediate") 
     connection.execute(begin)
     try:
         yield
-    except BaseException:
-        connection.execute("rollback")
-        raise
-    try:
         connection.execute("commit")
-    except sqlite3.Error:
-        if connection.in_transaction:  # busy or full: the next change would find it open
+    finally:
+        # After an exception, or a commit that failed. SQLite itself rolls back where a disk is full.
+        if connection.in_transaction:
             connection.execute("rollback")
-        raise

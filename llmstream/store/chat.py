@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -13,7 +12,7 @@ from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.store import conversations
 from llmstream.store.conversations import Branch, Row, add_messages
-from llmstream.store.database import StoreError
+from llmstream.store.database import Connection, StoreError
 from llmstream.store.rows import Link, path_to, read_message
 from llmstream.store.turns import StoredTurn
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StoredChat"]
 
-_Within: TypeAlias = Callable[[sqlite3.Connection, int | None], None]
+_Within: TypeAlias = Callable[[Connection, int | None], None]
 
 # Room in a line of a terminal.
 _SHOWN: Final = 60
@@ -30,10 +29,10 @@ _SHOWN: Final = 60
 # All ways that begin where a path has a message: the newest end of each.
 _ENDS: Final = """
 with recursive below (n, first) as (
-    select n, n from messages where parent is ? and tree = ?
+    select n, n from messages where {parent} and tree = :tree
     union all select m.n, below.first from messages m join below on m.parent = below.n
 ) select first, max(n) from below where n not in (select parent from messages where parent is not null and
-tree = ?) group by first order by first
+tree = :tree) group by first order by first
 """
 
 _LEAVES: Final = """
@@ -139,13 +138,14 @@ class StoredChat(Chat):
                         f"there is no message {at}: the chat has {len(self)}, counted from 0"
                     )
                 above = self._links[at - 1].n if at else None
-                ends = [end for _, end in db.execute(_ENDS, (above, self._row.tree, self._row.tree))]
+                query = _ENDS.format(parent="parent = :above" if at else "parent is null")
+                ends = [end for _, end in db.execute(query, {"above": above, "tree": self._row.tree})]
             return [self._described(db, end, at) for end in ends]
 
-    def _goes_on(self, db: sqlite3.Connection, n: int) -> bool:
+    def _goes_on(self, db: Connection, n: int) -> bool:
         return db.execute("select 1 from messages where parent = ?", (n,)).fetchone() is not None
 
-    def _described(self, db: sqlite3.Connection, end: int, at: int | None) -> Branch:
+    def _described(self, db: Connection, end: int, at: int | None) -> Branch:
         """A branch by its end. It begins at the message `at`, else where it leaves the current path."""
         own = {link.n for link in self._links}
         first, (parent, depth, files, body) = end, _place(db, end)
@@ -224,7 +224,7 @@ class StoredChat(Chat):
             if given:
                 self._history.extend(given)
 
-    def place(self, db: sqlite3.Connection) -> tuple[int, int | None]:
+    def place(self, db: Connection) -> tuple[int, int | None]:
         """The conversation's row, and that of its last message here; inside a transaction."""
         row = self._current(db)
         return row.n, self._head
@@ -233,7 +233,7 @@ class StoredChat(Chat):
         """Notes that a part of a turn is not stored."""
         self.failure = error
 
-    def _write(self, db: sqlite3.Connection, messages: list[Message]) -> list[Link]:
+    def _write(self, db: Connection, messages: list[Message]) -> list[Link]:
         if not messages:
             return []
         row, tip = self._current(db), self._links[-1] if self._links else None
@@ -254,7 +254,7 @@ class StoredChat(Chat):
             links += add_messages(db, row, tip, messages, now, own_head=own_head)
         self._links = links
 
-    def _current(self, db: sqlite3.Connection) -> Row:
+    def _current(self, db: Connection) -> Row:
         """The row as it is now; made if the conversation is new.
 
         raises: StoreError if it was deleted
@@ -278,7 +278,7 @@ class StoredChat(Chat):
         return Chat, tuple(self.messages())
 
 
-def _place(db: sqlite3.Connection, n: int) -> tuple[int | None, int, int, bytes]:
+def _place(db: Connection, n: int) -> tuple[int | None, int, int, bytes]:
     found: tuple[int | None, int, int, bytes] = db.execute(
         "select parent, depth, files, body from messages where n = ?", (n,)
     ).fetchone()

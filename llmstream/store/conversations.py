@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from llmstream.chats.message import Message, Role
-from llmstream.store.database import StoreError
+from llmstream.store.database import Connection, StoreError
 from llmstream.store.rows import Link, add_message, delete_messages
 
 __all__ = [
+    "NO_LIMIT",
     "Branch",
     "ConversationInfo",
     "Row",
     "add_messages",
+    "answered_by",
     "delete_conversation",
     "find",
     "make",
@@ -28,7 +29,9 @@ __all__ = [
 _MAX_NAME: Final = 200
 # One line of a list on a terminal.
 _TITLE: Final = 80
-_COLUMNS: Final = "n, id, tree, head, title, tags, created, updated, forked_from"
+
+NO_LIMIT: Final = 2**62
+"""What each database takes for `limit`."""
 
 
 class ConversationInfo(msgspec.Struct, frozen=True):
@@ -78,42 +81,42 @@ class Row(msgspec.Struct, frozen=True):
     key: bytes
 
 
-def find(db: sqlite3.Connection, owner: str, name: str) -> Row | None:
+_FIND: Final = (
+    "select c.n, c.id, tree, head, title, key from conversations c join trees t on t.n = tree "
+    "where owner = ? and c.id = ?"
+)
+
+
+def find(db: Connection, owner: str, name: str) -> Row | None:
     """The row of a conversation, or None."""
-    row = db.execute(
-        "select c.n, c.id, tree, head, title, key from conversations c join trees t on t.n = tree "
-        "where owner = ? and c.id = ?",
-        (owner, name),
-    ).fetchone()
+    row = db.execute(_FIND + db.locked("c"), (owner, name)).fetchone()
     return None if row is None else Row(*row)
 
 
-def make(db: sqlite3.Connection, owner: str, name: str, at: float, *, fork_of: Row | None = None) -> Row:
+def make(db: Connection, owner: str, name: str, at: float, *, fork_of: Row | None = None) -> Row:
     """Makes a conversation: with a tree of its own, or as a fork that shares one.
 
     raises: StoreError if the name cannot be one or is in use
     """
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise StoreError(f"{name[:40]!r} cannot be the name of a conversation: 1 to {_MAX_NAME} characters")
-    if find(db, owner, name) is not None:
-        raise StoreError(f"there is a conversation {name!r} already")
     if fork_of is None:
         key, head, title, origin = os.urandom(16), None, "", ""
-        tree = db.execute("insert into trees (key) values (?)", (key,)).lastrowid
+        (tree,) = db.execute("insert into trees (key) values (?) returning n", (key,)).fetchone()
     else:
         key, head, title, origin, tree = fork_of.key, fork_of.head, fork_of.title, fork_of.id, fork_of.tree
-    cursor = db.execute(
+    made = db.execute(
         "insert into conversations (owner, id, tree, head, title, tags, created, updated, forked_from, meta) "
-        "values (?, ?, ?, ?, ?, '[]', ?, ?, ?, '{}')",
+        "values (?, ?, ?, ?, ?, '[]', ?, ?, ?, '{}') on conflict (owner, id) do nothing returning n",
         (owner, name, tree, head, title, at, at, origin),
-    )
-    assert cursor.lastrowid is not None
-    assert tree is not None
-    return Row(cursor.lastrowid, name, tree, head, title, key)
+    ).fetchone()
+    if made is None:
+        raise StoreError(f"there is a conversation {name!r} already")
+    return Row(made[0], name, tree, head, title, key)
 
 
 def add_messages(
-    db: sqlite3.Connection,
+    db: Connection,
     row: Row,
     tip: Link | None,
     messages: Sequence[Message],
@@ -133,10 +136,12 @@ def add_messages(
     if own_head == row.head:
         head = None if tip is None else tip.n
         db.execute(
-            "update conversations set head = ?, updated = max(updated, ?) where n = ?", (head, at, row.n)
+            "update conversations set head = ?, updated = case when updated < ? then ? else updated end "
+            "where n = ?",
+            (head, at, at, row.n),
         )
     else:
-        db.execute("update conversations set updated = max(updated, ?) where n = ?", (at, row.n))
+        db.execute("update conversations set updated = ? where n = ? and updated < ?", (at, row.n, at))
     if not row.title and (title := title_of(messages)):
         db.execute("update conversations set title = ? where n = ? and title = ''", (title, row.n))
     return links
@@ -160,7 +165,7 @@ with recursive kept (n) as (
 """
 
 
-def delete_conversation(db: sqlite3.Connection, row: Row) -> None:
+def delete_conversation(db: Connection, row: Row) -> None:
     """Deletes a conversation with all its branches; what forks share with it stays."""
     turns = db.execute("select n from turns where conversation = ?", (row.n,)).fetchall()
     db.executemany("delete from drafts where turn = ?", turns)
@@ -190,14 +195,20 @@ from conversations c where owner = :owner
 _NAMED: Final = f"{_LISTED} and c.id = :name"
 
 
-_MODEL: Final = (
-    " and exists (select 1 from turns t where t.conversation = c.n "
-    "and (t.model glob :model or t.provider || ':' || t.model glob :model))"
-)
+def answered_by(db: Connection, conversation: str) -> str:
+    """A condition: a model that fits the parameter `model` answered in a conversation.
+
+    conversation: the column with its row
+    """
+    glob = db.dialect.glob
+    return (
+        f" and exists (select 1 from turns t where t.conversation = {conversation} "  # noqa: S608  # constants
+        f"and (t.model {glob} :model or (t.provider || ':' || t.model) {glob} :model))"
+    )
 
 
 def listed(
-    db: sqlite3.Connection,
+    db: Connection,
     owner: str,
     limit: int | None,
     *,
@@ -207,7 +218,7 @@ def listed(
     titled: bool,
 ) -> list[ConversationInfo]:
     """Conversations, the one that changed last first."""
-    filters = (_MODEL if model is not None else "") + (" and title <> ''" if titled else "")
+    filters = (answered_by(db, "c.n") if model is not None else "") + (" and title <> ''" if titled else "")
     statement = (
         f"{_LISTED} and updated < :before and updated >= :since {filters} order by updated desc, c.n desc "
         "limit :limit"
@@ -218,14 +229,14 @@ def listed(
             "owner": owner,
             "before": float("inf") if before is None else before,
             "since": since or 0.0,
-            "model": model,
-            "limit": -1 if limit is None else limit,
+            "model": None if model is None else db.dialect.pattern(model),
+            "limit": NO_LIMIT if limit is None else limit,
         },
     )
     return [_info(row) for row in rows]
 
 
-def described(db: sqlite3.Connection, owner: str, name: str) -> ConversationInfo | None:
+def described(db: Connection, owner: str, name: str) -> ConversationInfo | None:
     """One conversation, or None."""
     row = db.execute(_NAMED, {"owner": owner, "name": name}).fetchone()
     return None if row is None else _info(row)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import sqlite3
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from llmstream.chats.content import Document, Part, Reasoning, Text
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.store import conversations
+from llmstream.store.database import Connection
 from llmstream.store.rows import Link, add_message
 from llmstream.store.store import Store
 from llmstream.usage import Usage
@@ -141,7 +141,7 @@ def add(store: Store, given: Imported) -> bool:
 
 
 def _add_turn(
-    db: sqlite3.Connection,
+    db: Connection,
     store: Store,
     conversation: int,
     run: str,

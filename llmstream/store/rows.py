@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -17,10 +16,10 @@ import msgspec
 from llmstream.chats.content import Document, Part, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import message_from_json, message_to_json
+from llmstream.store.database import Connection, Words
 
 __all__ = [
     "Link",
-    "Words",
     "add_message",
     "delete_messages",
     "path_to",
@@ -49,16 +48,8 @@ class Link(NamedTuple):
     depth: int
 
 
-class Words(NamedTuple):
-    """What the index has of a message."""
-
-    words: str
-    reasoning: str
-    tools: str
-
-
 def add_message(
-    db: sqlite3.Connection,
+    db: Connection,
     tree: int,
     key: bytes,
     conversation: int,
@@ -77,9 +68,9 @@ def add_message(
         return Link(row[0], message_id, depth)
     short, files = _detached(message)
     body = message_to_json(short) if files else full
-    cursor = db.execute(
+    added = db.execute(
         "insert into messages (tree, id, parent, depth, conversation, role, sender, created, files, body) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (tree, id) do nothing returning n",
         (
             tree,
             message_id,
@@ -92,20 +83,21 @@ def add_message(
             len(files),
             body,
         ),
-    )
-    n = cursor.lastrowid
-    assert n is not None
+    ).fetchone()
+    if added is None:  # a process has added it meanwhile, to a fork
+        return add_message(db, tree, key, conversation, parent, message, at)
+    (n,) = added
     for place, data in files:
         digest = hashlib.blake2b(data, digest_size=32).digest()
-        db.execute("insert or ignore into files values (?, ?, ?)", (digest, len(data), data))
+        db.execute("insert into files values (?, ?, ?) on conflict do nothing", (digest, len(data), data))
         db.execute("insert into message_files values (?, ?, ?)", (n, place, digest))
     found = words_of(message)
     if any(found):
-        db.execute("insert into search (rowid, words, reasoning, tools) values (?, ?, ?, ?)", (n, *found))
+        db.add_words(n, found)
     return Link(n, message_id, depth)
 
 
-def path_to(db: sqlite3.Connection, head: int | None) -> tuple[list[Link], list[Message]]:
+def path_to(db: Connection, head: int | None) -> tuple[list[Link], list[Message]]:
     """The messages from the first one to `head`."""
     if head is None:
         return [], []
@@ -115,7 +107,7 @@ def path_to(db: sqlite3.Connection, head: int | None) -> tuple[list[Link], list[
     return links, [read_message(db, n, files, body) for n, _, files, body in rows]
 
 
-def read_message(db: sqlite3.Connection, n: int, files: int, body: bytes) -> Message:
+def read_message(db: Connection, n: int, files: int, body: bytes) -> Message:
     """The message of a row, with its files."""
     message = message_from_json(body)
     if files:
@@ -126,17 +118,13 @@ def read_message(db: sqlite3.Connection, n: int, files: int, body: bytes) -> Mes
     return message
 
 
-def delete_messages(db: sqlite3.Connection, rows: Iterable[int]) -> None:
+def delete_messages(db: Connection, rows: Iterable[int]) -> None:
     """Deletes messages with their words, and the files that no other message has."""
     for n in rows:
         files, body = db.execute("select files, body from messages where n = ?", (n,)).fetchone()
         found = words_of(message_from_json(body))
         if any(found):
-            # A contentless index deletes by the words that it was given.
-            db.execute(
-                "insert into search (search, rowid, words, reasoning, tools) values ('delete', ?, ?, ?, ?)",
-                (n, *found),
-            )
+            db.remove_words(n, found)
         if files:
             digests = db.execute("select hash from message_files where message = ?", (n,)).fetchall()
             db.execute("delete from message_files where message = ?", (n,))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
@@ -12,7 +11,9 @@ import msgspec
 
 from llmstream.chats.message import Role
 from llmstream.errors import InvalidRequest
-from llmstream.store.rows import read_message, spaced, texts_of
+from llmstream.store.conversations import NO_LIMIT, answered_by
+from llmstream.store.database import Connection
+from llmstream.store.rows import read_message, texts_of
 
 __all__ = ["Hit", "search"]
 
@@ -28,22 +29,20 @@ _SATURATION: Final = 1.2
 # Of a message of usual length.
 _BYTES: Final = 500
 
-_JOINED: Final = (
-    "cross join messages m on m.n = search.rowid cross join conversations c on c.n = m.conversation"
-)
+_JOINED: Final = "{join} messages m on m.n = search.rowid {join} conversations c on c.n = m.conversation"
 
 # FTS5's rank counts every message that has a word before it ranks the first: among a million messages that
 # takes a second for a common one.
 _BEST: Final = """
-select search.rowid from search {joined} where search match :query {filters}
-order by bm25(search, 4.0, 1.0, 2.0), search.rowid desc limit :limit
+select search.rowid from search {joined} where {match} {filters}
+order by {rank}, search.rowid desc limit :limit
 """
 
 _RECENT: Final = """
 select recent.n, b.role, b.body from (
-    select search.rowid as n from search {joined} where search match :query {filters}
+    select search.rowid as n from search {joined} where {match} {filters}
     order by search.rowid desc limit :newest
-) recent cross join messages b on b.n = recent.n
+) recent {join} messages b on b.n = recent.n
 """
 
 _SHOWN: Final = """
@@ -78,7 +77,7 @@ _OTHERS: Final = (
 
 
 def search(
-    db: sqlite3.Connection,
+    db: Connection,
     owner: str,
     text: str,
     *,
@@ -93,8 +92,7 @@ def search(
     raises: InvalidRequest if there is no word to look for
     """
     words = _words(text)
-    query = " ".join(_quoted(word) for word in words)
-    if not query:
+    if not words:
         raise InvalidRequest(f"there is no word to search for in {text[:40]!r}")
     filters = ""
     if _has_others(db, owner):
@@ -104,17 +102,27 @@ def search(
     if since is not None:
         filters += " and m.created >= :since"
     if model is not None:
-        filters += (
-            " and exists (select 1 from turns t where t.conversation = m.conversation "
-            "and (t.model glob :model or t.provider || ':' || t.model glob :model))"
-        )
-    joined = _JOINED if filters else ""
-    given = {"query": query, "owner": owner, "role": role, "since": since, "model": model, "limit": limit}
+        filters += answered_by(db, "m.conversation")
+    dialect = db.dialect
+    pieces = {
+        "filters": filters,
+        "joined": _JOINED.format(join=dialect.join) if filters else "",
+        "match": dialect.match,
+        "rank": dialect.rank,
+        "join": dialect.join,
+    }
+    given: dict[str, object] = {
+        "query": dialect.query(words),
+        "owner": owner,
+        "role": role,
+        "since": since,
+        "model": None if model is None else dialect.pattern(model),
+        "limit": limit if limit >= 0 else NO_LIMIT,
+    }
     if rank_all:
-        statement = _BEST.format(filters=filters, joined=joined)
-        best = [n for (n,) in db.execute(statement, given)]
+        best = [n for (n,) in db.execute(_BEST.format(**pieces), given)]
     else:
-        statement = _RECENT.format(filters=filters, joined=joined)
+        statement = _RECENT.format(**pieces)
         rows = db.execute(statement, {**given, "newest": _NEWEST})
         best = _ranked(rows, words)[: limit if limit >= 0 else None]
     return [_hit(db, db.execute(_SHOWN, (n,)).fetchone(), words) for n in best]
@@ -140,7 +148,7 @@ def _ranked(rows: Iterable[tuple[int, str, bytes]], words: list[str]) -> list[in
     return [n for _, n in sorted(scored, reverse=True)]
 
 
-def _has_others(db: sqlite3.Connection, owner: str) -> bool:
+def _has_others(db: Connection, owner: str) -> bool:
     """Whether there are conversations of other owners."""
     return bool(db.execute(_OTHERS, (owner, owner)).fetchone()[0])
 
@@ -151,14 +159,7 @@ def _words(text: str) -> list[str]:
     return [word for word in found if any(character.isalnum() for character in word)]
 
 
-def _quoted(word: str) -> str:
-    """A word for FTS5, of which nothing is syntax; one that ends in `*` finds longer ones too."""
-    prefix = "*" if len(word) > 1 and word.endswith("*") else ""
-    inner = spaced(word.removesuffix("*") if prefix else word).replace('"', '""')
-    return f'"{inner.strip()}"{prefix}'
-
-
-def _hit(db: sqlite3.Connection, row: tuple[object, ...], words: list[str]) -> Hit:
+def _hit(db: Connection, row: tuple[object, ...], words: list[str]) -> Hit:
     n, name, title, role, depth, created, files, body = row
     message = read_message(db, n, files, body)  # type: ignore[arg-type]  # columns of SQLite
     excerpt, found = _excerpt([text for text in texts_of(message) if text], words)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
 import uuid
 import weakref
@@ -14,25 +13,25 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from llmstream.addresses import shown, sqlite_path
 from llmstream.errors import InvalidRequest
 from llmstream.store import conversations
 from llmstream.store.chat import StoredChat
 from llmstream.store.conversations import ConversationInfo, Row
-from llmstream.store.database import Database, StoreError
+from llmstream.store.database import Connection, Database, StoreError, Writer
 from llmstream.store.rows import path_to, read_message, texts_of
 from llmstream.store.search import Hit, search
-from llmstream.store.turns import Writer, recover
+from llmstream.store.turns import recover
 from llmstream.usage import Usage
 
 __all__ = ["CostRow", "Store", "TreeNode", "TurnInfo", "open_store"]
 
 Price = Callable[[str, Usage], float | None]
 
-_SCHEME: Final = "sqlite:"
 _SHOWN: Final = 200
 _GROUPS: Final = {
     "model": "provider || ':' || t.model",
-    "day": "date(started, 'unixepoch', 'localtime')",
+    "day": "started",
     "provider": "provider",
     "chat": "c.id",
     "state": "state",
@@ -110,10 +109,18 @@ def open_store(
     clock:     seconds since 1970
     raises:    InvalidRequest for another address; StoreError
     """
-    if not address.startswith(_SCHEME) or address == _SCHEME:
-        raise InvalidRequest(f'a store is "sqlite:PATH", got {address[:60]!r}')
-    path = Path(os.path.expanduser(address.removeprefix(_SCHEME)))
-    return Store(path, read_only=read_only, price=price, owner=owner, clock=clock)
+    return Store(_database(address, read_only), price=price, owner=owner, clock=clock)
+
+
+def _database(address: str, read_only: bool) -> Database:
+    if path := sqlite_path(address):
+        from llmstream.store.sqlite import SQLiteDatabase  # not every Python has sqlite3
+
+        return SQLiteDatabase(Path(os.path.expanduser(path)), read_only=read_only)
+    raise InvalidRequest(
+        f"cannot open a store at {shown(address)!r}. Write 'sqlite:chats.db' or "
+        "'sqlite:/var/lib/app/chats.db' (no slashes before the path), or 'postgresql://...'."
+    )
 
 
 class Store:
@@ -125,25 +132,24 @@ class Store:
 
     def __init__(
         self,
-        path: Path,
+        database: Database,
         *,
-        read_only: bool,
         price: Price | None,
         owner: str,
         clock: Callable[[], float],
     ) -> None:
-        self.database = Database(path, read_only=read_only)
-        self.writer = Writer(path)
+        self.database = database
+        self.writer = database.writer()
         self.owner = owner
         self.clock = clock
         self._price = price
         # Also without `close`: an application often has one store until it ends.
         self._close = weakref.finalize(self, _close, self.database, self.writer)
-        if not read_only:
+        if not database.read_only:
             self._recover()
 
     def __repr__(self) -> str:
-        return f"<Store sqlite:{self.database.path}>"
+        return f"<Store {self.database.name}>"
 
     def close(self) -> None:
         """Closes the file. Idempotent."""
@@ -294,7 +300,7 @@ class Store:
             ).fetchall()
         return [_turn(row) for row in rows]
 
-    def _row(self, db: sqlite3.Connection, name: str) -> Row:
+    def _row(self, db: Connection, name: str) -> Row:
         row = conversations.find(db, self.owner, name)
         if row is None:
             raise _missing(name)
@@ -360,7 +366,9 @@ class Store:
             usage = Usage(given, made, None, reasoned, cached, written)
             if cost is None:
                 cost = self.cost(model, usage, price)
-            key = tuple(map(str, group))
+            key = tuple(
+                [_day(of) if name == "day" else str(of) for name, of in zip(names, group, strict=True)]
+            )
             old = totals.get(key) or CostRow(key, 0, 0, 0, None)
             total = old.cost if cost is None else (old.cost or 0.0) + cost
             totals[key] = CostRow(
@@ -382,7 +390,7 @@ class Store:
                   the file until the next `prune`, `delete` or `optimize`
         raises:   StoreError if there is none of a name; then nothing is deleted
         """
-        with self.database.writing() as db:
+        with self.database.writing(alone=True) as db:
             for row in [self._row(db, name) for name in names]:
                 conversations.delete_conversation(db, row)
         if optimize:
@@ -394,7 +402,7 @@ class Store:
         before:      seconds since 1970
         keep_tagged: whether those with tags stay
         """
-        with self.database.writing() as db:
+        with self.database.writing(alone=True) as db:
             found = [
                 row[0]
                 for row in db.execute(
@@ -428,12 +436,12 @@ def _close(database: Database, writer: Writer) -> None:
     database.close()
 
 
-def _notes(db: sqlite3.Connection, row: Row) -> dict[str, str]:
+def _notes(db: Connection, row: Row) -> dict[str, str]:
     (meta,) = db.execute("select meta from conversations where n = ?", (row.n,)).fetchone()
     return msgspec.json.decode(meta, type=dict[str, str])
 
 
-def _node(db: sqlite3.Connection, row: tuple[int, int | None, int, bytes], current: set[int]) -> TreeNode:
+def _node(db: Connection, row: tuple[int, int | None, int, bytes], current: set[int]) -> TreeNode:
     n, parent, files, body = row
     message = read_message(db, n, files, body)
     text = " ".join(next((text for text in texts_of(message) if text.strip()), "")[:_SHOWN].split())
@@ -445,10 +453,14 @@ def _turn(row: tuple[Any, ...]) -> TurnInfo:
     return TurnInfo(model, state, finish, Usage(given, made, None, reasoned, cached, written), *rest)
 
 
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(at))
+
+
 def _missing(name: str) -> StoreError:
     return StoreError(f"there is no conversation {name!r} in the store")
 
 
 def new_name(at: float) -> str:
     """A name for a conversation without one: its day, and four characters."""
-    return f"{time.strftime('%Y-%m-%d', time.localtime(at))}-{uuid.uuid4().hex[:6]}"
+    return f"{_day(at)}-{uuid.uuid4().hex[:6]}"

@@ -2,19 +2,14 @@
 
 The events of an answer are drafts until it is over: each batch is in the file before its reader sees it. When
 the message is complete it replaces them. A process that dies leaves a turn open; the next one that opens the
-store makes messages of its drafts, as far as they came. A process is alive as long as it holds the lock of
-its file in the folder `PATH-writers`.
+store makes messages of its drafts, as far as they came; see `Writer`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sqlite3
 import time
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -40,16 +35,15 @@ from llmstream.events import (
     decode,
     encode,
 )
-from llmstream.file_lock import lock
 from llmstream.store.conversations import Row, add_messages
-from llmstream.store.database import StoreError
+from llmstream.store.database import Connection, StoreError
 from llmstream.store.rows import Link
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
     from llmstream.store.chat import StoredChat
 
-__all__ = ["Facts", "StoredTurn", "Writer", "recover"]
+__all__ = ["Facts", "StoredTurn", "close", "recover"]
 
 # What a reader sees first: `first_s` is the time to it.
 _CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta, ToolCall)
@@ -88,47 +82,7 @@ class Facts(msgspec.Struct):
                 pass
 
 
-class Writer:
-    """This process as a writer of open turns. Others see by a lock whether it is alive."""
-
-    def __init__(self, path: Path) -> None:
-        self._folder = path.with_name(f"{path.name}-writers")
-        self._file: int | None = None
-        self.id = uuid.uuid4().hex
-
-    def appear(self) -> None:
-        """Makes its file; before the first turn."""
-        if self._file is None:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
-            file = os.open(self._folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
-            lock(file)
-            self._file = file
-
-    def leave(self) -> None:
-        """Removes its file. Idempotent."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-            with contextlib.suppress(OSError):
-                (self._folder / self.id).unlink()
-
-    def is_alive(self, writer: str) -> bool:
-        """Whether the writer of this id can still go on."""
-        if writer == self.id:
-            return True
-        try:
-            file = os.open(self._folder / writer, os.O_RDWR)
-        except OSError:
-            return False
-        try:
-            lock(file)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(file)
-        with contextlib.suppress(OSError):
-            (self._folder / writer).unlink()
-        return False
+_DRAFT: Final = "insert into drafts select n, ?, ? from turns where n = ? and state = 'open'"
 
 
 class StoredTurn:
@@ -184,17 +138,14 @@ class StoredTurn:
                 conversation, after = self._chat.place(db)
                 self._row, self._seq = self._open(db, conversation, after), 0
             # Not into a turn that another process has taken for lost.
-            db.execute(
-                "insert into drafts select n, ?, ? from turns where n = ? and state = 'open'",
-                (self._seq, events, self._row),
-            )
+            db.execute(_DRAFT + db.locked("turns"), (self._seq, events, self._row))
         self._seq += 1
 
-    def _open(self, db: sqlite3.Connection, conversation: int, after: int | None) -> int:
-        cursor = db.execute(
+    def _open(self, db: Connection, conversation: int, after: int | None) -> int:
+        (row,) = db.execute(
             "insert into turns (conversation, after, run, step, provider, model, state, finish, started, "
             "warnings, error, response, log, writer) "
-            "values (?, ?, ?, 0, ?, ?, 'open', '', ?, '[]', '', '', '', ?)",
+            "values (?, ?, ?, 0, ?, ?, 'open', '', ?, '[]', '', '', '', ?) returning n",
             (
                 conversation,
                 after,
@@ -204,9 +155,8 @@ class StoredTurn:
                 self._chat.store.clock(),
                 self._chat.store.writer.id,
             ),
-        )
-        assert cursor.lastrowid is not None
-        return cursor.lastrowid
+        ).fetchone()
+        return int(row)
 
     def add(self, messages: Sequence[Message]) -> None:
         """As in `ChatTurn`."""
@@ -223,16 +173,14 @@ class StoredTurn:
         except LLMStreamError as error:
             self._chat.failed(error)
 
-    def _close(
-        self, db: sqlite3.Connection, row: int | None, state: str, facts: Facts, head: int | None
-    ) -> None:
+    def _close(self, db: Connection, row: int | None, state: str, facts: Facts, head: int | None) -> None:
         if row is not None:
             cost = self._chat.store.cost(f"{self._provider}:{self._model}", facts.usage)
             close(db, row, state, facts, head, cost)
 
 
 def close(
-    db: sqlite3.Connection, row: int, state: str, facts: Facts, head: int | None, cost: float | None = None
+    db: Connection, row: int, state: str, facts: Facts, head: int | None, cost: float | None = None
 ) -> None:
     """Ends a turn: its facts replace its drafts.
 
@@ -265,13 +213,15 @@ def close(
     db.execute("delete from drafts where turn = ?", (row,))
 
 
-def recover(db: sqlite3.Connection, turn: int, at: float) -> None:
+_LOST: Final = (
+    "select c.n, c.id, c.tree, c.head, c.title, k.key, t.after from turns t join conversations c "
+    "on c.n = t.conversation join trees k on k.n = c.tree where t.n = ? and t.state = 'open'"
+)
+
+
+def recover(db: Connection, turn: int, at: float) -> None:
     """Makes messages of the drafts of a turn whose process died; inside a transaction."""
-    found = db.execute(
-        "select c.n, c.id, c.tree, c.head, c.title, k.key, t.after from turns t join conversations c "
-        "on c.n = t.conversation join trees k on k.n = c.tree where t.n = ? and t.state = 'open'",
-        (turn,),
-    ).fetchone()
+    found = db.execute(_LOST + db.locked("c, t"), (turn,)).fetchone()
     if found is None:  # another process was first
         return
     *fields, after = found

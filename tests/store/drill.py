@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import llmstream as ls
-from llmstream.store import database, open_store
+from llmstream.store import open_store
+from llmstream.store.sqlite import SQLiteDatabase
 from llmstream.testing import Call, ScriptedModel, Turn
 
 PICTURE = bytes(range(256)) * 100
@@ -57,7 +58,7 @@ async def talk(path: Path, show: Callable[[str], None]) -> None:
 def dying(at: int) -> None:
     """Makes this process die at a statement, counted from 1."""
     count = 0
-    connect = database.Database._connect
+    connect = SQLiteDatabase._connect
 
     def step(statement: str) -> None:
         nonlocal count
@@ -65,12 +66,12 @@ def dying(at: int) -> None:
         if count == at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def watched(self: database.Database, path: Path) -> Any:
-        connection = connect(self, path)
+    def watched(self: SQLiteDatabase) -> Any:
+        connection = connect(self)
         connection.set_trace_callback(step)
         return connection
 
-    database.Database._connect = watched  # type: ignore[method-assign]
+    SQLiteDatabase._connect = watched  # type: ignore[method-assign]
 
 
 def forked(work: Callable[[], None]) -> int:

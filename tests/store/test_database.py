@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import llmstream as ls
-from llmstream.store import StoreError, database, open_store
+from llmstream.store import StoreError, open_store, tables
 
 HI = ls.Message.user("Hi")
 FILLS = """
@@ -83,7 +83,7 @@ def test_a_newer_file_is_refused_unharmed(opened, path):
 def test_a_file_is_migrated_after_a_copy(opened, path, monkeypatch):
     opened().chat("one").append(HI)
     step = "alter table conversations add column mood text;\nupdate messages set sender = 'me'"
-    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, (step, True)))
+    monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, (step, True)))
     assert opened().chat("one").messages() == [HI]
     (copy,) = path.parent.glob("chats.db.before-2-*")
     with sqlite3.connect(copy) as db:
@@ -95,7 +95,7 @@ def test_a_file_is_migrated_after_a_copy(opened, path, monkeypatch):
 def test_a_broken_migration_changes_nothing(opened, path, monkeypatch):
     opened().chat("one").append(HI)
     step = "alter table conversations add column mood text;\nnonsense"
-    monkeypatch.setattr(database, "MIGRATIONS", (*database.MIGRATIONS, (step, False)))
+    monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, (step, False)))
     with pytest.raises(StoreError, match="nonsense"):
         opened()
     monkeypatch.undo()
@@ -110,8 +110,21 @@ def test_another_programs_file_is_refused(path):
         open_store(f"sqlite:{path}")
     with pytest.raises(StoreError, match="there is no store"):
         open_store(f"sqlite:{path}.missing", read_only=True)
-    with pytest.raises(ls.InvalidRequest, match='a store is "sqlite:PATH"'):
-        open_store(str(path))
+
+
+@pytest.mark.parametrize("address", ["chats.db", "sqlite:", "sqlite:///srv/chats.db", "redis://h"])
+def test_other_addresses_are_refused(address):
+    with pytest.raises(ls.InvalidRequest, match=r"Write 'sqlite:chats.db'.*no slashes"):
+        open_store(address)
+
+
+def test_another_program_keeps_its_mode(path):
+    with sqlite3.connect(path) as db:
+        db.execute("create table mine (x)")
+    with pytest.raises(StoreError, match="no store of conversations"):
+        open_store(f"sqlite:{path}")
+    assert db.execute("pragma journal_mode").fetchone() == ("delete",)
+    db.close()
 
 
 def test_a_damaged_page_is_reported(opened, path):

@@ -9,7 +9,7 @@ import pytest
 import llmstream as ls
 from llmstream.simulator import Refuse, Script, Simulator, Turn
 from llmstream.store import StoreError
-from llmstream.store.turns import Writer
+from llmstream.store.sqlite import FileWriter
 
 
 def weather(city: str) -> str:
@@ -100,7 +100,7 @@ async def test_a_dead_process_leaves_what_came(opened, monkeypatch):
 
 
 def test_a_writer_lives_until_it_leaves(path):
-    one, two = Writer(path), Writer(path)
+    one, two = FileWriter(path), FileWriter(path)
     assert one.is_alive(one.id)
     assert not two.is_alive(one.id)
     one.appear()
