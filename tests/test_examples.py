@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,8 @@ import aiohttp
 import pytest
 
 from llmstream import events, grammar
+from tests import postgres
+from tests.redis_servers import NO_REDIS
 
 pytestmark = pytest.mark.slow
 
@@ -242,3 +245,19 @@ def test_durable_agent_survives_two_kills() -> None:
     assert ran.stdout.count("is killed]") == 2
     assert ran.stdout.count("paid 20 euros") == 1
     assert "Order 17 is packed, paid and on its way.\n\ndone: " in ran.stdout
+
+
+def test_fleet_pays_each_order_once() -> None:
+    """Workers that are killed one after the other: a short form of `make -C examples/fleet`."""
+    if shutil.which("redis-server") is None:
+        pytest.skip(NO_REDIS)
+    if postgres.binaries() is None:
+        pytest.skip(postgres.NO_POSTGRES)
+    ran = subprocess.run(
+        **command("fleet/fleet.py", "--workers", "3", "--orders", "6", "--kill-every", "1", "--kills", "2"),
+        capture_output=True,
+        timeout=180,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert " is killed, with order-" in ran.stdout
+    assert "6 of 6 orders are done, 6 are paid\n0 orders were paid twice, 0 calls of" in ran.stdout
