@@ -163,7 +163,7 @@ class Admission:
         """
         tag_budget = self.tags.get(row.tag)
         try:
-            # The client waits until the reserve is stored, so that a gateway that dies then knows of the call.
+            # The client waits until the reserve is stored: a gateway that dies then knows of the call.
             await self.ask(lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget), waits=True)
         except LLMStreamError as error:
             raise Refused(error) from None
