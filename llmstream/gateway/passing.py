@@ -16,11 +16,10 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect, Encoded
 from llmstream.errors import IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
-from llmstream.gateway.accounts import Account
+from llmstream.gateway.accounts import Account, worth_another
 from llmstream.gateway.client_wire import MODEL_IN_PATH, ClientCall, is_our_fault, with_model
 from llmstream.gateway.reading_along import ReadStream, ReadWhole
 from llmstream.gateway.routes import sibling_providers
-from llmstream.gateway.translating import worth_another
 from llmstream.providers.base.provider import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, Settings
