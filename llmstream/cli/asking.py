@@ -19,15 +19,14 @@ from llmstream.cli.approving import Approvals
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.display.plain import Display, Wait, warning_line
-from llmstream.errors import LLMStreamError, Unsupported
+from llmstream.errors import LLMStreamError
 from llmstream.events import Event, StepStart, StreamStart
-from llmstream.prices import price as list_price
 from llmstream.providers.registry import find_provider
 from llmstream.streams import Model
 from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation
 from llmstream.usage import Usage
 
-__all__ = ["Asker", "Outcome", "Setup", "Spent", "estimated_price"]
+__all__ = ["Asker", "Outcome", "Setup", "Spent"]
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,6 @@ class Spent:
                 self.usd[model] = self.usd.get(model, 0.0) + cost
                 total = (total or 0.0) + cost
         return total
-
-
-def estimated_price(model: str, usage: Usage) -> float | None:
-    """Returns the cost by the installed price list; None without one, or without a known price."""
-    try:
-        return list_price(model, usage)
-    except Unsupported:
-        return None
 
 
 class Asker:

@@ -12,11 +12,11 @@ from typing import Any, Final
 from llmstream.chats import Chat, Message, Role
 from llmstream.cli.approving import Approvals
 from llmstream.cli.arguments import REASONING_HELP, add_tool_options, count, decimal, effort
-from llmstream.cli.asking import Asker, Outcome, Setup, estimated_price
+from llmstream.cli.asking import Asker, Outcome, Setup
 from llmstream.cli.attachments import attached
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
-from llmstream.cli.kept import kept_chat, last_kept, name_of, note_model
+from llmstream.cli.kept import estimated_price, kept_chat, last_kept, name_of, note_model
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.outputs import JsonEvents, QuietAnswer
 from llmstream.cli.providers import key_state

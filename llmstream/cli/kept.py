@@ -12,16 +12,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from llmstream.chats import Chat, Message
-from llmstream.cli.asking import estimated_price
 from llmstream.cli.errors import error_message
 from llmstream.cli.storage import OFF, is_disabled, load_chat, state_file
 from llmstream.cli.terminal import print_message
-from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.errors import InvalidRequest, LLMStreamError, Unsupported
+from llmstream.prices import price as list_price
+from llmstream.usage import Usage
 
 if TYPE_CHECKING:
     from llmstream.store import Store
 
-__all__ = ["is_off", "kept_chat", "last_kept", "name_of", "note_model", "open_kept", "store_path"]
+__all__ = [
+    "estimated_price",
+    "is_off",
+    "kept_chat",
+    "last_kept",
+    "name_of",
+    "note_model",
+    "open_kept",
+    "store_path",
+]
 
 _MODEL: Final = "model"
 _LOOKED_AT: Final = 50
@@ -62,6 +72,14 @@ def open_kept(*, read_only: bool = False, to_read: bool = False) -> Store:
         except LLMStreamError:  # of a newer version, or on a disk that is read-only
             return open_store(f"sqlite:{path}", read_only=True, price=estimated_price)
     return open_store(f"sqlite:{path}", read_only=read_only, price=estimated_price)
+
+
+def estimated_price(model: str, usage: Usage) -> float | None:
+    """Returns the cost by the installed price list; None without one, or without a known price."""
+    try:
+        return list_price(model, usage)
+    except Unsupported:
+        return None
 
 
 def kept_chat(name: str | None, messages: list[Message]) -> Chat:

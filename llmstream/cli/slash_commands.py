@@ -5,10 +5,9 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from llmstream.chats import Message
-from llmstream.cli.asking import Spent
 from llmstream.cli.attachments import attached
 from llmstream.cli.editor import edited
 from llmstream.cli.storage import check_free
@@ -19,6 +18,9 @@ from llmstream.display.terminal_text import one_line, safe
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.prices import known_models
 from llmstream.providers.registry import provider_names
+
+if TYPE_CHECKING:
+    from llmstream.cli.asking import Spent
 
 __all__ = ["QUIT", "Ask", "SlashCommands"]
 

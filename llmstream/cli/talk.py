@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from llmstream.chats import Chat, Message, Part, Role, Text
-from llmstream.cli.asking import Setup
 from llmstream.cli.kept import kept_chat, name_of, note_model
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.storage import Saving
 from llmstream.cli.terminal import print_message
 from llmstream.errors import InvalidRequest, LLMStreamError
+
+if TYPE_CHECKING:
+    from llmstream.cli.asking import Setup
 
 __all__ = ["Talk"]
 

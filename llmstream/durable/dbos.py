@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 
 from llmstream.addresses import sqlite_path
-from llmstream.agent.agent import Agent
 from llmstream.durable.runs import Runs
 from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, Unsupported
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from sqlalchemy import Engine
+
+    from llmstream.agent.agent import Agent
 
 __all__ = ["engine", "workflow"]
 

@@ -6,15 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from llmstream.agent.agent import Agent
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import load_messages
 from llmstream.durable.store import RunRecord, RunStore, State
-from llmstream.durable.worker import OwnedRun
 from llmstream.errors import LLMStreamError, RunNotFound, error_from_info
 from llmstream.events import (
     ErrorEvent,
@@ -29,6 +27,10 @@ from llmstream.events import (
 from llmstream.log import Logs
 from llmstream.streams.reading import final_object, required_output
 from llmstream.tools.approval import PendingCall
+
+if TYPE_CHECKING:
+    from llmstream.agent.agent import Agent
+    from llmstream.durable.worker import OwnedRun
 
 __all__ = ["DurableRun", "RunInfo"]
 

@@ -10,12 +10,11 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Mapping
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
 
 from llmstream.addresses import is_postgres, shown, sqlite_path
-from llmstream.agent.agent import Agent
 from llmstream.agent.recorder import checked_result, decision_to
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
@@ -27,6 +26,9 @@ from llmstream.events import Event
 from llmstream.log import Logs, open_logs
 from llmstream.streams.options import Prompt, as_messages
 from llmstream.tools.approval import Approve, Deny
+
+if TYPE_CHECKING:
+    from llmstream.agent.agent import Agent
 
 __all__ = ["Runs"]
 

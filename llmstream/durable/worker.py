@@ -9,12 +9,10 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from llmstream.agent.agent import Agent
-from llmstream.agent.run import AgentRun
 from llmstream.chats.message import Role
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.durable.store import Outcome, RunRecord, RunStore, State, Waiting
@@ -22,6 +20,10 @@ from llmstream.durable.store_steps import StoreSteps
 from llmstream.errors import LLMStreamError, LogError, RunExists
 from llmstream.events import ErrorEvent, Event, Finish
 from llmstream.log import Live, Logs
+
+if TYPE_CHECKING:
+    from llmstream.agent.agent import Agent
+    from llmstream.agent.run import AgentRun
 
 __all__ = ["OwnedRun", "Request", "Worker"]
 

@@ -1,19 +1,37 @@
-"""The account of one call: what was asked, what was made, how it ended."""
+"""The account of one call: what was asked, what was made, how it ended, and when another model may answer."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from llmstream.errors import ErrorInfo
-from llmstream.gateway.routes import Target
-from llmstream.streams.model import Model
+from llmstream.errors import DeadlineExceeded, ErrorInfo, InvalidRequest, LLMStreamError
+from llmstream.events import (
+    ErrorEvent,
+    Finish,
+    Raw,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseMetadata,
+    StreamStart,
+    TextEnd,
+    TextStart,
+)
 from llmstream.usage import Usage
 
-__all__ = ["Account", "Lane", "Outcome", "Row", "estimated_tokens"]
+if TYPE_CHECKING:
+    from llmstream.gateway.routes import Target
+    from llmstream.streams.model import Model
+
+__all__ = ["NO_CONTENT", "Account", "Lane", "Outcome", "Row", "estimated_tokens", "worth_another"]
+
+NO_CONTENT: Final = frozenset(
+    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
+)
+"""Events before which another model may still answer."""
 
 Lane: TypeAlias = Literal["pass", "translate"]
 
@@ -27,6 +45,13 @@ _BYTES_PER_TOKEN: Final = 4
 _NOT_SENT: Final = frozenset(
     {"connection-failed", "invalid-request", "unsupported", "missing-key", "tls-error", "proxy-error"}
 )
+
+
+def worth_another(error: LLMStreamError) -> bool:
+    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
+    if isinstance(error, DeadlineExceeded):
+        return error.reason != "total"
+    return not isinstance(error, InvalidRequest)
 
 
 def estimated_tokens(size: int) -> int:
@@ -82,7 +107,7 @@ class Account:
         row: Row,
         *,
         input_estimate: int,
-        price: Callable[[str, Usage, Target], float | None],
+        price: Callable[[str, Usage, Target | None], float | None],
         settled: Callable[[Row], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -96,7 +121,7 @@ class Account:
         self._settled = settled
         self._clock = clock
         self._start = clock()
-        self._target = Target("")
+        self._target: Target | None = None
         self._error: ErrorInfo | None = None
         self._over = False
 

@@ -21,7 +21,7 @@ from llmstream.errors import (
 )
 from llmstream.events import Warning, warning_text
 from llmstream.exchange import HttpRequest, HttpResponse
-from llmstream.gateway.accounts import Account, Row, estimated_tokens
+from llmstream.gateway.accounts import Account, Row, estimated_tokens, worth_another
 from llmstream.gateway.admission import Admission, Refused, ledger_of, tag_budgets
 from llmstream.gateway.carrying import Carrier, CarryingEncoder
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
@@ -29,7 +29,7 @@ from llmstream.gateway.ledger import Key, Ledger
 from llmstream.gateway.metrics import Metrics
 from llmstream.gateway.passing import open_passed, passable
 from llmstream.gateway.routes import Limits, RouteLike, Routes, Target, routes_of
-from llmstream.gateway.translating import answer_whole, events_of, worth_another
+from llmstream.gateway.translating import answer_whole, events_of
 from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
 from llmstream.server_side.routing import Router, default_dialects
@@ -321,9 +321,9 @@ def _warning_header(warnings: Sequence[Warning]) -> dict[str, str]:
     return {"x-llmstream-warnings": shown} if shown else {}
 
 
-def _price(model: str, usage: Usage, target: Target) -> float | None:
+def _price(model: str, usage: Usage, target: Target | None) -> float | None:
     """What the tokens cost, in US dollars; None if no price is known."""
-    if target.price is not None:
+    if target is not None and target.price is not None:
         return target.price.cost(usage)
     from llmstream.prices import price
 

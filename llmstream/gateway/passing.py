@@ -15,7 +15,7 @@ from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect, Encoded
 from llmstream.errors import IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
-from llmstream.gateway.accounts import Account
+from llmstream.gateway.accounts import Account, worth_another
 from llmstream.gateway.client_wire import (
     MODEL_IN_PATH,
     ClientCall,
@@ -25,7 +25,6 @@ from llmstream.gateway.client_wire import (
 )
 from llmstream.gateway.reading_along import ReadStream, ReadWhole
 from llmstream.gateway.routes import sibling_providers
-from llmstream.gateway.translating import worth_another
 from llmstream.providers.base.provider import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, Settings

@@ -10,8 +10,7 @@ import msgspec
 from llmstream.dialects.base import Decoder
 from llmstream.errors import IncompleteStream, LimitExceeded, LLMStreamError
 from llmstream.events import ReasoningDelta, TextDelta, ToolInputDelta
-from llmstream.gateway.accounts import Account
-from llmstream.gateway.translating import NO_CONTENT
+from llmstream.gateway.accounts import NO_CONTENT, Account
 from llmstream.transport.deadlines import Watchdog
 from llmstream.usage import Usage
 

@@ -8,10 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.errors import (
-    DeadlineExceeded,
     ErrorInfo,
     IncompleteStream,
-    InvalidRequest,
     LLMStreamError,
 )
 from llmstream.events import (
@@ -19,20 +17,15 @@ from llmstream.events import (
     Event,
     Finish,
     OtherWarning,
-    Raw,
     ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
     ResponseMetadata,
     StreamStart,
     TextDelta,
-    TextEnd,
-    TextStart,
     ToolInputDelta,
     Warning,
 )
 from llmstream.exchange import HttpResponse
-from llmstream.gateway.accounts import Account
+from llmstream.gateway.accounts import NO_CONTENT, Account, worth_another
 from llmstream.gateway.client_wire import ClientCall, client_error, error_reply, sent_headers
 from llmstream.gateway.routes import Target
 from llmstream.request import Request
@@ -40,24 +33,12 @@ from llmstream.server_side.wires import EventEncoder
 from llmstream.streams.model import Model
 from llmstream.usage import Usage
 
-__all__ = ["NO_CONTENT", "answer_whole", "events_of", "worth_another"]
-
-NO_CONTENT: Final = frozenset(
-    {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
-)
-"""Events before which another model may still answer."""
+__all__ = ["answer_whole", "events_of"]
 
 # Events that stand in a response without content.
 _OF_REFUSALS: Final = frozenset({StreamStart, ResponseMetadata, ErrorEvent, Finish})
 
 Warned = Callable[[Sequence[Warning]], object]
-
-
-def worth_another(error: LLMStreamError) -> bool:
-    """Whether another model may succeed: not if the request itself is invalid, or the time is up."""
-    if isinstance(error, DeadlineExceeded):
-        return error.reason != "total"
-    return not isinstance(error, InvalidRequest)
 
 
 async def events_of(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 
 import msgspec
 
-from llmstream.chats.chat import Chat
 from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
@@ -30,6 +29,7 @@ from llmstream.streams.reading import is_stream
 from llmstream.transport.deadlines import Deadlines
 
 if TYPE_CHECKING:
+    from llmstream.chats.chat import Chat
     from llmstream.streams.observations import Observe
     from llmstream.tools import AnyTool, ToolSet
 
@@ -58,7 +58,7 @@ __all__ = [
 Transport: TypeAlias = Literal["http", "websocket"]
 """How requests travel."""
 
-Prompt: TypeAlias = str | Message | Iterable[Message | Mapping[str, Any]] | Chat
+Prompt: TypeAlias = "str | Message | Iterable[Message | Mapping[str, Any]] | Chat"
 """The prompt of a request. Mappings are messages of OpenAI's Chat Completions; see `chats.from_openai`."""
 
 
@@ -204,13 +204,22 @@ def as_messages(prompt: Prompt) -> list[Message]:
             return [Message.user(prompt)]
         case Message() | Mapping():
             given = [prompt]
-        case Chat():
-            given = prompt.messages()
+        case list() | tuple():
+            given = list(prompt)
         case _:
-            given = list(prompt) if hasattr(prompt, "__iter__") and not is_stream(prompt) else [prompt]
+            given = _listed_messages(prompt)
     messages = _read(given)
     check_messages(messages)
     return copy_messages(messages)
+
+
+def _listed_messages(prompt: Any) -> list[Any]:
+    """The messages of a chat or another iterable; a list with the value itself where it is none."""
+    from llmstream.chats.chat import Chat  # loaded by those who have one
+
+    if isinstance(prompt, Chat):
+        return prompt.messages()
+    return list(prompt) if hasattr(prompt, "__iter__") and not is_stream(prompt) else [prompt]
 
 
 def _read(given: list[Any]) -> list[Message]:
@@ -291,6 +300,8 @@ def checked_chat(chat: object) -> Chat:
 
     raises: InvalidRequest if it is no Chat
     """
+    from llmstream.chats.chat import Chat  # loaded by those who have one
+
     if not isinstance(chat, Chat):
         raise InvalidRequest(f"chat must be a Chat, such as llmstream.store's store.chat(name); got {chat!r}")
     return chat

@@ -8,12 +8,10 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from llmstream.agent.agent import Agent
-from llmstream.agent.run import AgentRun
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
@@ -28,6 +26,10 @@ from llmstream.ui.log_pages import no_run, refusal
 from llmstream.web.history import compacted, folded
 from llmstream.web.records import Conversation, Decision, Summary, Turn, TurnView, View
 from llmstream.web.store import ConversationStore
+
+if TYPE_CHECKING:
+    from llmstream.agent.agent import Agent
+    from llmstream.agent.run import AgentRun
 
 __all__ = ["Conversations"]
 

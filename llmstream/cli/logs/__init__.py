@@ -221,7 +221,7 @@ def _named(store: Store, given: str) -> str:
 
 
 def _cost(store: Store, arguments: argparse.Namespace) -> None:
-    from llmstream.cli.asking import estimated_price
+    from llmstream.cli.kept import estimated_price
     from llmstream.cli.logs.cost_plot import cost_lines, cost_svg
 
     names = [name.strip() for name in arguments.by.split(",") if name.strip()]

@@ -15,13 +15,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, Unpack
 
 import msgspec
 
-from llmstream.agent.agent import Agent
 from llmstream.agent.config import RunOptions
-from llmstream.agent.run import AgentRun
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message, Role
@@ -29,12 +27,16 @@ from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
 from llmstream.events import Event, StreamStart
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
-from llmstream.tools import Approve, Deny
+from llmstream.tools.approval import Approve, Deny
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
 from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
 from llmstream.ui.vercel.reading import Asked, Limits, read
 from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
+
+if TYPE_CHECKING:
+    from llmstream.agent.agent import Agent
+    from llmstream.agent.run import AgentRun
 
 __all__ = ["Chats"]
 

@@ -16,7 +16,7 @@ from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
-from llmstream.tools import PendingCall
+from llmstream.tools.approval import PendingCall
 
 if TYPE_CHECKING:
     import sqlite3

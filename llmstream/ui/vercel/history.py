@@ -39,7 +39,7 @@ from llmstream.events import (
 )
 from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
-from llmstream.tools import PendingCall
+from llmstream.tools.approval import PendingCall
 
 __all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
 

@@ -20,7 +20,7 @@ from llmstream.chats.content import Audio, Document, File, Image, ToolResult, UI
 from llmstream.chats.message import Message, Role
 from llmstream.chats.ui_form import from_ui
 from llmstream.errors import InvalidRequest
-from llmstream.tools import Approve, Deny, PendingCall
+from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.ui.vercel.signing import signed_approval
 
 __all__ = ["Asked", "History", "Limits", "Trigger", "continues", "read"]

@@ -10,12 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from llmstream.agent.nested import nested_event
-from llmstream.agent.run import AgentRun
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult as ChatResult
 from llmstream.chats.content import outcome_mark
@@ -30,8 +29,11 @@ from llmstream.events import (
     Usage,
     merge_metadata,
 )
-from llmstream.tools import Approve, Deny
+from llmstream.tools.approval import Approve, Deny
 from llmstream.ui.vercel.writer import CORRECTED
+
+if TYPE_CHECKING:
+    from llmstream.agent.run import AgentRun
 
 __all__ = ["PageRun"]
 

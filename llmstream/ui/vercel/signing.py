@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from llmstream.agent.suspension import digest_of
-from llmstream.tools import PendingCall
+from llmstream.tools.approval import PendingCall
 
 __all__ = ["signed_approval"]
 

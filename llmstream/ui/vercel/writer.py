@@ -51,7 +51,7 @@ from llmstream.events import (
     Usage,
 )
 from llmstream.serve.writers import PING, UNBUFFERED
-from llmstream.tools import PendingCall
+from llmstream.tools.approval import PendingCall
 from llmstream.ui.vercel.signing import signed_approval
 from llmstream.ui.vercel.sub_agents import SubAgentMessage
 
