@@ -10,7 +10,8 @@ calls may end in any order, and a newer version of the agent may have one tool, 
 Keys of a run (3 is the number of the step; the first is 0):
 
     3/history               what a context effect made of the history
-    3/inbox                 the messages that were sent to the run and delivered before step 3
+    3/inbox                 the messages that were sent to the run and delivered before step 3; 3/inbox/2 is
+                            number 2 and later ones, which came while the run was about to end
     3/before_model          decision of the hook; the same for 3/after_model
     3/model                 the response, as its events with neighbouring deltas joined
     3/before_tool/<call>    the verdict on a call: of the hook, of `repair`, of the approver
@@ -20,14 +21,15 @@ Keys of a run (3 is the number of the step; the first is 0):
     3/suspension            the suspended run; its id is random, so it is recorded before anybody is asked
     3/resumption            the decisions and results with which the run went on
     3/decision/<approval>   given by others: a decision of a person; 3/result/<call> is an external result
-    inbox/2                 given by others: message number 2 that was sent to the run
+    inbox/2                 given by others: message number 2 that was sent to the run. At its end the run
+                            itself records nothing, as b"", under the number of the next message
     3/call/<call>/0/model   the steps of a sub-agent stand below the call that runs it
 
 Rules for an implementation, which `llmstream.durable.conformance` checks:
 
-- `step` returns what is recorded under the key. Otherwise it records that the step has *begun*, awaits `do`,
-  records the bytes as *done*, and returns them. Both records are durable before it continues. With
-  `again=True` the first one may be left out, since no one has to know of it.
+- `step` returns what is recorded under the key, or was given under it. Otherwise it records that the step
+  has *begun*, awaits `do`, records the bytes as *done*, and returns them. Both records are durable before it
+  continues. With `again=True` the first one may be left out, since no one has to know of it.
 - A step that has begun in a process which is dead, and is not done, is done again with `again=True`; with
   `again=False` it raises `Interrupted`, each time.
 - What `do` raises passes unchanged, and nothing is recorded as done. Cancellation too.

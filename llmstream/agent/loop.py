@@ -142,6 +142,10 @@ class Loop:
                 self._finish = Finish("error")
             if self._step is not None:
                 await self._step.aclose()
+            try:
+                await self._close_inbox()
+            except LLMStreamError:  # such as a database that is away, which is the error of the run
+                pass
             yield await self._finished()
             if not self.quiet:
                 raise
@@ -166,7 +170,13 @@ class Loop:
                 self.suspended = None
                 continue
             if await self._is_over(step):
-                return
+                break
+        await self._close_inbox()
+
+    async def _close_inbox(self) -> None:
+        """Refuses further messages; those that no step answers any more stay in the history."""
+        while self.suspended is None and not await self.context.last_call():
+            pass
 
     async def _goes_on(self, made: Suspension) -> bool:
         """Whether a durable run that waits has what it waits for; the next step then continues this one."""
@@ -219,7 +229,7 @@ class Loop:
         # What the run once went on from is not asked: the answer may be another one by now.
         recorder = context.recorder
         went_on = recorder is not None and await recorder.has_step(self.state.step)
-        if not step.worked and not context.inbox:
+        if not step.worked and not context.inbox and await context.last_call():
             return True
         # After repairs were queued: a condition ends the run even then.
         for condition in () if went_on else self._config.stop_when:

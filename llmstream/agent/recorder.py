@@ -293,12 +293,16 @@ class Recorder:
             return []
         self._looked = number
         key = f"{number}/inbox"
+        if await self.steps.wait(key, 0) is None and await self.has_step(number):
+            return []
+        return await self._delivered_by(key)
+
+    async def _delivered_by(self, key: str) -> list[Message]:
+        """The messages that are recorded under a key, or that came by now."""
         data = await self.steps.wait(key, 0)
         if data is None:
-            if await self.has_step(number):
-                return []
             first, texts = self._delivered, list[str]()
-            while (found := await self.steps.wait(f"inbox/{first + len(texts)}", 0)) is not None:
+            while found := await self.steps.wait(f"inbox/{first + len(texts)}", 0):
                 texts.append(found.decode())
             if not texts:
                 return []
@@ -310,6 +314,21 @@ class Recorder:
         sent: list[str] = msgspec.json.decode(data, type=list[str])
         self._delivered += len(sent)
         return [message for text in sent for message in load_messages(text)]
+
+    async def last_messages(self, number: int) -> list[Message]:
+        """The messages that came since the inbox was looked at, if any; else none can come from now on.
+
+        The number of the next message is taken by whoever is first: who sends it, or the run at its end.
+        """
+        if isinstance(self.steps, Under):
+            return []  # nobody sends messages to a sub-agent
+
+        async def end() -> bytes:
+            return b""
+
+        if not await self.steps.step(f"inbox/{self._delivered}", end, again=True):
+            return []
+        return await self._delivered_by(f"{number}/inbox/{self._delivered}")
 
     async def history(
         self, number: int, conversation: list[Message], apply: Callable[[], Awaitable[Spent]], asked: bool

@@ -145,6 +145,15 @@ class RunContext:
         if self.recorder is not None:
             self.inbox += await self.recorder.inbox(self.state.step)
 
+    async def last_call(self) -> bool:
+        """Whether the run may end: messages sent to a durable run from now on are refused.
+
+        If some came first, they are in the inbox, and the run can still answer them.
+        """
+        found = [] if self.recorder is None else await self.recorder.last_messages(self.state.step)
+        self.inbox += found
+        return not found
+
     async def note(self) -> None:
         """Writes new messages of the conversation to the journal."""
         await self.journal.messages(self.state.step, self.state.conversation)

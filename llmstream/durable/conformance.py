@@ -192,6 +192,12 @@ async def given_once_and_heard(store: RunStore) -> None:
     found = [await store.look("run", f"inbox/{n}") for n in range(6)]
     assert {data for data in found if data is not None} == set(sent)
     assert found[5] is None
+    claimed = await store.claim("run", "two", _LONG_S)
+    assert claimed is not None
+    assert not await store.done("run", claimed.epoch, "inbox/4", b"", ("", ""))
+    assert await store.done("run", claimed.epoch, "inbox/5", b"", ("", ""))
+    assert not await store.send("run", b"after the last look")
+    assert await store.leave("run", claimed.epoch, "waiting", "", "")
     stopped = await store.request_stop("run")
     assert stopped is not None
     assert stopped.state == "stopped"

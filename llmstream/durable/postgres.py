@@ -120,9 +120,9 @@ class PostgresRunStore(RunStore):
 
     async def send(self, run: str, data: bytes) -> bool:
         """As in `RunStore`. Two at once may find the same number; then the second one tries again."""
-        while await self._row(_SQL.send, run, run, time.time(), data) is None:
+        while await self._row(_SQL.send, run, run, time.time(), data, run) is None:
             record = await self.record(run)
-            if record is None or record.is_over:
+            if record is None or record.is_over or await self._row(_SQL.inbox_ended, run) is not None:
                 return False
         return True
 

@@ -279,7 +279,10 @@ class Runs:
     async def send(self, run: str, message: str | Message) -> None:
         """Sends a user message to a run, before its next step; from any process.
 
-        raises: InvalidRequest if it is over; RunNotFound
+        A run that was about to end has a next step for it. If a limit or a failure ends the run first, the
+        message is the last one of its history.
+
+        raises: InvalidRequest if it is over, or has taken its last look at messages; RunNotFound
         """
         if not isinstance(message, str | Message):
             raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
@@ -287,7 +290,9 @@ class Runs:
         await self._known(run)
         sent = Message.user(message) if isinstance(message, str) else message
         if not await self._store.send(run, dump_messages([sent])):
-            raise InvalidRequest(f"run {run!r} is over. Start another one with its messages.")
+            raise InvalidRequest(
+                f"run {run!r} is over, or ends now. Start another one with its messages, and this one."
+            )
 
     async def stop(self, run: str) -> bool:
         """Stops a run, in whatever process it is; returns False if it is over already.

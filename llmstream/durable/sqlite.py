@@ -200,7 +200,7 @@ class SQLiteRunStore(RunStore):
 
     async def send(self, run: str, data: bytes) -> bool:
         """As in `RunStore`."""
-        return await self._row(_SQL.send, run, run, self._clock(), data) is not None
+        return await self._row(_SQL.send, run, run, self._clock(), data, run) is not None
 
     async def leave(self, run: str, epoch: int, state: State, waiting: str, outcome: str) -> bool:
         """As in `RunStore`."""

@@ -186,7 +186,10 @@ class RunStore(ABC):
 
     @abstractmethod
     async def send(self, run: str, data: bytes) -> bool:
-        """Gives a message, under the next key "inbox/N"; False if the run is over."""
+        """Gives a message, under the next key "inbox/N"; False if the run is over.
+
+        Also if it is about to end: then it has recorded b"" under such a key.
+        """
 
     @abstractmethod
     async def leave(self, run: str, epoch: int, state: State, waiting: str, outcome: str) -> bool:

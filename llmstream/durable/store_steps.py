@@ -61,18 +61,30 @@ class StoreSteps:
         elif asyncio.get_running_loop().time() > self.valid_until:
             raise self.lose()
         data = await do()
-        await self._written(self._store.done(self.run, self.epoch, key, data, _usage(key, data)))
+        if self.broken is not None:
+            # It may be the failure of a sub-agent whose own step was refused, and no result of the call.
+            raise self.broken
+        write = self._store.done(self.run, self.epoch, key, data, _usage(key, data))
+        if not _is_given(key):
+            await self._written(write)
+        elif not await self._accepted(write):
+            # Others were first, or the run is lost.
+            if (found := await self._look(key)) is None:
+                raise self.lose()
+            return found
         self._done[key] = data
         return data
 
     async def _written(self, write: Awaitable[bool]) -> None:
+        if not await self._accepted(write):
+            raise self.lose()
+
+    async def _accepted(self, write: Awaitable[bool]) -> bool:
         try:
-            ours = await write
+            return await write
         except LogUnavailable as error:
             self.broken = self.broken or error
             raise
-        if not ours:
-            raise self.lose()
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
         """As in `Steps`; without a time it returns at once, and the run waits without a process."""

@@ -51,6 +51,7 @@ class Statements:
         held = "with held as (select run from durable_runs where run = ? and {} " + share + ")"
         mine = held.format("epoch = ? and state = 'running'")
         alive = held.format("state in ('running', 'waiting')")
+        ended = "select 1 from durable_steps where run = ? and key like 'inbox/%' and length(data) = 0"
         self.create = self._form(
             "insert into durable_runs values (?, ?, 'running', '', 0, 0, ?, ?, null, 0, 0, ?, '', '') "
             "on conflict (run) do nothing"
@@ -88,9 +89,10 @@ class Statements:
         )
         self.send = self._form(
             f"{alive} insert into durable_steps select run, 'inbox/' || (select count(*) from durable_steps "
-            "where run = ? and key like 'inbox/%'), 0, ?, ?, '', '' from held where true "
-            "on conflict (run, key) do nothing returning key"
+            "where run = ? and key like 'inbox/%'), 0, ?, ?, '', '' from held "
+            f"where not exists ({ended}) on conflict (run, key) do nothing returning key"
         )
+        self.inbox_ended = self._form(ended)
         self.ready = self._form(
             "update durable_runs set ready = 1, changed = ? where run = ? and state in ('running', 'waiting')"
         )

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
 import llmstream as ls
 from llmstream import grammar
+from llmstream.agent import Again, Hooks, RunState, step_count
 from llmstream.durable import Runs
-from llmstream.errors import InvalidRequest, Stopped
+from llmstream.errors import InvalidOutput, InvalidRequest, Stopped
 from llmstream.events import RetryNotice
 from llmstream.request import Request
 from llmstream.simulator.script import Call
@@ -213,3 +216,72 @@ async def test_sub_agent_waits_for_approval(place: str) -> None:
         status = await runs.status("order")
         assert status is not None
         assert status.usage == again.total_usage
+
+
+async def test_message_during_the_last_answer(place: str) -> None:
+    """It came after the last look at the inbox, and before the end: it has an answer."""
+
+    async def late(state: RunState, message: ls.Message) -> None:
+        if message.text == "One.":
+            await runs.send("order", "And two?")
+
+    agent = ls.Agent(ScriptedModel("One.", "Two."), name="clerk", hooks=Hooks(after_model=late))
+    async with Runs(place) as runs:
+        run = runs.stream(agent, "order", PROMPT)
+        assert (await run.collect()).text == "Two."
+        assert [m.text for m in run.messages()] == [PROMPT, "One.", "And two?", "Two."]
+
+
+async def test_message_after_the_finish(place: str) -> None:
+    """Who has seen the finish cannot send any more, whether or not the record has the end yet."""
+    agent = ls.Agent(ScriptedModel("One."), name="clerk")
+    async with Runs(place) as runs:
+        async for event in runs.stream(agent, "order", PROMPT):
+            if isinstance(event, ls.Finish):
+                with pytest.raises(InvalidRequest, match="over, or ends now"):
+                    await runs.send("order", "And two?")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_late_message_stays_unanswered(place: str, fails: bool) -> None:
+    """A limit or a failure ends the run first: the message is the last one of the history."""
+
+    async def late(state: RunState, message: ls.Message) -> Again | None:
+        await runs.send("order", "And two?")
+        return Again("No.") if fails else None
+
+    hooks = Hooks(after_model=late, max_again=0)
+    agent = ls.Agent(ScriptedModel("One."), name="clerk", hooks=hooks, stop_when=step_count(1))
+    async with Runs(place) as runs:
+        info = await runs.run(agent, "order", PROMPT)
+        assert info.failure == (("invalid-output", ANY) if fails else None)
+        run = runs.follow("order")
+        with contextlib.suppress(InvalidOutput):
+            await run.collect()
+        assert [m.text for m in run.messages()] == [PROMPT, "One.", "And two?"]
+
+
+async def test_each_message_counts_or_fails(place: str) -> None:
+    """Senders race against the end of the run: what `send` accepts is in the history, once."""
+    accepted = list[str]()
+
+    async def sender(name: str) -> None:
+        for number in range(5):
+            text = f"{name}{number}"
+            try:
+                await runs.send("order", text)
+            except InvalidRequest:
+                return
+            accepted.append(text)
+
+    agent = ls.Agent(ScriptedModel(lambda request: "Yes."), name="clerk", max_steps=30)
+    async with Runs(place) as runs:
+        await runs.submit(agent, "order", PROMPT)
+        run = runs.stream(agent, "order")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run.collect())
+            for name in "abc":
+                group.create_task(sender(name))
+        found = [m.text for m in run.messages() if m.role == "user"]
+    assert sorted(found) == sorted([PROMPT, *accepted])
+    assert run.messages()[-1].text == "Yes."

@@ -16,7 +16,7 @@ from llmstream.durable.runs import _store
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.durable.store import RunStore
 from llmstream.durable.store_steps import StoreSteps
-from llmstream.errors import DecodeError, LogUnavailable
+from llmstream.errors import DecodeError, LogUnavailable, Lost
 from llmstream.events import Raw, RetryNotice
 
 
@@ -48,6 +48,21 @@ async def test_steps_pass_every_check(check: StepsCheck, store: RunStore) -> Non
 
     opened = list[StoreSteps]()
     await check(open_steps)
+
+
+async def test_nothing_is_recorded_once_lost(store: RunStore) -> None:
+    """A step that ends after its run was lost here, though no other process has taken the run over."""
+
+    async def lose() -> bytes:
+        steps.lose()
+        return b"a failure that comes of it"
+
+    await store.create("run", "clerk", "{}")
+    await store.claim("run", "process", 600)
+    steps = StoreSteps(store, "run", 1, {})
+    with pytest.raises(Lost):
+        await steps.step("0/call/a", lose, again=True)
+    assert await store.look("run", "0/call/a") is None
 
 
 async def test_file_is_readable_by_its_owner(tmp_path: Path) -> None:
