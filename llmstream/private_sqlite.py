@@ -11,14 +11,32 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
-__all__ = ["connect", "transaction"]
+__all__ = ["connect", "machine_boot", "machine_time", "transaction"]
 
 IN_MEMORY: Final = ":memory:"
 """What SQLite calls a database without a file."""
 
 _creating: Final = threading.Lock()
+
+# Names the start of a Linux machine.
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+def machine_time() -> float:
+    """Seconds since the machine started, the same in all processes; sleep counts where that is known."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
+
+
+def machine_boot() -> str:
+    """What names this start of the machine, by which `machine_time` counts; "" where nothing does."""
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
 
 
 def connect(path: str | os.PathLike[str], *, busy_s: float) -> sqlite3.Connection:

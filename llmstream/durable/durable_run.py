@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import math
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +13,7 @@ import msgspec
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import load_messages
 from llmstream.durable.store import RunRecord, RunStore, State
+from llmstream.durable.store_steps import persistently
 from llmstream.errors import LLMStreamError, RunNotFound, error_from_info
 from llmstream.events import (
     ErrorEvent,
@@ -37,6 +38,9 @@ __all__ = ["DurableRun", "RunInfo"]
 # After so long without an event, a reader looks whether the run waits.
 _QUIET_S: Final = 0.1
 
+
+# How often a reader that may produce the run tries to take it over, while nothing comes.
+_CLAIM_S: Final = 0.5
 
 # How long the log of a run is waited for, before its record is looked at.
 _BEGUN_S: Final = 1.0
@@ -139,6 +143,7 @@ class DurableRun:
         self._store, self._logs, self._agent, self._begin = store, logs, agent, begin
         self._owned: OwnedRun | None = None
         self._record: RunRecord | None = None
+        self._claims_s = 0.0
         self._texts: list[str] = []
 
     def __repr__(self) -> str:
@@ -191,7 +196,7 @@ class DurableRun:
         loop = asyncio.get_running_loop()
         until = loop.time() + _RECORDED_S
         while True:
-            record = await self._store.record(self.id)
+            record = await self._stored()
             if record is None or record.state != "running" or loop.time() >= until:
                 return record
             # Another process may write the end; nothing tells us, so that we look.
@@ -201,13 +206,18 @@ class DurableRun:
         """Whether no event comes: the run waits. One whose process has died or left it goes on here."""
         if self._owned is not None and not self._owned.task.done():
             return False
-        record = await self._store.record(self.id)
+        record = await self._stored()
         if record is None or record.state != "running":
             return True
-        # By this machine's clock, which may be wrong: `claim` compares again by the store's.
-        if record.lease_until < time.time():
-            self._owned = await self._begin()
+        now = asyncio.get_running_loop().time()
+        if now >= self._claims_s:  # whether its lease has passed, the database alone can tell
+            self._claims_s = now + _CLAIM_S
+            self._owned = await persistently(self._begin, lambda: math.inf)
         return False
+
+    async def _stored(self) -> RunRecord | None:
+        """Readers are patient, as those of its log are."""
+        return await persistently(lambda: self._store.record(self.id), lambda: math.inf)
 
     def _see(self, event: Event) -> None:
         match event:

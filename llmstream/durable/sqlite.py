@@ -1,5 +1,6 @@
 """Durable runs in an SQLite file: for all processes of one machine, with nothing to install.
 
+Leases are counted by the time since the machine started, so that nobody loses a run when its clock is set.
 By default each step is synced to the disk before the run continues, so that not even a power failure makes a
 tool run twice. The rules of the connection are those of `llmstream.log.sqlite_file`.
 """
@@ -19,7 +20,7 @@ from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, Stat
 from llmstream.durable.tables import VERSION, Statements, record_of, usage_of
 from llmstream.errors import InvalidRequest, LogUnavailable
 from llmstream.log.sqlite_file import SQLiteWorker, open_worker
-from llmstream.private_sqlite import transaction
+from llmstream.private_sqlite import machine_boot, machine_time, transaction
 from llmstream.usage import Usage
 
 __all__ = ["SQLiteRunStore"]
@@ -41,6 +42,8 @@ class SQLiteRunStore(RunStore):
     """Runs in an SQLite file, which is made if it is missing, readable by its owner only.
 
     synchronous: "normal" survives the death of any process, but a power failure may take the last steps
+    clock:       seconds since 1970, for tests
+    lease_clock, boot: the time since the machine started, and a name of that start, for tests
     """
 
     def __init__(
@@ -49,12 +52,17 @@ class SQLiteRunStore(RunStore):
         *,
         synchronous: Literal["normal", "full"] = "full",
         clock: Callable[[], float] = time.time,
+        lease_clock: Callable[[], float] | None = None,
+        boot: str | None = None,
     ) -> None:
         if synchronous not in ("normal", "full"):
             raise InvalidRequest(f'synchronous is "normal" or "full", got {synchronous!r}')
         self._path = Path(path)
         self._synchronous = synchronous
         self._clock = clock
+        # The start of the machine, to which leases belong; without a name for it they go by its clock.
+        self._boot = machine_boot() if boot is None else boot
+        self._lease_clock = lease_clock or (machine_time if self._boot else clock)
         self._worker: SQLiteWorker | None = None
         self._waiting: list[_Change] = []
         self._committing: asyncio.Task[None] | None = None
@@ -86,6 +94,12 @@ class SQLiteRunStore(RunStore):
                     f"{VERSION}). Update llmstream, or use another file.",
                     retryable=False,
                 )
+            connection.execute("create table if not exists durable_boot (boot text not null)")
+            if connection.execute("select boot from durable_boot").fetchall() != [(self._boot,)]:
+                # Leases of before it started; whoever had them is dead.
+                connection.execute("update durable_runs set lease_until = 0 where state = 'running'")
+                connection.execute("delete from durable_boot")
+                connection.execute("insert into durable_boot values (?)", (self._boot,))
 
     async def aclose(self) -> None:
         """As in `RunStore`."""
@@ -146,13 +160,13 @@ class SQLiteRunStore(RunStore):
 
     async def claim(self, run: str, owner: str, lease_s: float) -> RunRecord | None:
         """As in `RunStore`."""
-        now = self._clock()
-        row = await self._row(_SQL.claim, owner, now + lease_s, now, run, now)
+        lease = self._lease_clock()
+        row = await self._row(_SQL.claim, owner, lease + lease_s, self._clock(), run, lease)
         return None if row is None else record_of(row)
 
     async def renew(self, claims: Mapping[str, int], lease_s: float) -> Renewal:
         """As in `RunStore`."""
-        until = self._clock() + lease_s
+        until = self._lease_clock() + lease_s
 
         def work(connection: sqlite3.Connection) -> dict[str, Any]:
             with transaction(connection):
@@ -210,8 +224,8 @@ class SQLiteRunStore(RunStore):
 
     async def request_stop(self, run: str) -> RunRecord | None:
         """As in `RunStore`."""
-        now = self._clock()
-        row = await self._row(_SQL.request_stop, now, now, now, now, now, run)
+        now, lease = self._clock(), self._lease_clock()
+        row = await self._row(_SQL.request_stop, now, lease, lease, now, lease, run)
         return await self.record(run) if row is None else record_of(row)
 
     async def record(self, run: str) -> RunRecord | None:
@@ -228,7 +242,7 @@ class SQLiteRunStore(RunStore):
 
     async def due(self, agents: Sequence[str], limit: int) -> Sequence[RunRecord]:
         """As in `RunStore`."""
-        statement, values = _SQL.due(agents, self._clock(), limit)
+        statement, values = _SQL.due(agents, self._lease_clock(), limit)
         return [record_of(row) for row in await self._rows(statement, *values)]
 
     async def usage(self, run: str) -> dict[str, Usage]:

@@ -58,7 +58,7 @@ class RunRecord(msgspec.Struct, frozen=True):
     agent:       name of its agent, by which `Runs.resume` finds it
     owner:       the process that has it; "" for none
     epoch:       rises with each claim
-    lease_until: until when the owner has it, unless it renews the lease
+    lease_until: until when the owner has it, unless it renews the lease; by a clock of the store's own
     ready:       whether something was given since it was claimed last
     stopping:    whether a stop was requested
     request:     prompt and options, as JSON

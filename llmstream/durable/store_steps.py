@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -14,12 +14,39 @@ from llmstream.agent.recorded_model import Head
 from llmstream.durable.store import KeptStep, RunStore
 from llmstream.errors import Interrupted, LLMStreamError, LogUnavailable, Lost
 
-__all__ = ["StoreSteps"]
+__all__ = ["StoreSteps", "persistently"]
+
+T = TypeVar("T")
 
 # How often a timed wait looks.
 _LOOK_S: Final = 0.1
 
+# How long a database that cannot be reached is tried again, if the lease is longer; a server that starts
+# again takes a second or two.
+_PATIENCE_S: Final = 10.0
+
+# The pause between two attempts.
+_AGAIN_S: Final = 0.2
+
 _head = msgspec.json.Decoder(Head)
+
+
+async def persistently(call: Callable[[], Awaitable[T]], until: Callable[[], float]) -> T:
+    """Calls a database, and again while it cannot be reached.
+
+    call:   may be repeated, although its first attempt may have been carried out
+    until:  the end of the lease, in loop time
+    raises: LogUnavailable if it cannot be reached until then, or for ten seconds
+    """
+    loop = asyncio.get_running_loop()
+    patience_s = loop.time() + _PATIENCE_S
+    while True:
+        try:
+            return await call()
+        except LogUnavailable as error:
+            if not error.retryable or loop.time() + _AGAIN_S > min(until(), patience_s):
+                raise
+        await asyncio.sleep(_AGAIN_S)
 
 
 class StoreSteps:
@@ -57,31 +84,35 @@ class StoreSteps:
         # The beginning is recorded before the work: without it no process could know afterwards that a
         # payment may have been made. What may be done again needs no such record, and saves the write.
         if not again:
-            await self._written(self._store.begin(self.run, self.epoch, key))
+            await self._written(lambda: self._store.begin(self.run, self.epoch, key))
         elif asyncio.get_running_loop().time() > self.valid_until:
             raise self.lose()
         data = await do()
         if self.broken is not None:
             # It may be the failure of a sub-agent whose own step was refused, and no result of the call.
             raise self.broken
-        write = self._store.done(self.run, self.epoch, key, data, _usage(key, data))
-        if not _is_given(key):
-            await self._written(write)
-        elif not await self._accepted(write):
-            # Others were first, or the run is lost.
-            if (found := await self._look(key)) is None:
+        if not await self._persistently(lambda: self._record(key, data)):
+            # Others were first to give it, or the run is lost.
+            found = await self._look(key) if _is_given(key) else None
+            if found is None:
                 raise self.lose()
             return found
         self._done[key] = data
         return data
 
-    async def _written(self, write: Awaitable[bool]) -> None:
-        if not await self._accepted(write):
+    async def _record(self, key: str, data: bytes) -> bool:
+        if await self._store.done(self.run, self.epoch, key, data, _usage(key, data)):
+            return True
+        # An earlier attempt may have recorded it, although its answer did not arrive.
+        return await self._store.look(self.run, key) == data
+
+    async def _written(self, write: Callable[[], Awaitable[bool]]) -> None:
+        if not await self._persistently(write):
             raise self.lose()
 
-    async def _accepted(self, write: Awaitable[bool]) -> bool:
+    async def _persistently(self, call: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await write
+            return await persistently(call, lambda: self.valid_until)
         except LogUnavailable as error:
             self.broken = self.broken or error
             raise
@@ -99,7 +130,7 @@ class StoreSteps:
     async def _look(self, key: str) -> bytes | None:
         found = self._done.get(key)
         if found is None and _is_given(key):
-            found = await self._store.look(self.run, key)
+            found = await self._persistently(lambda: self._store.look(self.run, key))
             if found is not None:
                 self._done[key] = found
         return found

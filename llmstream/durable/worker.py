@@ -16,7 +16,7 @@ import msgspec
 from llmstream.chats.message import Role
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.durable.store import Outcome, RunRecord, RunStore, State, Waiting
-from llmstream.durable.store_steps import StoreSteps
+from llmstream.durable.store_steps import StoreSteps, persistently
 from llmstream.errors import LLMStreamError, LogError, RunExists
 from llmstream.events import ErrorEvent, Event, Finish
 from llmstream.log import Live, Logs
@@ -163,8 +163,13 @@ class OwnedRun:
             found = Waiting(run.state.step, run.suspended.pending)
             waiting = msgspec.json.encode(found).decode()
         outcome = record.outcome if self._released else _outcome(run, self.error)
+        store = self._store
+
+        def until() -> float:
+            return 0.0 if self._released else self._until  # others wait for a run that is released
+
         try:
-            await self._store.leave(record.run, record.epoch, state, waiting, outcome)
+            await persistently(lambda: store.leave(record.run, record.epoch, state, waiting, outcome), until)
         except LogError as error:
             _log.warning("durable run %r: its end is not recorded: %s", record.run, error)
 

@@ -162,7 +162,9 @@ def acquired(old: RunStatus | None, claim: Claim, now: float) -> RunStatus | Non
     # Not 1: a producer that slept since an earlier run of this id, deleted meanwhile, has a lower one.
     epoch = int(now * 1000)
     if old is not None:
-        held = old.state == "open" and now <= old.lease_until
+        # A time before its lease began: the clock was set back since, and its end may be hours away.
+        began = 2 * old.changed - old.lease_until
+        held = old.state == "open" and began <= now <= old.lease_until
         if held or claim.mode == "new" or (claim.mode == "take-over" and old.state != "open"):
             return None
         tail, epoch, first = old.tail, old.epoch + 1, old.tail + 1

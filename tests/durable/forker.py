@@ -1,7 +1,8 @@
 """A program that forks a process for each line it reads, so that the package is imported once.
 
 A line is JSON: where the runs are, what to do, and at which place the process kills or stops itself. It
-answers each with a pid, and the end of each with how many places it passed and what became of the run.
+answers each with a pid, and the end of each with how many places it passed and what became of the run. With
+`clock_s` the wall clock of the process is wrong by so much; with `forever` it works until it is killed.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from typing import Any
 
@@ -20,7 +22,7 @@ from llmstream.durable.postgres import PostgresRunStore
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.durable.store import RunStore
 from llmstream.errors import LLMStreamError
-from llmstream.log import open_logs
+from llmstream.log import SQLiteStore, open_logs
 from tests.durable.clerk import PROMPT, Effects, clerk
 
 
@@ -57,18 +59,25 @@ def watched(kind: type[RunStore], at: Places) -> type[RunStore]:
     return type("Watched", (kind,), {name: passing(name) for name in names})
 
 
-def store_of(address: str, at: Places) -> RunStore:
+def stores_of(address: str, at: Places, clock_s: float) -> tuple[RunStore, str | SQLiteStore]:
+    """Of the runs, and of their logs."""
     if is_postgres(address):
         there: Any = watched(PostgresRunStore, at)
-        return there(address)
+        return there(address), address
     kind: Any = watched(SQLiteRunStore, at)
-    return kind(address.removeprefix("sqlite:"), synchronous="normal")
+    path = address.removeprefix("sqlite:")
+
+    def clock() -> float:
+        return time.time() + clock_s
+
+    return kind(path, synchronous="normal", clock=clock), SQLiteStore(path, clock=clock)
 
 
 async def work(job: dict[str, Any], at: Places) -> str:
-    address, lease_s = job["address"], job["lease_s"]
-    logs = open_logs(address, lease_s=lease_s, keep_s=600)
-    async with logs, Runs(store_of(address, at), logs=logs, lease_s=lease_s) as runs:
+    lease_s = job["lease_s"]
+    store, where = stores_of(job["address"], at, job.get("clock_s", 0.0))
+    logs = open_logs(where, lease_s=lease_s, keep_s=86_400)
+    async with logs, Runs(store, logs=logs, lease_s=lease_s) as runs:
         agent = clerk(Effects(job["effects"]), at=at, **job.get("agent", {}))
         try:
             if "prompt" in job:
@@ -76,7 +85,7 @@ async def work(job: dict[str, Any], at: Places) -> str:
                 async for _ in run:
                     pass
             else:
-                await runs.resume({"clerk": agent}, once=True)
+                await runs.resume({"clerk": agent}, once=not job.get("forever"))
             info = await runs.status(job["run"])
             return info.state if info is not None else "none"
         except LLMStreamError as error:

@@ -51,6 +51,13 @@ class Process:
                 await asyncio.sleep(0.005)
         return False
 
+    async def kill(self) -> None:
+        """Kills it, wherever it is."""
+        if not self.end.done():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(await self.pid, signal.SIGKILL)
+        await self.died()
+
     def wake(self) -> None:
         os.kill(self.pid.result(), signal.SIGCONT)
 

@@ -47,9 +47,9 @@ class Order:
     async def resume(self, **job: Any) -> Process:
         return await self._processes.start(**{**self._job, **job})
 
-    async def finish(self, **job: Any) -> None:
+    async def finish(self, *, looks: int = 20, **job: Any) -> None:
         """Workers take it up until it is over; a person approves what waits."""
-        for _ in range(20):
+        for _ in range(looks):
             state, _ = await (await self.resume(**job)).state()
             async with Runs(self.address) as runs:
                 info = await runs.status("order")
@@ -63,21 +63,27 @@ class Order:
         raise AssertionError("the run does not end")
 
     async def check(self) -> None:
-        """The answer is right, the log is one valid sentence, and no tool ran twice."""
+        """As `check_run`."""
         async with Runs(self.address) as runs:
-            pages = [item async for item in runs.logs.follow("order")]
-            info = await runs.status("order")
-        assert info is not None
-        assert [seq for seq, _ in pages] == list(range(len(pages)))
-        assert grammar.check(event for _, event in pages) == []
-        last = pages[-1][1]
-        assert isinstance(last, ls.Finish)
-        assert info.text.startswith(ANSWER)
-        assert info.usage == last.usage
-        ran = Counter(self.effects.lines("tool"))
-        assert set(ran.values()) <= {1}, ran  # each may have been interrupted before its effect
-        if "may have had effects" not in info.text:
-            assert info.text == ANSWER
+            await check_run(runs, "order", self.effects)
+
+
+async def check_run(runs: Runs, run: str, effects: Effects) -> None:
+    """The answer is right, the log is one valid sentence, and no tool ran twice."""
+    pages = [item async for item in runs.logs.follow(run)]
+    info = await runs.status(run)
+    assert info is not None
+    assert info.state == "done"
+    assert [seq for seq, _ in pages] == list(range(len(pages)))
+    assert grammar.check(event for _, event in pages) == []
+    last = pages[-1][1]
+    assert isinstance(last, ls.Finish)
+    assert info.text.startswith(ANSWER)
+    assert info.usage == last.usage
+    ran = Counter(key for key in effects.lines("tool") if key.startswith(run + "/"))
+    assert set(ran.values()) <= {1}, ran  # each may have been interrupted before its effect
+    if "may have had effects" not in info.text:
+        assert info.text == ANSWER
 
 
 async def places_of(tmp_path: Path, processes: Processes, agent: dict[str, Any]) -> int:
@@ -153,6 +159,21 @@ async def test_kill_at_a_handful_of_places(tmp_path: Path, make_place: Callable[
 async def test_sleeper_does_no_harm(tmp_path: Path) -> None:
     async with forked() as processes:
         await many([slept(Order(tmp_path / str(at), processes, {}), at) for at in (1, 8, 15)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clock_s", [-3600.0, 3600.0], ids=["back", "forward"])
+async def test_clock_is_set_after_a_kill(tmp_path: Path, clock_s: float) -> None:
+    """The lease of the dead passes as ever, whatever the clock of those who take over says."""
+
+    async def shifted(at: int) -> None:
+        order = Order(tmp_path / str(at), processes, {})
+        await (await order.begin(kill_at=at)).died()
+        await order.finish(clock_s=clock_s)
+        await order.check()
+
+    async with forked() as processes:
+        await many([shifted(at) for at in (4, 11)])
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from llmstream import private_sqlite
 from llmstream.errors import LimitsUnavailable
 from llmstream.transport.fleet.rules import Answer, Batch, State, apply
 
-__all__ = ["SQLiteLimits", "machine_time"]
+__all__ = ["SQLiteLimits"]
 
 T = TypeVar("T")
 
@@ -47,12 +47,6 @@ _POLL_S: Final = 0.02
 _REBOOTED_S: Final = 1.0
 
 
-def machine_time() -> float:
-    """Seconds since the machine started, the same in all processes; sleep counts where that is known."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
-    return time.monotonic() if clock is None else time.clock_gettime(clock)
-
-
 class SQLiteLimits:
     """The limits of one name in an SQLite file, which is made if it is missing, for its owner only.
 
@@ -60,7 +54,11 @@ class SQLiteLimits:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], name: str, *, clock: Callable[[], float] = machine_time
+        self,
+        path: str | os.PathLike[str],
+        name: str,
+        *,
+        clock: Callable[[], float] = private_sqlite.machine_time,
     ) -> None:
         self._path = Path(path)
         self._name = name
