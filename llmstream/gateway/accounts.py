@@ -100,6 +100,7 @@ class Account:
     chars:    of the content so far, for an estimate where it reports nothing
     complete: whether the vendor ended the response
     began:    whether the client has content
+    left:     whether the client left a response that is read on without it
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Account:
         self.wire = ""
         self.usage = Usage()
         self.chars = 0
-        self.complete = self.began = False
+        self.complete = self.began = self.left = False
         self._input_estimate = input_estimate
         self._price = price
         self._settled = settled
@@ -124,6 +125,7 @@ class Account:
         self._target: Target | None = None
         self._error: ErrorInfo | None = None
         self._over = False
+        self.over: Callable[[], object] | None = None  # called once it is settled
 
     def asked(self, model: Model[Any], target: Target) -> None:
         """Notes the model that is asked now."""
@@ -160,12 +162,14 @@ class Account:
         row.outcome = self._outcome()
         row.cost_usd = self._price(row.model, usage, self._target)
         self._settled(row)
+        if self.over is not None:
+            self.over()
 
     def _outcome(self) -> Outcome:
         if self._error is not None:
             return "cut" if self.began else "failed"
         # No error and no end of the vendor: only the client can have stopped reading.
-        return "complete" if self.complete else "left"
+        return "complete" if self.complete and not self.left else "left"
 
     @property
     def _refused(self) -> bool:

@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -22,19 +23,22 @@ from llmstream.errors import (
 from llmstream.events import Warning, warning_text
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.gateway.accounts import Account, Row, estimated_tokens, worth_another
-from llmstream.gateway.admission import Admission, Refused, ledger_of, tag_budgets
+from llmstream.gateway.admission import Admission, Refused, given_secrets, ledger_of, tag_budgets
 from llmstream.gateway.carrying import Carrier, CarryingEncoder
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
+from llmstream.gateway.draining import Drains
 from llmstream.gateway.ledger import Key, Ledger
 from llmstream.gateway.metrics import Metrics
 from llmstream.gateway.passing import open_passed, passable
+from llmstream.gateway.recordings import CallRecord, Recordings
 from llmstream.gateway.routes import Limits, RouteLike, Routes, Target, routes_of
 from llmstream.gateway.translating import answer_whole, events_of
 from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
 from llmstream.server_side.routing import Router, default_dialects
-from llmstream.server_side.wires import server_side
+from llmstream.server_side.wires import ServerSide, server_side
 from llmstream.streams.model import Model
+from llmstream.transport.http import tapped
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
@@ -45,6 +49,8 @@ if TYPE_CHECKING:
 __all__ = ["Gateway"]
 
 _log: Final = logging.getLogger("llmstream.gateway")
+
+_recorded: Final[ContextVar[CallRecord | None]] = ContextVar("recorded", default=None)
 
 ReadBody = Callable[[], Awaitable[bytes]]
 
@@ -75,6 +81,7 @@ class Gateway:
     limits:         of each key that has none of its own
     tags:           budgets of tags, such as {"research": "20usd/30d"}; a call has the tag of its key, or of
                     its header `x-llmstream-tag`
+    recordings:     folder for the calls of routes with `record`, or `Recordings`
     max_body_bytes: of a request; larger ones are refused
     heartbeat_s:    silence after which a stream gets bytes that clients ignore
     metrics:        serves /metrics for Prometheus; needs the extra `gateway`
@@ -89,6 +96,7 @@ class Gateway:
         allow_remote: bool = False,
         limits: Limits = Limits(),
         tags: Mapping[str, str] | None = None,
+        recordings: Recordings | str | Path | None = None,
         max_body_bytes: int = 32 * 1024 * 1024,
         heartbeat_s: float = 15.0,
         metrics: bool = False,
@@ -103,6 +111,8 @@ class Gateway:
         )
         self._carrier = _carrier_of(self.admission)
         self.draining = False
+        self.drains = Drains()
+        self.recordings = Recordings(recordings) if isinstance(recordings, str | Path) else recordings
         self._metrics = Metrics() if metrics else None
         self.max_body_bytes = max_body_bytes
         self._heartbeat_s = heartbeat_s
@@ -118,36 +128,45 @@ class Gateway:
         read: returns the body, and is called once the request is admitted; without it `http` has the body
         """
         side = self._router.find(http)
+        recorded, tap = _recorded.set(None), tapped.set(None)
         try:
-            page = self._public_page(http)
-            if page is not None:
-                return _whole(page)
-            key = await self.admission.admit(http)
-            if self.draining:
-                raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
-            page = self._page(http, key)
-            if page is not None:
-                return _whole(page)
-            # After admission: a client without a key must not make the gateway hold 32 MiB.
-            http = msgspec.structs.replace(http, body=http.body if read is None else await read())
-            if len(http.body) > self.max_body_bytes:
-                raise too_large(self.max_body_bytes)
-            counted = await self._counted(http, key)
-            if counted is not None:
-                return _whole(counted)
-            if side is None:
-                raise _no_such_path(http)
-            return await self._respond(ClientCall.of(side, http), key)
-        except Refused as refused:
-            failure = refused.error.info
-        except LLMStreamError as error:
-            failure = client_error(error.info)
-        except Exception:
-            _log.exception("the gateway failed")
-            failure = ErrorInfo(
-                "server-error", "The gateway failed. Its log has more.", retryable=True, status=500
-            )
-        return _whole(error_reply(side or self._router.guess(http), failure))
+            try:
+                body = await self._answered(http, side, read)
+            except Exception as error:
+                body = _whole(error_reply(side or self._router.guess(http), _failure(error)))
+            record = _recorded.get()
+            if record is not None:
+                record.answered(body)
+            return body
+        except BaseException:  # the client has left
+            record = _recorded.get()
+            if record is not None:
+                record.got(b"")
+            raise
+        finally:
+            tapped.reset(tap)
+            _recorded.reset(recorded)
+
+    async def _answered(self, http: HttpRequest, side: ServerSide | None, read: ReadBody | None) -> Body:
+        page = self._public_page(http)
+        if page is not None:
+            return _whole(page)
+        key = await self.admission.admit(http)
+        if self.draining:
+            raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
+        page = self._page(http, key)
+        if page is not None:
+            return _whole(page)
+        # After admission: a client without a key must not make the gateway hold 32 MiB.
+        http = msgspec.structs.replace(http, body=http.body if read is None else await read())
+        if len(http.body) > self.max_body_bytes:
+            raise too_large(self.max_body_bytes)
+        counted = await self._counted(http, key)
+        if counted is not None:
+            return _whole(counted)
+        if side is None:
+            raise _no_such_path(http)
+        return await self._respond(ClientCall.of(side, http), key)
 
     def _public_page(self, http: HttpRequest) -> HttpResponse | None:
         """A page for probes and for clients that look whether a server is there; it needs no key."""
@@ -191,8 +210,12 @@ class Gateway:
             self._metrics.began()
         # Past the reserve every path settles: here, when the body ends, or when the client leaves.
         account = Account(row, input_estimate=asked, price=_price, settled=self._settled)
+        if route.record and self.recordings is not None:
+            record = self.recordings.begin(account, client.http, given_secrets(client.http))
+            _recorded.set(record)
+            tapped.set(record.asked)
         try:
-            return await self._laned(client, targets, account)
+            return await self._laned(client, targets, account, drain=route.drain)
         # Also a cancelled request: what is reserved and never settled would count against the budget for its
         # window.
         except BaseException as error:
@@ -207,18 +230,25 @@ class Gateway:
             self._metrics.ended(row)
 
     async def _laned(
-        self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
+        self,
+        client: ClientCall,
+        targets: Sequence[tuple[Model[Any], Target]],
+        account: Account,
+        *,
+        drain: bool,
     ) -> Body:
         """Asks the models in order; from the first on that speaks another wire, all of them translated."""
         for number, (model, target) in enumerate(targets, 1):
             passed = passable(client, model, target.lane)
             if passed is None:
-                return await self._translated(client, targets[number - 1 :], account)
+                return await self._translated(client, targets[number - 1 :], account, drain=drain)
             account.row.lane = "pass"
             account.asked(model, target)
             more = number < len(targets)
             try:
-                body = await open_passed(client, passed, account, more=more)
+                body = await open_passed(
+                    client, passed, account, more=more, drains=self.drains if drain else None
+                )
             except LLMStreamError as error:
                 if not more or account.began or not worth_another(error):
                     raise
@@ -231,7 +261,12 @@ class Gateway:
         raise InvalidRequest(f"the route {account.row.route!r} names no model")
 
     async def _translated(
-        self, client: ClientCall, targets: Sequence[tuple[Model[Any], Target]], account: Account
+        self,
+        client: ClientCall,
+        targets: Sequence[tuple[Model[Any], Target]],
+        account: Account,
+        *,
+        drain: bool,
     ) -> Body:
         account.row.lane = "translate"
         owner, wire = account.row.key, client.side.name
@@ -251,7 +286,8 @@ class Gateway:
             account.settle()
             return _whole(msgspec.structs.replace(reply, headers={**reply.headers, **headers}))
         writer = WireWriter(client.side, encoder)
-        body = Body(events, writer, heartbeat_s=self._heartbeat_s)
+        source = self.drains.of(events, account) if drain else events
+        body = Body(source, writer, heartbeat_s=self._heartbeat_s)
         await self._open(body, headers)
         return body
 
@@ -281,8 +317,20 @@ class Gateway:
             found = estimated_tokens(len(http.body))
         return asked.page(found)
 
+    async def aclose(self, drain_s: float = 30.0) -> None:
+        """Waits until responses without a client are read to their end, and all calls are in the log.
+
+        drain_s: for the responses; those that take longer are left
+        """
+        try:
+            await self.drains.finish(drain_s)
+        finally:
+            self.close()
+
     def close(self) -> None:
-        """Waits until all calls are in the log, and closes its file."""
+        """Waits until all calls are in the log and recorded, and closes the store."""
+        if self.recordings is not None:
+            self.recordings.close()
         self.admission.close()
 
     @property
@@ -297,6 +345,17 @@ class Gateway:
         from llmstream.gateway.servers import aiohttp_application
 
         return aiohttp_application(self)
+
+
+def _failure(error: Exception) -> ErrorInfo:
+    """Returns an error as the client may see it."""
+    if isinstance(error, Refused):
+        return error.error.info
+    if isinstance(error, LLMStreamError):
+        return client_error(error.info)
+    _log.error("the gateway failed", exc_info=error)
+    text = "The gateway failed. Its log has more."
+    return ErrorInfo("server-error", text, retryable=True, status=500)
 
 
 def too_large(limit: int) -> BadRequest:

@@ -23,6 +23,7 @@ from llmstream.gateway.client_wire import (
     sent_headers,
     with_model,
 )
+from llmstream.gateway.draining import Drains
 from llmstream.gateway.reading_along import ReadStream, ReadWhole
 from llmstream.gateway.routes import sibling_providers
 from llmstream.providers.base.provider import Provider
@@ -109,10 +110,13 @@ def _returned_headers(response: Response, *, streamed: bool) -> dict[str, str]:
     return {**kept, **(UNBUFFERED if streamed else {"cache-control": "no-store"})}
 
 
-async def open_passed(client: ClientCall, model: Model[Any], account: Account, *, more: bool) -> Body:
+async def open_passed(
+    client: ClientCall, model: Model[Any], account: Account, *, more: bool, drains: Drains | None = None
+) -> Body:
     """Sends the request on and returns the vendor's response, whatever its status.
 
     more:   whether another model may answer: then a failure before the first content is raised
+    drains: reads the response on where the client leaves it
     raises: LLMStreamError where there is no response, or it must not reach the client
     """
     request = Request(model=model.name)
@@ -130,8 +134,9 @@ async def open_passed(client: ClientCall, model: Model[Any], account: Account, *
         raise
     if more:
         await passing.hold()
+    source = passing if drains is None else drains.of(passing, account)
     return Body.of_bytes(
-        passing, _returned_headers(response, streamed=client.streamed), status=response.status
+        source, _returned_headers(response, streamed=client.streamed), status=response.status
     )
 
 

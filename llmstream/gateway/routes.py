@@ -89,11 +89,15 @@ class Route(msgspec.Struct, frozen=True):
     pattern: the name, or a pattern with `*`
     targets: the first answers; each next one where those before fail before their first content
     models:  made elsewhere, in place of `targets`: a `Model` with middleware, for example
+    record:  keeps the bytes of each call in a folder
+    drain:   reads a response to its end where its client leaves, for exact usage
     """
 
     pattern: str
     targets: tuple[Target, ...] = ()
     models: tuple[Model[Any], ...] = ()
+    record: bool = False
+    drain: bool = False
 
     def asked(self, name: str) -> list[tuple[Model[Any], Target]]:
         """Returns the models for a name that a client asked for.
@@ -223,6 +227,8 @@ class _RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     price: Price | None = None
     lane: Literal["auto", "translate"] = "auto"
     retries: int = 0
+    record: bool = False
+    drain: bool = False
 
     def targets(self) -> tuple[Target, ...]:
         uses = [self.use] if isinstance(self.use, str) else self.use
@@ -241,6 +247,18 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens_per_minute: int | None = None
 
 
+class RecordingSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where calls of routes with `record` are kept.
+
+    max_call_bytes: of each request and each response
+    max_bytes:      of all calls together; the oldest go first
+    """
+
+    folder: str = "recordings"
+    max_call_bytes: int = 10 * 1024 * 1024
+    max_bytes: int = 1024 * 1024 * 1024
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, _RouteTable]
     listen: str = "127.0.0.1:4000"
@@ -251,6 +269,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metrics: bool | None = None
     keep_log: str | None = None
     tags: dict[str, str] = {}
+    recordings: RecordingSettings = RecordingSettings()
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -262,6 +281,7 @@ class Settings(msgspec.Struct, frozen=True):
     metrics: serves /metrics; None where prometheus-client is installed
     keep_log_s: how long the log keeps a call; by default SQLite keeps all, and Redis 90 days
     tags:    budgets of tags, such as "20usd/30d"
+    recordings: for routes with `record`
     """
 
     routes: Routes
@@ -273,6 +293,7 @@ class Settings(msgspec.Struct, frozen=True):
     metrics: bool | None
     keep_log_s: float | None
     tags: dict[str, str]
+    recordings: RecordingSettings
 
     @property
     def address(self) -> tuple[str, int]:
@@ -293,7 +314,10 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
         found = msgspec.convert(tomllib.loads(where.read_text("utf-8")), _File)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise InvalidRequest(f"{where}: {error}") from None
-    routes = Routes(Route(name, table.targets()) for name, table in found.models.items())
+    routes = Routes(
+        Route(name, table.targets(), record=table.record, drain=table.drain)
+        for name, table in found.models.items()
+    )
     settings = Settings(
         routes,
         found.listen,
@@ -304,6 +328,7 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
         found.metrics,
         None if found.keep_log is None else duration_s(found.keep_log),
         found.tags,
+        msgspec.structs.replace(found.recordings, folder=str(where.parent / found.recordings.folder)),
     )
     _check(where, settings)
     return settings

@@ -18,6 +18,7 @@ from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.gateway.admission import tag_budgets
 from llmstream.gateway.gateway import Gateway
 from llmstream.gateway.ledger import Ledger, open_ledger
+from llmstream.gateway.recordings import Recordings
 from llmstream.gateway.routes import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
         allow_remote=remote,
         limits=settings.limits,
         tags=settings.tags,
+        recordings=_recordings_of(settings),
         max_body_bytes=settings.max_body_bytes,
         metrics=_has_metrics() if settings.metrics is None else settings.metrics,
     )
@@ -68,6 +70,13 @@ def ledger_of(settings: Settings) -> Ledger:
     raises: as `open_ledger`
     """
     return open_ledger(settings.store, keep_s=settings.keep_log_s)
+
+
+def _recordings_of(settings: Settings) -> Recordings | None:
+    if not any(route.record for route in settings.routes.all):
+        return None
+    found = settings.recordings
+    return Recordings(found.folder, max_call_bytes=found.max_call_bytes, max_bytes=found.max_bytes)
 
 
 def _has_metrics() -> bool:
@@ -82,6 +91,7 @@ def reload(gateway: Gateway, path: str | os.PathLike[str]) -> None:
     settings = load_settings(path)
     # One assignment: a request sees all of the old routes or all of the new ones.
     gateway.routes = settings.routes
+    gateway.recordings = gateway.recordings or _recordings_of(settings)
     gateway.admission.limits = settings.limits
     gateway.admission.tags = tag_budgets(settings.tags)
     gateway.max_body_bytes = settings.max_body_bytes

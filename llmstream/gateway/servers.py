@@ -44,7 +44,7 @@ async def _lifespan(gateway: Gateway, receive: Receive, send: Send) -> None:
     while True:
         kind = (await receive())["type"]
         if kind == "lifespan.shutdown":
-            gateway.close()
+            await gateway.aclose()
         await send({"type": f"{kind}.complete"})
         if kind == "lifespan.shutdown":
             return
@@ -105,7 +105,7 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
             return web.Response(status=502)
 
     async def close(_: web.Application) -> None:
-        gateway.close()
+        await gateway.aclose()
 
     application.router.add_route("*", "/{path:.*}", handle)
     application.on_cleanup.append(close)

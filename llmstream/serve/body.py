@@ -92,6 +92,8 @@ class Body:
         """What all constructors share. `fill` reads the source to its end; without it, there is none."""
         self.status, self.headers = status, dict(headers)
         self.lost = ""  # why the client is taken for gone, if it is
+        # Called with each chunk that the server takes, and with b"" once the body is left.
+        self.watch: Callable[[bytes], object] | None = None
         # Called when the client has taken nothing for `send_timeout_s`; an adapter cancels its writing here.
         self.on_lost: Callable[[], object] = _nothing
         self._source, self._fill = source, fill
@@ -221,6 +223,8 @@ class Body:
                 heartbeat = b"" if self._ready else await self._wait()
                 if chunk := self._chunk() or heartbeat:
                     self._silence.given()
+                    if self.watch is not None:
+                        self.watch(chunk)
                     yield chunk
             self._check_complete()
         finally:
@@ -240,6 +244,9 @@ class Body:
             await asyncio.wait((reader,))
         # The reader has done so, unless it was cancelled before it began.
         await _close(self._source)
+        watch, self.watch = self.watch, None
+        if watch is not None:
+            watch(b"")
 
     def _chunk(self) -> bytes:
         """Takes what is ready."""

@@ -113,6 +113,25 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         content_type = meta.content_type or _TYPES.get(body_file.suffix) or _guess(body)
         return cls(body=body, content_type=content_type, status=meta.status, timing=tuple(timing))
 
+    def save(self, folder: str | Path, **more: object) -> None:
+        """Writes the files that `load` reads; does not follow links in place of them.
+
+        more: further fields of `meta.json`
+        """
+        place = Path(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        lines = [msgspec.json.encode(moment) + b"\n" for moment in self.timing]
+        meta = {"content_type": self.content_type, "status": self.status, **more}
+        _put(place / _BODY, self.body)
+        _put(place / _TIMING, b"".join(lines))
+        _put(place / _META, msgspec.json.encode(meta) + b"\n")
+
+
+def _put(path: Path, data: bytes) -> None:
+    path.unlink(missing_ok=True)
+    with open(path, "xb") as file:
+        file.write(data)
+
 
 def _guess(body: bytes) -> str:
     head = body.lstrip()[:1]

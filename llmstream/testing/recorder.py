@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, Unpack
 
-import msgspec
-
 from llmstream.errors import DeadlineExceeded, LimitExceeded, LLMStreamError
 from llmstream.simulator.recording import Recording
 from llmstream.streams.model import Model
@@ -79,7 +77,7 @@ async def record(
         status=response.status,
         timing=tuple(timing),
     )
-    _write(recording, Path(folder))
+    recording.save(folder)
     if failure is not None:
         raise failure
     return recording
@@ -145,19 +143,3 @@ def _in_base64(secret: str) -> Iterable[bytes]:
             core = encode(b"\0" * before + raw)[begin:end]
             if len(core) >= _MIN_BASE64:
                 yield core
-
-
-def _write(recording: Recording, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    lines = [msgspec.json.encode(moment) for moment in recording.timing]
-    meta = {"content_type": recording.content_type, "status": recording.status}
-    _put(folder / "response.bin", recording.body)
-    _put(folder / "timing.jsonl", b"".join([line + b"\n" for line in lines]))
-    _put(folder / "meta.json", msgspec.json.encode(meta) + b"\n")
-
-
-def _put(path: Path, data: bytes) -> None:
-    """Writes a new file in place of an old one; does not follow a link there."""
-    path.unlink(missing_ok=True)
-    with open(path, "xb") as file:
-        file.write(data)

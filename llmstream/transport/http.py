@@ -6,7 +6,8 @@ import asyncio
 import functools
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
@@ -28,7 +29,7 @@ from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import login_wanted, typed_failure
 from llmstream.transport.sessions import current_session
 
-__all__ = ["ENCODINGS", "Body", "Response", "check_answer", "check_headers", "parsed_url", "send"]
+__all__ = ["ENCODINGS", "Body", "Response", "check_answer", "check_headers", "parsed_url", "send", "tapped"]
 
 # Enough for any message of a vendor, and for the excerpt that an error shows. Some servers send an error page
 # of hundreds of megabytes, or one that never ends.
@@ -46,6 +47,10 @@ _STATUS_REDIRECT: Final = range(300, 400)
 _STATUS_PART: Final = 206
 _STATUS_PROXY: Final = 407
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, 5.6.2
+
+
+tapped: ContextVar[Callable[[HttpRequest, Response], object] | None] = ContextVar("tapped", default=None)
+"""Called in this task with each request and its response, once the head is there; see `Response.tap`."""
 
 
 class Body(Protocol):
@@ -97,6 +102,18 @@ class Response:
         self._host = host
         self._aborted: LLMStreamError | None = None
         self._failure: LLMStreamError | None = None
+        self._took: Callable[[bytes], object] | None = None
+
+    def tap(self, took: Callable[[bytes], object]) -> None:
+        """Calls `took` with each piece that is read from now on, and with b"" at the end of the body."""
+        self._took, readany = took, self._readany
+
+        async def read() -> bytes:
+            piece = await readany()
+            took(piece)
+            return piece
+
+        self._readany = read
 
     async def read(self) -> bytes:
         """The next piece of the body, with all bytes that have arrived; b"" at its end.
@@ -109,6 +126,8 @@ class Response:
             except Exception as error:
                 self._failure = self._aborted or typed_failure(error, self._host, answered=True)
             if self._aborted is None and (rest := self._come_before()):
+                if self._took is not None:
+                    self._took(rest)
                 return rest
         # Raised where no exception is handled: aiohttp's own would hold the headers that were sent.
         raise self._failure
@@ -205,7 +224,10 @@ async def send(
             f"{host} responds in a content-encoding that was not requested and is not known: {encoding!r}",
             status=response.status,
         )
-    return Response(response, host, request.url)
+    answer = Response(response, host, request.url)
+    if (tap := tapped.get()) is not None:
+        tap(request, answer)
+    return answer
 
 
 def check_answer(response: aiohttp.ClientResponse, host: str) -> None:

@@ -84,11 +84,17 @@ async def serving(gateway: Gateway) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def gateway_before(
-    wire: str, script: list[Turn] | ScriptFunction | None = None, **options: object
+    wire: str,
+    script: list[Turn] | ScriptFunction | None = None,
+    *,
+    record: bool = False,
+    drain: bool = False,
+    **options: object,
 ) -> AsyncIterator[tuple[str, Simulator]]:
     """The address of a gateway whose models answer over one wire, and the simulator of their vendor."""
     async with Simulator(script_of(script)) as simulator:
-        route = Route("*", (Target(f"{PROVIDERS[wire]}:*", **target_at(simulator.url, wire)),))
+        target = Target(f"{PROVIDERS[wire]}:*", **target_at(simulator.url, wire))
+        route = Route("*", (target,), record=record, drain=drain)
         gateway = Gateway(Routes([route]), **options)
         async with serving(gateway) as url:
             yield url, simulator

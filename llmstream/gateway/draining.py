@@ -1,0 +1,122 @@
+"""Reads responses to their end whose clients have left, for exact usage (`drain = true` in a route)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Final, Generic, Protocol, TypeVar
+
+from llmstream.errors import IncompleteStream
+from llmstream.gateway.accounts import Account
+
+__all__ = ["Drained", "Drains"]
+
+_log: Final = logging.getLogger("llmstream.gateway")
+
+_T = TypeVar("_T")
+_Item = TypeVar("_Item", covariant=True)
+
+# How far the vendor may be ahead of a client that is there.
+_AHEAD: Final = 64
+# A response that takes longer is left: its vendor may never end it.
+_LONGEST_S: Final = 600.0
+
+
+class Source(Protocol[_Item]):
+    """A stream of events or of bytes."""
+
+    def __aiter__(self) -> AsyncIterator[_Item]:
+        """Iterates it."""
+
+    async def aclose(self) -> None:
+        """Leaves it."""
+
+
+class Drains:
+    """The responses that are read on without a client, so that a server waits for them before it stops."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def of(self, source: Source[_T], account: Account) -> Drained[_T]:
+        """Returns the source, read in a task of its own."""
+        drained = Drained(source, account)
+        self._tasks.add(drained.task)
+        drained.task.add_done_callback(self._tasks.discard)
+        return drained
+
+    async def finish(self, limit_s: float) -> None:
+        """Waits until all are over; leaves those that take longer."""
+        tasks = set(self._tasks)
+        if not tasks:
+            return
+        try:
+            await asyncio.wait(tasks, timeout=limit_s)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+class Drained(Generic[_T]):
+    """A source that goes on to its end where its reader leaves it."""
+
+    def __init__(self, source: Source[_T], account: Account) -> None:
+        self._source = source
+        self._account = account
+        self._ready: deque[_T] = deque()
+        self._more = asyncio.Event()
+        self._room = asyncio.Event()
+        self._left = False
+        self._failure: BaseException | None = None
+        self.task = asyncio.create_task(self._read())
+        self.task.add_done_callback(lambda _: self._more.set())
+
+    def __aiter__(self) -> Drained[_T]:
+        return self
+
+    async def __anext__(self) -> _T:
+        while not self._ready:
+            if self.task.done():
+                if self.task.cancelled():
+                    raise IncompleteStream("the gateway was stopped")
+                if self._failure is not None:
+                    raise self._failure
+                raise StopAsyncIteration
+            self._more.clear()
+            await self._more.wait()
+        self._room.set()
+        return self._ready.popleft()
+
+    async def aclose(self) -> None:
+        """Leaves the source to be read to its end."""
+        if self._left:
+            return
+        self._left = True
+        if not self.task.done():
+            self._account.left = True
+            timer = asyncio.get_running_loop().call_later(_LONGEST_S, self.task.cancel)
+            self.task.add_done_callback(lambda _: timer.cancel())
+        self._ready.clear()
+        self._room.set()
+
+    async def _read(self) -> None:
+        try:
+            async for item in self._source:
+                if self._left:
+                    continue
+                self._ready.append(item)
+                self._more.set()
+                if len(self._ready) >= _AHEAD:
+                    self._room.clear()
+                    await self._room.wait()
+        except Exception as error:
+            self._failure = error
+            if self._left:
+                _log.info("a response that was read on without its client failed: %s", error)
+        finally:
+            with suppress(Exception):
+                await self._source.aclose()
