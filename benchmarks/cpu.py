@@ -30,9 +30,11 @@ MODES = ("blocks", "events")
 Reader = Callable[[], Awaitable[str]]
 
 
-def readers(family: str, url: str, session: aiohttp.ClientSession) -> dict[str, Reader]:
-    """The floor, and llmstream at four depths."""
-    model = ls.Model(f"{PROVIDERS[family]}:any", base_url=url, api_key="key")
+def readers(
+    family: str, url: str, session: aiohttp.ClientSession, model: ls.Model | None = None
+) -> dict[str, Reader]:
+    """The floor in the session, and llmstream at four depths."""
+    model = model or ls.Model(f"{PROVIDERS[family]}:any", base_url=url, api_key="key")
 
     async def floor() -> str:
         async with session.post(url, json={}) as response:

@@ -1,0 +1,249 @@
+"""Instructions that small programs take, counted by valgrind: the same on a busy machine.
+
+One process runs all programs; each is warm by then. It marks a program's begin and end by a call of
+`getloadavg`, at which callgrind writes down what was executed since the last mark. The hash seed is
+fixed, garbage is collected between the programs only, and what two marks cost with nothing in between
+is taken off. There is no kernel and no other process in it: connections end in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fnmatch
+import gc
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+
+import llmstream as ls
+from benchmarks.bodies import BODIES, CONTENT_TYPES, FRAGMENTS, body_of
+from benchmarks.cpu import PROVIDERS, readers
+from benchmarks.in_memory import BLOCK_BYTES, Answers, response, sessions
+from llmstream.accumulate import Accumulator
+from llmstream.chats.message import Message
+from llmstream.dialects.base import dialect_class
+from llmstream.dialects.guarded_decoder import GuardedDecoder
+from llmstream.events import Event
+from llmstream.providers.registry import find_provider
+from llmstream.request import Request, Settings, ToolSpec
+
+EMPTY = "empty"
+# Bytecode is specialised after some calls of a function (PEP 659). Programs that decode call theirs for
+# each event.
+_WARM_UP, _WARM_UP_DECODING = 8, 2
+_ROUNDS = 2
+_URL = "http://127.0.0.1/v1"
+_MARK = "getloadavg"
+_STEPS = 10
+# Sessions of the programs, closed when all have run.
+_opened: list[aiohttp.ClientSession] = []
+Program = Callable[[], Awaitable[object] | object]
+
+
+def programs() -> dict[str, Callable[[], Program]]:
+    """All of them by name, in the order in which they run, each to be made where a loop runs."""
+    found: dict[str, Callable[[], Program]] = {EMPTY: lambda: lambda: None}
+    for wire in BODIES:
+        found[f"decode/{wire}/200"] = partial(_decoding, wire, 200)
+        found[f"decode/{wire}/2000"] = partial(_decoding, wire, 2_000)
+        found[f"decode/{wire}/tools"] = partial(_decoding, wire, 200, "tools")
+    for wire, provider in PROVIDERS.items():
+        found[f"encode/{wire}"] = partial(_encoding, provider)
+    for kind in ("text", "tools"):
+        found[f"fold/{kind}"] = partial(_folding, kind)
+    for wire in BODIES:
+        found[f"floor/{wire}"] = partial(_floor, wire)
+        found[f"call/{wire}/text"] = partial(_call, wire, "text")
+        found[f"call/{wire}/tools"] = partial(_call, wire, "tools")
+    found["agent/10 steps"] = _agent
+    return found
+
+
+def _decoding(wire: str, count: int, kind: str = "text") -> Program:
+    """Blocks of 16 KiB to events that the grammar has checked."""
+    body, dialect = b"".join(body_of(wire, count, kind)), dialect_class(wire)()
+    blocks = [body[i : i + BLOCK_BYTES] for i in range(0, len(body), BLOCK_BYTES)]
+
+    def decode() -> list[Event]:
+        guarded = GuardedDecoder(dialect.decoder(provider=wire), provider=wire, marked=True)
+        found = guarded.start()
+        for block in blocks:
+            found = guarded.feed(block)
+        return found + guarded.close()
+
+    return decode
+
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "place": {"type": "string", "description": "Where"},
+        "days": {"type": "integer", "minimum": 1},
+    },
+    "required": ["place"],
+}
+
+
+def _encoding(provider: str) -> Program:
+    """A request with a conversation of twenty messages and five tools."""
+    chat = [Message.system("Be brief.")]
+    for turn in range(10):
+        chat.append(Message.user(f"Question {turn}: " + "word " * 30))
+        chat.append(Message.assistant(f"Answer {turn}: " + "text " * 60))
+    chat.append(Message.user("And now?"))
+    tools = tuple(ToolSpec(f"tool_{number}", "Does a thing.", _SCHEMA) for number in range(5))
+    request = Request(
+        model="any", messages=tuple(chat), tools=tools, settings=Settings(max_output_tokens=500)
+    )
+    dialect = find_provider(provider, "any").dialect
+    return lambda: dialect.encode(request, provider=provider)
+
+
+def _folding(kind: str) -> Program:
+    """Events of chat completions to a message."""
+    decoder = GuardedDecoder(dialect_class("openai-chat")().decoder(provider="openai"), provider="openai")
+    events = decoder.start() + decoder.feed(b"".join(body_of("openai-chat", 2_000, kind))) + decoder.close()
+
+    def fold() -> Message:
+        accumulator = Accumulator()
+        accumulator.feed_many(events)
+        return accumulator.message
+
+    return fold
+
+
+def _answered(wire: str, kind: str) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
+    """Sessions in which each request gets an answer of 200 events."""
+    answer = response(CONTENT_TYPES[wire], body_of(wire, 200, kind))
+    return _opened_sessions(lambda request: answer)
+
+
+def _opened_sessions(answers: Answers) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
+    made = sessions(answers)
+    _opened.extend(made)
+    return made
+
+
+def _floor(wire: str) -> Program:
+    """The same as `_call` by hand."""
+    session, _ = _answered(wire, "text")
+    return readers(wire, _URL, session)["floor"]
+
+
+def _call(wire: str, kind: str) -> Program:
+    """A call from `Model.stream` to the end, all but the kernel."""
+    _, session = _answered(wire, kind)
+    model = ls.Model(f"{PROVIDERS[wire]}:any", base_url=_URL, api_key="key", session=session)
+
+    async def read() -> int:
+        wanted = ls.TextDelta if kind == "text" else ls.ToolCall
+        async with model.stream("Hi") as stream:
+            return len([event async for event in stream if type(event) is wanted])
+
+    return read
+
+
+def _agent() -> Program:
+    """A run of ten steps, each with one call of a tool and its result of 2 KB."""
+    calling = response(CONTENT_TYPES["openai-chat"], body_of("openai-chat", FRAGMENTS, "tools"))
+    ending = response(CONTENT_TYPES["openai-chat"], body_of("openai-chat", FRAGMENTS))
+    last = _STEPS - 1
+    _, session = _opened_sessions(lambda http: ending if http.count(b'"tool_call_id"') == last else calling)
+    model = ls.Model("openai:any", base_url=_URL, api_key="key", session=session)
+
+    def weather(place: str) -> str:
+        """Tells the weather."""
+        return "clouds " * 300
+
+    agent = ls.Agent(model, tools=[weather], max_steps=_STEPS)
+
+    async def run() -> int:
+        async with agent.stream("Where does it rain?") as running:
+            return len([event async for event in running])
+
+    return run
+
+
+async def _run(wanted: str) -> None:
+    """In the counted process: each program, between two marks."""
+    gc.disable()
+    for name, make in programs().items():
+        if name == EMPTY or fnmatch.fnmatch(name, wanted):
+            program = make()
+            await _repeat(program, _WARM_UP_DECODING if name.startswith("decode/") else _WARM_UP)
+            gc.collect()
+            print(name)
+            os.getloadavg()
+            await _repeat(program, _ROUNDS)
+            os.getloadavg()
+    gc.enable()
+    while _opened:
+        await _opened.pop().close()
+
+
+async def _repeat(program: Program, rounds: int) -> None:
+    for _ in range(rounds):
+        made = program()
+        if isinstance(made, Awaitable):
+            await made
+
+
+def count(wanted: str = "*") -> dict[str, int]:
+    """Instructions of one round of each program whose name fits the pattern.
+
+    raises: RuntimeError if valgrind fails
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "counts")
+        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={file}", f"--dump-before={_MARK}"]
+        command += ["--dump-line=no", sys.executable, "-m", "benchmarks.instructions", wanted]
+        env = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": os.getcwd()}
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
+        if done.returncode:
+            raise RuntimeError(f"valgrind failed:\n{done.stderr[-2000:]}")
+        names = done.stdout.split("\n")[:-1]
+        counts = dict(zip(names, _marked(file, len(names)), strict=True))
+    empty = counts.pop(EMPTY)
+    return {name: (value - empty) // _ROUNDS for name, value in counts.items()}
+
+
+def _marked(file: Path, number: int) -> Iterator[int]:
+    """What was executed between the two marks of each program: every second file that was written."""
+    for place in range(2, 2 * number + 1, 2):
+        text = file.with_name(f"{file.name}.{place}").read_text(encoding="utf-8")
+        found = re.search(r"^summary: (\d+)", text, re.MULTILINE)
+        assert found is not None, "callgrind writes a summary"
+        yield int(found[1])
+
+
+def unavailable() -> str:
+    """Why instructions cannot be counted here; "" if they can."""
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed"
+    return ""
+
+
+def build() -> str:
+    """The interpreter that the counts belong to: another compiler's differ."""
+    return f"{platform.python_implementation()} {platform.python_version()}, {platform.python_compiler()}"
+
+
+def main() -> None:
+    """Counted itself: `python -m benchmarks.instructions PATTERN` runs the programs."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.instructions", description=__doc__)
+    parser.add_argument("pattern", nargs="?", default="*", help="which programs, such as 'decode/*'")
+    asyncio.run(_run(parser.parse_args().pattern))
+
+
+if __name__ == "__main__":
+    main()
