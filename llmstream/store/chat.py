@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llmstream.chats.chat import Chat
@@ -159,7 +160,7 @@ class StoredChat(Chat):
         raises: InvalidRequest if it is no branch of this conversation
         """
         end = branch.id if isinstance(branch, Branch) else branch
-        with self._writing, self.store.database.writing() as db:
+        with self.changing() as db:
             row = self._current(db)
             if (
                 db.execute("select 1 from messages where n = ? and tree = ?", (end, row.tree)).fetchone()
@@ -203,7 +204,7 @@ class StoredChat(Chat):
             given = list(messages)
             unstored = self._history.snapshot(len(self._links))
             try:
-                with self.store.database.writing() as db:
+                with self.changing() as db:
                     links = self._write(db, [*unstored, *given])
                     for complete in (*self._late, within):
                         complete(db, links[-1].n if links else self._head)
@@ -217,6 +218,18 @@ class StoredChat(Chat):
             self.failure = None
             if given:
                 self._history.extend(given)
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Connection]:
+        """A transaction. A conversation that it makes is there only once it is complete."""
+        with self._writing:
+            before = self._row
+            try:
+                with self.store.database.writing() as db:
+                    yield db
+            except BaseException:
+                self._row = before
+                raise
 
     def place(self, db: Connection) -> tuple[int, int | None]:
         """The conversation's row, and that of its last message here; inside a transaction."""
@@ -235,7 +248,7 @@ class StoredChat(Chat):
 
     def _move(self, kept: int, messages: list[Message]) -> None:
         """Goes back to the first `kept` messages and on with others."""
-        with self.store.database.writing() as db:
+        with self.changing() as db:
             row, links, now = self._current(db), self._links[:kept], self.store.clock()
             head = links[-1].n if links else None
             is_current = row.head == self._head
@@ -252,18 +265,17 @@ class StoredChat(Chat):
 
         raises: StoreError if it was deleted
         """
+        if self._row is None:
+            self._row = conversations.found_or_made(db, self.store.owner, self.name, self.store.clock())
+            return self._row
         row = conversations.find(db, self.store.owner, self.name)
-        if row is None and self._row is not None:
+        if row is None:
             raise StoreError(
                 f"the conversation {self.name!r} was deleted from the store while it was open here. Its "
                 "messages are in this chat; append them to another one to keep them."
             )
-        if row is not None and self._row is not None and row.n != self._row.n:
+        if row.n != self._row.n:
             raise StoreError(f"the conversation {self.name!r} was deleted and another one has its name")
-        if row is None or (self._row is None and row is not None):
-            if row is None:
-                row = conversations.make(db, self.store.owner, self.name, self.store.clock())
-            self._row = row
         return row
 
     def __reduce__(self) -> tuple[Any, ...]:

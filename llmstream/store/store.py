@@ -1,4 +1,4 @@
-"""`open_store`: conversations in a file, to go on with, to search, and to delete for good."""
+"""`open_store`: conversations in a file or a server, to go on with, to search, and to delete for good."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from llmstream.addresses import shown, sqlite_path
-from llmstream.errors import InvalidRequest
+from llmstream.addresses import is_postgres, shown, sqlite_path
+from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.store import conversations
 from llmstream.store.chat import StoredChat
 from llmstream.store.conversations import ConversationInfo, Row
@@ -102,12 +102,13 @@ def open_store(
 ) -> Store:
     """Opens a store of conversations; it is made if it is missing.
 
-    address:   "sqlite:PATH"; ~ is the home folder
+    address:   "sqlite:PATH", where ~ is the home folder; or "postgresql://USER@HOST/DATABASE" (extra
+               `postgres`), for processes of several machines
     read_only: changes nothing; also reads the file of a newer llmstream
     price:     as for `Agent`, to store what turns cost: `llmstream.prices.price`
     owner:     whose conversations these are; others in the same file are not seen
     clock:     seconds since 1970
-    raises:    InvalidRequest for another address; StoreError
+    raises:    InvalidRequest for another address; Unsupported without the extra; StoreError
     """
     return Store(_database(address, read_only), price=price, owner=owner, clock=clock)
 
@@ -117,6 +118,14 @@ def _database(address: str, read_only: bool) -> Database:
         from llmstream.store.sqlite import SQLiteDatabase  # not every Python has sqlite3
 
         return SQLiteDatabase(Path(os.path.expanduser(path)), read_only=read_only)
+    if is_postgres(address):
+        try:
+            from llmstream.store.postgres import PostgresDatabase
+        except ImportError:
+            raise Unsupported(
+                "PostgreSQL needs the extra `postgres`: pip install 'llmstream-sdk[postgres]'"
+            ) from None
+        return PostgresDatabase(address, read_only=read_only)
     raise InvalidRequest(
         f"cannot open a store at {shown(address)!r}. Write 'sqlite:chats.db' or "
         "'sqlite:/var/lib/app/chats.db' (no slashes before the path), or 'postgresql://...'."
@@ -124,8 +133,7 @@ def _database(address: str, read_only: bool) -> Database:
 
 
 class Store:
-    """Conversations in an SQLite file, for any number of processes and threads of one machine. See
-    `open_store`.
+    """Conversations in a database, for any number of processes and threads. See `open_store`.
 
     A call takes about a millisecond, more while other processes write, and may be made in an event loop.
     """
@@ -426,8 +434,12 @@ class Store:
         self.database.copy(Path(path))
 
     def check(self) -> list[str]:
-        """What is wrong with the file, by SQLite's integrity check; [] if it is sound."""
-        return self.database.check()
+        """What is wrong with the file, by SQLite's integrity check, and with its rows; [] if it is sound."""
+        found = self.database.check()
+        if not found:
+            with self.database.reading() as db:
+                found = conversations.faults(db)
+        return found
 
 
 def _close(database: Database, writer: Writer) -> None:

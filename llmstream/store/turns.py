@@ -129,7 +129,7 @@ class StoredTurn:
 
     def _draft(self, events: bytes) -> None:
         store = self._chat.store
-        with store.database.writing() as db:
+        with self._chat.changing() as db:
             if self._row is None:
                 store.writer.appear()
                 conversation, after = self._chat.place(db)

@@ -132,6 +132,19 @@ def test_a_deleted_chat_is_not_revived(opened):
     assert opened().conversations() == []
 
 
+def test_a_failed_beginning_is_no_end(store):
+    chat = store.chat("one")
+
+    def fails(db, head):
+        raise StoreError("no place")
+
+    with pytest.raises(StoreError, match="no place"):
+        chat.add(said("A"), fails, keep=False)
+    assert store.conversations() == []
+    chat.append(*said("A"))
+    assert texts(store.chat("one")) == ["A"]
+
+
 def test_owners_see_only_their_own(opened):
     ada, bob = opened(owner="ada"), opened(owner="bob")
     ada.chat("one").append(*said("mine"))
