@@ -48,7 +48,8 @@ from llmstream keys.
 
 Conversations and the prompt history are stored in ~/.local/state/llmstream (or in $XDG_STATE_HOME),
 readable only by you. llmstream logs lists, searches and deletes them. --no-log keeps one out,
-LLMSTREAM_LOG=off all of them, LLMSTREAM_HISTORY=off prompts too.
+LLMSTREAM_LOG=off all of them, LLMSTREAM_HISTORY=off prompts too. LLMSTREAM_LOG_CONTENT=off keeps
+tokens, cost and times, but no text.
 
 exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C),
 141 the reader of the pipe closed it

@@ -2,7 +2,8 @@
 
     $XDG_STATE_HOME/llmstream/chats.db, else ~/.local/state/llmstream/chats.db; or $LLMSTREAM_LOG
 
-LLMSTREAM_LOG=off keeps no conversations, LLMSTREAM_HISTORY=off neither these nor prompts.
+LLMSTREAM_LOG=off keeps no conversations, LLMSTREAM_HISTORY=off neither these nor prompts. With
+LLMSTREAM_LOG_CONTENT=off what is kept of them is which models were asked, tokens, cost and times.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ def is_off() -> bool:
     return is_disabled() or os.environ.get("LLMSTREAM_LOG", "").strip().lower() in OFF
 
 
+def _has_content() -> bool:
+    """Whether texts are kept."""
+    return os.environ.get("LLMSTREAM_LOG_CONTENT", "").strip().lower() not in OFF
+
+
 def store_path() -> Path | None:
     """Returns the path of the store; None if it is off, or its folder cannot be made."""
     if is_off():
@@ -58,10 +64,10 @@ def open_kept(*, read_only: bool = False, to_read: bool = False) -> Store:
         raise InvalidRequest("no conversation is kept yet. `llmstream chat` keeps each one.")
     if to_read:
         try:
-            return open_store(f"sqlite:{path}", price=estimated_price)
+            return open_store(f"sqlite:{path}", price=estimated_price, content=_has_content())
         except LLMStreamError:  # of a newer version, or on a disk that is read-only
             return open_store(f"sqlite:{path}", read_only=True, price=estimated_price)
-    return open_store(f"sqlite:{path}", read_only=read_only, price=estimated_price)
+    return open_store(f"sqlite:{path}", read_only=read_only, price=estimated_price, content=_has_content())
 
 
 def kept_chat(name: str | None, messages: list[Message]) -> Chat:
@@ -115,7 +121,9 @@ def name_of(chat: Chat) -> str | None:
     """The name of a chat in the store; None if it is in memory, or nothing of it is stored."""
     from llmstream.store import StoredChat
 
-    return chat.name if isinstance(chat, StoredChat) and chat.failure is None and len(chat) else None
+    if not isinstance(chat, StoredChat) or not chat.store.content:
+        return None
+    return chat.name if chat.failure is None and len(chat) else None
 
 
 def note_model(chat: Chat, model: str) -> None:

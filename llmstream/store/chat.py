@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llmstream.chats.chat import Chat
@@ -182,9 +182,9 @@ class StoredChat(Chat):
             return super().fork()
         return self.store.fork(self.name, name)
 
-    def turn(self, model: str) -> StoredTurn:
+    def turn(self, model: str, asked: Mapping[str, object] = {}) -> StoredTurn:
         """As in `Chat`: the prompt, the answer as it comes, and what it cost are stored."""
-        return StoredTurn(self, model)
+        return StoredTurn(self, model, asked)
 
     # For turns.
 
@@ -202,7 +202,7 @@ class StoredChat(Chat):
         """
         with self._writing:
             given = list(messages)
-            unstored = self._history.snapshot(len(self._links))
+            unstored = self._history.snapshot(len(self._links)) if self.store.content else []
             try:
                 with self.changing() as db:
                     links = self._write(db, [*unstored, *given])
@@ -244,7 +244,8 @@ class StoredChat(Chat):
         if not messages:
             return []
         row, tip = self._current(db), self._links[-1] if self._links else None
-        return add_messages(db, row, tip, messages, self.store.clock(), own_head=self._head)
+        stored = messages if self.store.content else []
+        return add_messages(db, row, tip, stored, self.store.clock(), own_head=self._head)
 
     def _move(self, kept: int, messages: list[Message]) -> None:
         """Goes back to the first `kept` messages and on with others."""
@@ -257,7 +258,8 @@ class StoredChat(Chat):
                 row = Row(row.n, row.id, row.tree, head, row.title, row.key)
             tip = links[-1] if links else None
             own_head = head if is_current else -1
-            links += add_messages(db, row, tip, messages, now, own_head=own_head)
+            stored = messages if self.store.content else []
+            links += add_messages(db, row, tip, stored, now, own_head=own_head)
         self._links = links
 
     def _current(self, db: Connection) -> Row:

@@ -44,6 +44,8 @@ class TurnInfo(msgspec.Struct, frozen=True):
     state:    "done", "left", "failed", "lost" with its process, or "open"
     after:    row of the message before the answer; `head`: of its last one; as `Hit.message`
     warnings: as JSON
+    asked:    the settings that were chosen, such as `temperature`; others were the vendor's
+    log:      the id under which an event log keeps the run, or ""
     """
 
     model: str
@@ -61,6 +63,8 @@ class TurnInfo(msgspec.Struct, frozen=True):
     step: int
     after: int | None
     head: int | None
+    asked: dict[str, Any] = {}
+    log: str = ""
 
 
 class TreeNode(msgspec.Struct, frozen=True):
@@ -98,6 +102,7 @@ def open_store(
     read_only: bool = False,
     price: Price | None = None,
     owner: str = "",
+    content: bool = True,
     clock: Callable[[], float] = time.time,
 ) -> Store:
     """Opens a store of conversations; it is made if it is missing.
@@ -107,10 +112,12 @@ def open_store(
     read_only: changes nothing; also reads the file of a newer llmstream
     price:     as for `Agent`, to store what turns cost: `llmstream.prices.price`
     owner:     whose conversations these are; others in the same file are not seen
+    content:   False stores no texts from now on, only that there was a request, with its model, settings,
+               tokens, cost, times, and the code of its error. Its chats are in memory
     clock:     seconds since 1970
     raises:    InvalidRequest for another address; Unsupported without the extra; StoreError
     """
-    return Store(_database(address, read_only), price=price, owner=owner, clock=clock)
+    return Store(_database(address, read_only), price=price, owner=owner, content=content, clock=clock)
 
 
 def _database(address: str, read_only: bool) -> Database:
@@ -144,11 +151,13 @@ class Store:
         *,
         price: Price | None,
         owner: str,
+        content: bool,
         clock: Callable[[], float],
     ) -> None:
         self.database = database
         self.writer = database.writer()
         self.owner = owner
+        self.content = content
         self.clock = clock
         self._price = price
         # Also without `close`: an application often has one store until it ends.
@@ -302,7 +311,7 @@ class Store:
             rows = db.execute(
                 "select provider || ':' || model, state, finish, input_tokens, output_tokens, cached_tokens, "
                 "cache_write_tokens, reasoning_tokens, cost, started, first_s, total_s, warnings, error, "
-                "response, run, step, after, head from turns where conversation = ? order by n",
+                "response, run, step, after, head, asked, log from turns where conversation = ? order by n",
                 (self._row(db, name).n,),
             ).fetchall()
         return [_turn(row) for row in rows]
@@ -460,8 +469,10 @@ def _node(db: Connection, row: tuple[int, int | None, int, bytes], current: set[
 
 
 def _turn(row: tuple[Any, ...]) -> TurnInfo:
-    model, state, finish, given, made, cached, written, reasoned, *rest = row
-    return TurnInfo(model, state, finish, Usage(given, made, None, reasoned, cached, written), *rest)
+    model, state, finish, given, made, cached, written, reasoned, *rest, asked, log = row
+    usage = Usage(given, made, None, reasoned, cached, written)
+    fields = (model, state, finish, usage, *rest, msgspec.json.decode(asked), log)
+    return TurnInfo(*fields)
 
 
 def _day(at: float) -> str:

@@ -17,6 +17,7 @@ from llmstream.chats import Chat, Message
 from llmstream.cli import main
 from llmstream.dialects.ollama import Ollama
 from llmstream.simulator import Break, Call, Cut, Pace, Refuse, Script, Stall, Turn
+from llmstream.store import open_store
 from llmstream.streams import http_call
 
 
@@ -221,6 +222,17 @@ def test_a_conversation_need_not_be_kept(ask, setting, monkeypatch, tmp_path):
     monkeypatch.setenv("LLMSTREAM_LOG", "off" if setting == "LLMSTREAM_LOG" else "")
     assert ask(says("Blue."), *([setting] if setting == "--no-log" else []), "Why?").status == 0
     assert not (tmp_path / "state" / "llmstream" / "chats.db").exists()
+
+
+def test_a_conversation_without_its_text(ask, monkeypatch, kept, tmp_path):
+    monkeypatch.setenv("LLMSTREAM_LOG_CONTENT", "off")
+    assert ask(says("Blue."), "Why?").status == 0
+    assert kept() == []
+    with open_store(f"sqlite:{tmp_path / 'state' / 'llmstream' / 'chats.db'}") as store:
+        (turn,) = store.turns(store.last().id)
+    assert (turn.state, turn.usage.output_tokens > 0) == ("done", True)
+    done = ask(says("Dark."), "-c", "And?")
+    assert (done.status, done.requests) == (2, [])
 
 
 def test_a_broken_store_is_no_obstacle(ask, tmp_path):

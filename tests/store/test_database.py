@@ -75,7 +75,7 @@ def test_a_newer_file_is_refused_unharmed(opened, path):
         db.execute("alter table conversations add column mood text not null default 'good'")
     db.close()
     with pytest.raises(
-        StoreError, match=r"newer llmstream \(tables 99, known 1\). Update llmstream, or open"
+        StoreError, match=r"newer llmstream \(tables 99, known 2\). Update llmstream, or open"
     ):
         opened()
     store = opened(read_only=True)
@@ -90,11 +90,24 @@ def test_a_file_is_migrated_after_a_copy(opened, path, monkeypatch):
     step = "alter table conversations add column mood text;\nupdate messages set sender = 'me'"
     monkeypatch.setattr(tables, "MIGRATIONS", (*tables.MIGRATIONS, (step, True)))
     assert opened().chat("one").messages() == [HI]
-    (copy,) = path.parent.glob("chats.db.before-2-*")
+    (copy,) = path.parent.glob("chats.db.before-3-*")
     with sqlite3.connect(copy) as db:
-        assert db.execute("pragma user_version").fetchone() == (1,)
+        assert db.execute("pragma user_version").fetchone() == (2,)
     db.close()
     assert copy.stat().st_mode & 0o777 == 0o600
+
+
+def test_files_of_all_versions_are_opened(opened, path, monkeypatch):
+    current = tables.MIGRATIONS
+    for version in range(1, len(current)):
+        monkeypatch.setattr(tables, "MIGRATIONS", current[:version])
+        opened().chat("one").append(HI)
+        monkeypatch.setattr(tables, "MIGRATIONS", current)
+        store = opened()
+        assert store.chat("one").messages() == [HI]
+        assert store.turns("one") == []
+        store.close()
+        path.unlink()
 
 
 def test_a_broken_migration_changes_nothing(opened, path, monkeypatch):

@@ -33,7 +33,7 @@ index and files are overwritten in the store.
 
 Conversations are kept by llmstream chat, in chats.db in ~/.local/state/llmstream (or in
 $XDG_STATE_HOME), readable only by you. LLMSTREAM_LOG=off keeps none, LLMSTREAM_LOG=FILE keeps them
-there.
+there. With LLMSTREAM_LOG_CONTENT=off, no text is kept: there is logs cost, and nothing to show.
 
 exit status: 0 success, 2 usage error, 3 the store cannot be used, 130 interrupted (Ctrl-C), 141 the
 reader of the pipe closed it
