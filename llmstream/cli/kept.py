@@ -9,6 +9,7 @@ LLMSTREAM_LOG_CONTENT=off what is kept of them is which models were asked, token
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +21,19 @@ from llmstream.cli.terminal import print_message
 from llmstream.errors import InvalidRequest, LLMStreamError
 
 if TYPE_CHECKING:
-    from llmstream.store import Store
+    from llmstream.store import Store, TreeNode
 
-__all__ = ["is_off", "kept_chat", "last_kept", "name_of", "note_model", "open_kept", "store_path"]
+__all__ = [
+    "branch_end",
+    "branch_ends",
+    "is_off",
+    "kept_chat",
+    "last_kept",
+    "name_of",
+    "note_model",
+    "open_kept",
+    "store_path",
+]
 
 _MODEL: Final = "model"
 _LOOKED_AT: Final = 50
@@ -87,9 +98,10 @@ def kept_chat(name: str | None, messages: list[Message]) -> Chat:
     return chat
 
 
-def last_kept(name: str | None = None) -> tuple[str | None, list[Message], str]:
+def last_kept(name: str | None = None, branch: int | None = None) -> tuple[str | None, list[Message], str]:
     """The name, the messages and the model ("" if unknown) of the last conversation, or of that name.
 
+    branch: the number of one, as in `branch_end`; default: the current one
     raises: InvalidRequest if there is none to continue; a name that is not in use begins one
     """
     if store_path() is None:
@@ -100,10 +112,43 @@ def last_kept(name: str | None = None) -> tuple[str | None, list[Message], str]:
         name = next(
             (info.id for info in store.conversations(limit=_LOOKED_AT) if info.title and info.messages), None
         )
-        if name is None:
+        if name is None and branch is None:
             return _from_before()
+        if name is None:
+            raise InvalidRequest("there is no last conversation to continue.")
     chat = store.chat(name)
+    if branch is not None:
+        return name, chat.messages_of(branch_end(store, name, branch)), store.notes(name).get(_MODEL, "")
     return name, chat.messages(), store.notes(name).get(_MODEL, "") if len(chat) else ""
+
+
+def branch_ends(nodes: Sequence[TreeNode]) -> list[int]:
+    """The last messages of all branches of a tree, in the order in which it is drawn."""
+    below: dict[int | None, list[TreeNode]] = {}
+    for node in nodes:
+        below.setdefault(node.parent, []).append(node)
+    waiting, ends = below.get(None, [])[::-1], list[int]()
+    while waiting:
+        node = waiting.pop()
+        children = below.get(node.id, [])
+        waiting += children[::-1]
+        if not children:
+            ends.append(node.id)
+    return ends
+
+
+def branch_end(store: Store, name: str, number: int) -> int:
+    """The last message of a branch, by its number in `llmstream logs show --tree`.
+
+    raises: InvalidRequest if there is none of that number; StoreError if there is no such conversation
+    """
+    ends = branch_ends(store.tree(name))
+    if not 1 <= number <= len(ends):
+        has = f"branches 1 to {len(ends)}" if len(ends) > 1 else "one branch"
+        raise InvalidRequest(
+            f"the conversation {name!r} has {has}, not {number}. See: llmstream logs show {name} --tree"
+        )
+    return ends[number - 1]
 
 
 def _from_before() -> tuple[None, list[Message], str]:

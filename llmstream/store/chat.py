@@ -154,6 +154,18 @@ class StoredChat(Chat):
         text = " ".join(read_message(db, first, files, body).text.split())[:_SHOWN]
         return Branch(end, depth, text, length, end == self._head)
 
+    def messages_of(self, branch: Branch | int) -> list[Message]:
+        """The messages of a branch, without going on with it.
+
+        branch: or the `id` of one, or of any node of `Store.tree`
+        raises: InvalidRequest if it is none of this conversation
+        """
+        end = branch.id if isinstance(branch, Branch) else branch
+        with self._writing, self.store.database.reading() as db:
+            if self._row is None or not _is_in(db, end, self._row.tree):
+                raise self._no_branch(end)
+            return path_to(db, end)[1]
+
     def switch(self, branch: Branch | int) -> None:
         """Goes on with another branch, in every process that loads the conversation from now on.
 
@@ -162,16 +174,16 @@ class StoredChat(Chat):
         end = branch.id if isinstance(branch, Branch) else branch
         with self.changing() as db:
             row = self._current(db)
-            if (
-                db.execute("select 1 from messages where n = ? and tree = ?", (end, row.tree)).fetchone()
-                is None
-            ):
-                raise InvalidRequest(f"the conversation {self.name!r} has no branch {end}; see branches()")
+            if not _is_in(db, end, row.tree):
+                raise self._no_branch(end)
             db.execute(
                 "update conversations set head = ?, updated = ? where n = ?", (end, self.store.clock(), row.n)
             )
             self._links, messages = path_to(db, end)
             self._history.swap(messages)
+
+    def _no_branch(self, end: int) -> InvalidRequest:
+        return InvalidRequest(f"the conversation {self.name!r} has no branch {end}; see branches()")
 
     def fork(self, name: str | None = None) -> Chat:
         """As in `Chat`, a chat in memory; with a name, a conversation of its own in the store.
@@ -282,6 +294,12 @@ class StoredChat(Chat):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Chat, tuple(self.messages())
+
+
+def _is_in(db: Connection, n: int, tree: int) -> bool:
+    """Whether a message is in a tree."""
+    query = "select 1 from messages where n = ? and tree = ?"
+    return db.execute(query, (n, tree)).fetchone() is not None
 
 
 def _place(db: Connection, n: int) -> tuple[int | None, int, int, bytes]:

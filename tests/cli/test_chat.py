@@ -217,6 +217,34 @@ def test_a_named_conversation_goes_on(ask, kept):
     assert kept("sky") == ["Why?", "Blue.", "And?", "Dark."]
 
 
+def test_another_branch_goes_on(ask, kept, tmp_path):
+    ask(says("Blue."), "--chat", "sky", "Why?")
+    ask(says("Dark."), "--chat", "sky", "And at night?")
+    with open_store(f"sqlite:{tmp_path / 'state' / 'llmstream' / 'chats.db'}") as store:
+        chat = store.chat("sky")
+        chat.branch(at=2)
+        chat.append(Message.user("On Mars?"), Message.assistant("Red."))
+    done = ask(says("Starry."), "--branch", "1", "And then?")
+    earlier = ["Why?", "Blue.", "And at night?", "Dark."]
+    assert [m.text for m in done.requests[0].messages] == [*earlier, "And then?"]
+    assert kept("sky") == [*earlier, "And then?", "Starry."]
+    ask(says("Dusty."), "--chat", "sky", "--branch", "2", "Why?")
+    assert kept("sky") == ["Why?", "Blue.", "On Mars?", "Red.", "Why?", "Dusty."]
+    with open_store(f"sqlite:{tmp_path / 'state' / 'llmstream' / 'chats.db'}") as store:
+        assert len(store.chat("sky").branches()) == 2
+
+
+def test_a_missing_branch_is_refused(ask, kept, tmp_path):
+    ask(says("Blue."), "--chat", "sky", "Why?")
+    done = ask(says("No."), "--chat", "sky", "--branch", "2", "Why?")
+    assert (done.status, done.requests, "has one branch, not 2" in done.err) == (2, [], True)
+    done = ask(says("No."), "--chat", "sea", "--branch", "1", "Why?")
+    assert (done.status, "there is no conversation 'sea'" in done.err) == (3, True)
+    done = ask(says("No."), "--continue", str(tmp_path / "a.json"), "--branch", "1", "Why?")
+    assert (done.status, "-c or --chat" in done.err) == (2, True)
+    assert kept("sky") == ["Why?", "Blue."]
+
+
 @pytest.mark.parametrize("setting", ["--no-log", "LLMSTREAM_LOG"])
 def test_a_conversation_need_not_be_kept(ask, setting, monkeypatch, tmp_path):
     monkeypatch.setenv("LLMSTREAM_LOG", "off" if setting == "LLMSTREAM_LOG" else "")

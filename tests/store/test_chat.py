@@ -70,6 +70,10 @@ def test_a_branch_overwrites_nothing(store):
     assert (old.text, old.length, old.current) == ("C", 4, False)
     assert (new.text, new.length, new.current) == ("E", 4, True)
     assert [branch.id for branch in chat.branches()] == [old.id, new.id]
+    assert [message.text for message in chat.messages_of(old)] == ["A", "B", "C", "D"]
+    assert texts(chat) == ["A", "B", "E", "F"]
+    with pytest.raises(ls.InvalidRequest, match="no branch 99"):
+        chat.messages_of(99)
     chat.switch(old)
     assert texts(chat) == texts(store.chat("one")) == ["A", "B", "C", "D"]
 
