@@ -320,7 +320,7 @@ class Agent(Generic[Deps, T]):
         conversation = settled(with_system(own, [*earlier, *asked]))
         make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
-        kept = None if chat is None else KeptHistory(chat, config.model, asked, state.conversation)
+        kept = None if chat is None else KeptHistory(chat, config, asked, state.conversation)
         return AgentRun(Loop(config, state, total_s=_total_s(config), kept=kept, steps=steps))
 
     @overload
@@ -411,7 +411,7 @@ class Agent(Generic[Deps, T]):
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        kept = None if chat is None else KeptHistory(chat, config.model, [], state.conversation)
+        kept = None if chat is None else KeptHistory(chat, config, [], state.conversation)
         total_s = _total_s(config)
         return AgentRun(Loop(config, state, total_s=total_s, resumption=resumption, kept=kept, steps=steps))
 

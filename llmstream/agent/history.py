@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from llmstream.chats.content import Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.chats.copying import unchanged
 from llmstream.chats.message import Message, Role
+from llmstream.streams.options import asked_settings, with_defaults
 from llmstream.tools.outcome import cancelled_results
 
 if TYPE_CHECKING:
+    from llmstream.agent.config import AgentConfig
     from llmstream.chats.chat import Chat
     from llmstream.events import Event
-    from llmstream.streams.model import Model
 
 __all__ = ["KeptHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
 
@@ -64,8 +65,12 @@ class KeptHistory:
     history: at the start of the run, the prompt included
     """
 
-    def __init__(self, chat: Chat, model: Model, prompt: list[Message], history: list[Message]) -> None:
-        self._turn = chat.turn(f"{model.provider.name}:{model.name}")
+    def __init__(
+        self, chat: Chat, config: AgentConfig, prompt: list[Message], history: list[Message]
+    ) -> None:
+        model = config.model
+        asked = asked_settings(with_defaults(model.options, config.options))
+        self._turn = chat.turn(f"{model.provider.name}:{model.name}", asked)
         self._prompt = prompt
         self._known = list(history)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -303,10 +303,11 @@ class Chat:
         forked._history.extend(self._history.snapshot())
         return forked
 
-    def turn(self, model: str) -> ChatTurn:
+    def turn(self, model: str, asked: Mapping[str, object] = {}) -> ChatTurn:
         """What receives a turn of a stream or a run with `chat=`; theirs to call.
 
         model: "provider:model" that is asked
+        asked: the settings that were chosen, such as `temperature`, in the form of JSON
         """
         return PlainTurn(self.append)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 
 from llmstream.chats.message import Message
@@ -10,7 +11,10 @@ from llmstream.chats.message import Message
 if TYPE_CHECKING:
     import msgspec
 
-__all__ = ["ChatTurn", "PlainTurn"]
+__all__ = ["ChatTurn", "PlainTurn", "logged_run"]
+
+logged_run: ContextVar[str] = ContextVar("llmstream_logged_run", default="")
+"""The id under which an event log keeps the run that is read in this context; "" outside of one."""
 
 
 class ChatTurn(Protocol):

@@ -48,7 +48,8 @@ from llmstream keys.
 
 Conversations and the prompt history are stored in ~/.local/state/llmstream (or in $XDG_STATE_HOME),
 readable only by you. llmstream logs lists, searches and deletes them. --no-log keeps one out,
-LLMSTREAM_LOG=off all of them, LLMSTREAM_HISTORY=off prompts too.
+LLMSTREAM_LOG=off all of them, LLMSTREAM_HISTORY=off prompts too. LLMSTREAM_LOG_CONTENT=off keeps
+tokens, cost and times, but no text.
 
 exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C),
 141 the reader of the pipe closed it
@@ -63,6 +64,7 @@ examples:
   llmstream chat --mcp "uvx mcp-server-time" "What time is it in Oslo?"
   llmstream chat -c "And at night?"                           continue the last conversation
   llmstream chat --chat trip "And by train?"                  continue or begin the one named trip
+  llmstream chat --chat trip --branch 2 "And a bus?"          go on where /undo or /retry left it
   llmstream chat -m openai:gpt-5-mini --save talk.json        save the conversation to a file
   llmstream chat --continue talk.json "And at night?"         continue that conversation
 """
@@ -105,6 +107,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     earlier.add_argument(
         "--chat", dest="name", metavar="NAME", help="continue the conversation of this name, or begin it"
+    )
+    add(
+        "--branch",
+        metavar="N",
+        type=count,
+        help="go on with this branch of it, by its number in logs show --tree; of the last one by default",
     )
     add("--no-log", dest="log", action="store_false", help="do not keep the conversation")
     add("--save", metavar="FILE", help="save the conversation to a new file after each turn")
@@ -270,8 +278,10 @@ def _earlier(arguments: argparse.Namespace) -> tuple[str | None, list[Message], 
     name: str | None = None
     messages: list[Message] = []
     model = ""
-    if arguments.continue_last or arguments.name:
-        name, messages, model = last_kept(arguments.name)
+    if arguments.branch is not None and arguments.continue_from:
+        raise InvalidRequest("--branch is for conversations that are kept: -c or --chat, not --continue.")
+    if arguments.continue_last or arguments.name or arguments.branch is not None:
+        name, messages, model = last_kept(arguments.name, arguments.branch)
     elif arguments.continue_from:
         messages, model = load_chat(arguments.continue_from)
     if arguments.system:

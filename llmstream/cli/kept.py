@@ -2,12 +2,14 @@
 
     $XDG_STATE_HOME/llmstream/chats.db, else ~/.local/state/llmstream/chats.db; or $LLMSTREAM_LOG
 
-LLMSTREAM_LOG=off keeps no conversations, LLMSTREAM_HISTORY=off neither these nor prompts.
+LLMSTREAM_LOG=off keeps no conversations, LLMSTREAM_HISTORY=off neither these nor prompts. With
+LLMSTREAM_LOG_CONTENT=off what is kept of them is which models were asked, tokens, cost and times.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +22,11 @@ from llmstream.prices import price as list_price
 from llmstream.usage import Usage
 
 if TYPE_CHECKING:
-    from llmstream.store import Store
+    from llmstream.store import Store, TreeNode
 
 __all__ = [
+    "branch_end",
+    "branch_ends",
     "estimated_price",
     "is_off",
     "kept_chat",
@@ -40,6 +44,11 @@ _LOOKED_AT: Final = 50
 def is_off() -> bool:
     """Whether the user turned the store off."""
     return is_disabled() or os.environ.get("LLMSTREAM_LOG", "").strip().lower() in OFF
+
+
+def _has_content() -> bool:
+    """Whether texts are kept."""
+    return os.environ.get("LLMSTREAM_LOG_CONTENT", "").strip().lower() not in OFF
 
 
 def store_path() -> Path | None:
@@ -68,10 +77,10 @@ def open_kept(*, read_only: bool = False, to_read: bool = False) -> Store:
         raise InvalidRequest("no conversation is kept yet. `llmstream chat` keeps each one.")
     if to_read:
         try:
-            return open_store(f"sqlite:{path}", price=estimated_price)
+            return open_store(f"sqlite:{path}", price=estimated_price, content=_has_content())
         except LLMStreamError:  # of a newer version, or on a disk that is read-only
             return open_store(f"sqlite:{path}", read_only=True, price=estimated_price)
-    return open_store(f"sqlite:{path}", read_only=read_only, price=estimated_price)
+    return open_store(f"sqlite:{path}", read_only=read_only, price=estimated_price, content=_has_content())
 
 
 def estimated_price(model: str, usage: Usage) -> float | None:
@@ -99,9 +108,10 @@ def kept_chat(name: str | None, messages: list[Message]) -> Chat:
     return chat
 
 
-def last_kept(name: str | None = None) -> tuple[str | None, list[Message], str]:
+def last_kept(name: str | None = None, branch: int | None = None) -> tuple[str | None, list[Message], str]:
     """The name, the messages and the model ("" if unknown) of the last conversation, or of that name.
 
+    branch: the number of one, as in `branch_end`; default: the current one
     raises: InvalidRequest if there is none to continue; a name that is not in use begins one
     """
     if store_path() is None:
@@ -112,10 +122,43 @@ def last_kept(name: str | None = None) -> tuple[str | None, list[Message], str]:
         name = next(
             (info.id for info in store.conversations(limit=_LOOKED_AT) if info.title and info.messages), None
         )
-        if name is None:
+        if name is None and branch is None:
             return _from_before()
+        if name is None:
+            raise InvalidRequest("there is no last conversation to continue.")
     chat = store.chat(name)
+    if branch is not None:
+        return name, chat.messages_of(branch_end(store, name, branch)), store.notes(name).get(_MODEL, "")
     return name, chat.messages(), store.notes(name).get(_MODEL, "") if len(chat) else ""
+
+
+def branch_ends(nodes: Sequence[TreeNode]) -> list[int]:
+    """The last messages of all branches of a tree, in the order in which it is drawn."""
+    below: dict[int | None, list[TreeNode]] = {}
+    for node in nodes:
+        below.setdefault(node.parent, []).append(node)
+    waiting, ends = below.get(None, [])[::-1], list[int]()
+    while waiting:
+        node = waiting.pop()
+        children = below.get(node.id, [])
+        waiting += children[::-1]
+        if not children:
+            ends.append(node.id)
+    return ends
+
+
+def branch_end(store: Store, name: str, number: int) -> int:
+    """The last message of a branch, by its number in `llmstream logs show --tree`.
+
+    raises: InvalidRequest if there is none of that number; StoreError if there is no such conversation
+    """
+    ends = branch_ends(store.tree(name))
+    if not 1 <= number <= len(ends):
+        has = f"branches 1 to {len(ends)}" if len(ends) > 1 else "one branch"
+        raise InvalidRequest(
+            f"the conversation {name!r} has {has}, not {number}. See: llmstream logs show {name} --tree"
+        )
+    return ends[number - 1]
 
 
 def _from_before() -> tuple[None, list[Message], str]:
@@ -133,7 +176,9 @@ def name_of(chat: Chat) -> str | None:
     """The name of a chat in the store; None if it is in memory, or nothing of it is stored."""
     from llmstream.store import StoredChat
 
-    return chat.name if isinstance(chat, StoredChat) and chat.failure is None and len(chat) else None
+    if not isinstance(chat, StoredChat) or not chat.store.content:
+        return None
+    return chat.name if chat.failure is None and len(chat) else None
 
 
 def note_model(chat: Chat, model: str) -> None:

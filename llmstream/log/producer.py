@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterable
 from typing import Final, Protocol, runtime_checkable
 
+from llmstream.chats.turns import logged_run
 from llmstream.errors import (
     ErrorInfo,
     IncompleteStream,
@@ -114,6 +115,7 @@ class Live:
     async def _read(self) -> None:
         box, fold, source = self._box, self._fold, self._source
         total = 0
+        logged_run.set(self.run)  # for chats of the source, which are read in this task
         try:
             if fold.finished:  # a run that was taken over lacked only its end
                 return

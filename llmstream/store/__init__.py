@@ -1,4 +1,4 @@
-"""Stores of conversations: trees of messages in an SQLite file, with search, cost and real deletion.
+"""Stores of conversations: trees of messages in SQLite or PostgreSQL, with search, cost and real deletion.
 
     from llmstream.store import open_store
 
@@ -6,8 +6,9 @@
     chat = store.chat("trip")
     async with ls.stream(model, "And by train?", chat=chat) as stream: ...
 
-`store.py` is the interface and `chat.py` the chat that is kept as it grows; `database.py` is the file,
-`conversations.py` and `rows.py` are what is in it. `turns.py` stores an answer while it comes.
+`store.py` is the interface and `chat.py` the chat that is kept as it grows; `database.py` is the port to
+`sqlite.py` and `postgres.py`, `conversations.py` and `rows.py` are what is in them. `turns.py` stores an
+answer while it comes.
 """
 
 from llmstream.store.chat import StoredChat

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llmstream.chats.chat import Chat
@@ -156,24 +157,36 @@ class StoredChat(Chat):
         text = " ".join(read_message(db, first, files, body).text.split())[:_SHOWN]
         return Branch(end, depth, text, length, end == self._head)
 
+    def messages_of(self, branch: Branch | int) -> list[Message]:
+        """The messages of a branch, without going on with it.
+
+        branch: or the `id` of one, or of any node of `Store.tree`
+        raises: InvalidRequest if it is none of this conversation
+        """
+        end = branch.id if isinstance(branch, Branch) else branch
+        with self._writing, self.store.database.reading() as db:
+            if self._row is None or not _is_in(db, end, self._row.tree):
+                raise self._no_branch(end)
+            return path_to(db, end)[1]
+
     def switch(self, branch: Branch | int) -> None:
         """Goes on with another branch, in every process that loads the conversation from now on.
 
         raises: InvalidRequest if it is no branch of this conversation
         """
         end = branch.id if isinstance(branch, Branch) else branch
-        with self._writing, self.store.database.writing() as db:
+        with self.changing() as db:
             row = self._current(db)
-            if (
-                db.execute("select 1 from messages where n = ? and tree = ?", (end, row.tree)).fetchone()
-                is None
-            ):
-                raise InvalidRequest(f"the conversation {self.name!r} has no branch {end}; see branches()")
+            if not _is_in(db, end, row.tree):
+                raise self._no_branch(end)
             db.execute(
                 "update conversations set head = ?, updated = ? where n = ?", (end, self.store.clock(), row.n)
             )
             self._links, messages = path_to(db, end)
             self._history.swap(messages)
+
+    def _no_branch(self, end: int) -> InvalidRequest:
+        return InvalidRequest(f"the conversation {self.name!r} has no branch {end}; see branches()")
 
     def fork(self, name: str | None = None) -> Chat:
         """As in `Chat`, a chat in memory; with a name, a conversation of its own in the store.
@@ -184,9 +197,9 @@ class StoredChat(Chat):
             return super().fork()
         return self.store.fork(self.name, name)
 
-    def turn(self, model: str) -> StoredTurn:
+    def turn(self, model: str, asked: Mapping[str, object] = {}) -> StoredTurn:
         """As in `Chat`: the prompt, the answer as it comes, and what it cost are stored."""
-        return StoredTurn(self, model)
+        return StoredTurn(self, model, asked)
 
     # For turns.
 
@@ -205,9 +218,9 @@ class StoredChat(Chat):
         with self._writing:
             given = list(messages)
             # Messages that an earlier write failed to store go first: a message needs its parent's row.
-            unstored = self._history.snapshot(len(self._links))
+            unstored = self._history.snapshot(len(self._links)) if self.store.content else []
             try:
-                with self.store.database.writing() as db:
+                with self.changing() as db:
                     links = self._write(db, [*unstored, *given])
                     # In one transaction: a message without its turn would have no cost, and a turn without it
                     # no answer.
@@ -224,6 +237,18 @@ class StoredChat(Chat):
             if given:
                 self._history.extend(given)
 
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[Connection]:
+        """A transaction. A conversation that it makes is there only once it is complete."""
+        with self._writing:
+            before = self._row
+            try:
+                with self.store.database.writing() as db:
+                    yield db
+            except BaseException:
+                self._row = before
+                raise
+
     def place(self, db: Connection) -> tuple[int, int | None]:
         """The conversation's row, and that of its last message here; inside a transaction."""
         row = self._current(db)
@@ -237,11 +262,12 @@ class StoredChat(Chat):
         if not messages:
             return []
         row, tip = self._current(db), self._links[-1] if self._links else None
-        return add_messages(db, row, tip, messages, self.store.clock(), own_head=self._head)
+        stored = messages if self.store.content else []
+        return add_messages(db, row, tip, stored, self.store.clock(), own_head=self._head)
 
     def _move(self, kept: int, messages: list[Message]) -> None:
         """Goes back to the first `kept` messages and on with others."""
-        with self.store.database.writing() as db:
+        with self.changing() as db:
             row, links, now = self._current(db), self._links[:kept], self.store.clock()
             head = links[-1].n if links else None
             is_current = row.head == self._head
@@ -251,7 +277,8 @@ class StoredChat(Chat):
             tip = links[-1] if links else None
             # No row has this number: the conversation stays where another process has moved it.
             own_head = head if is_current else -1
-            links += add_messages(db, row, tip, messages, now, own_head=own_head)
+            stored = messages if self.store.content else []
+            links += add_messages(db, row, tip, stored, now, own_head=own_head)
         self._links = links
 
     def _current(self, db: Connection) -> Row:
@@ -259,23 +286,28 @@ class StoredChat(Chat):
 
         raises: StoreError if it was deleted
         """
+        if self._row is None:
+            self._row = conversations.found_or_made(db, self.store.owner, self.name, self.store.clock())
+            return self._row
         row = conversations.find(db, self.store.owner, self.name)
-        if row is None and self._row is not None:
+        if row is None:
             raise StoreError(
                 f"the conversation {self.name!r} was deleted from the store while it was open here. Its "
                 "messages are in this chat; append them to another one to keep them."
             )
-        if row is not None and self._row is not None and row.n != self._row.n:
+        if row.n != self._row.n:
             raise StoreError(f"the conversation {self.name!r} was deleted and another one has its name")
-        if row is None or (self._row is None and row is not None):
-            if row is None:
-                row = conversations.make(db, self.store.owner, self.name, self.store.clock())
-            self._row = row
         return row
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A pickle goes to another process or machine, where the store's connection is of no use.
         return Chat, tuple(self.messages())
+
+
+def _is_in(db: Connection, n: int, tree: int) -> bool:
+    """Whether a message is in a tree."""
+    query = "select 1 from messages where n = ? and tree = ?"
+    return db.execute(query, (n, tree)).fetchone() is not None
 
 
 def _place(db: Connection, n: int) -> tuple[int | None, int, int, bytes]:

@@ -20,7 +20,9 @@ __all__ = [
     "add_messages",
     "answered_by",
     "delete_conversation",
+    "faults",
     "find",
+    "found_or_made",
     "make",
     "title_of",
 ]
@@ -98,6 +100,24 @@ def make(db: Connection, owner: str, name: str, at: float, *, fork_of: Row | Non
 
     raises: StoreError if the name cannot be one or is in use
     """
+    made = _made(db, owner, name, at, fork_of)
+    if made is None:
+        raise StoreError(f"there is a conversation {name!r} already")
+    return made
+
+
+def found_or_made(db: Connection, owner: str, name: str, at: float) -> Row:
+    """The conversation of that name; a new one unless a process has made it meanwhile.
+
+    raises: StoreError if the name cannot be one
+    """
+    found = find(db, owner, name) or _made(db, owner, name, at, None) or find(db, owner, name)
+    assert found is not None
+    return found
+
+
+def _made(db: Connection, owner: str, name: str, at: float, fork_of: Row | None) -> Row | None:
+    """A new conversation, or None if the name is in use."""
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise StoreError(f"{name[:40]!r} cannot be the name of a conversation: 1 to {_MAX_NAME} characters")
     if fork_of is None:
@@ -110,9 +130,11 @@ def make(db: Connection, owner: str, name: str, at: float, *, fork_of: Row | Non
         "values (?, ?, ?, ?, ?, '[]', ?, ?, ?, '{}') on conflict (owner, id) do nothing returning n",
         (owner, name, tree, head, title, at, at, origin),
     ).fetchone()
-    if made is None:
-        raise StoreError(f"there is a conversation {name!r} already")
-    return Row(made[0], name, tree, head, title, key)
+    if made is not None:
+        return Row(made[0], name, tree, head, title, key)
+    if fork_of is None:
+        db.execute("delete from trees where n = ?", (tree,))
+    return None
 
 
 def add_messages(
@@ -152,6 +174,26 @@ def title_of(messages: Sequence[Message]) -> str:
     text = next((m.text for m in messages if m.role == Role.USER and m.text.strip()), "")
     line = " ".join(text.split())
     return line if len(line) <= _TITLE else f"{line[: _TITLE - 1]}…"
+
+
+_FAULTS: Final = {
+    "messages without the one before them": "messages m where parent is not null "
+    "and not exists (select 1 from messages p where p.n = m.parent)",
+    "conversations without their end": "conversations c where head is not null "
+    "and not exists (select 1 from messages m where m.n = c.head)",
+    "conversations without their tree": "conversations c "
+    "where not exists (select 1 from trees t where t.n = c.tree)",
+    "files that are missing": "message_files m "
+    "where not exists (select 1 from files f where f.hash = m.hash)",
+    "drafts of turns that are over": "drafts d "
+    "where not exists (select 1 from turns t where t.n = d.turn and t.state = 'open')",
+}
+
+
+def faults(db: Connection) -> list[str]:
+    """What is missing of that to which rows refer, with how many rows; [] if nothing is."""
+    counts = {name: db.execute(f"select count(*) from {of}").fetchone()[0] for name, of in _FAULTS.items()}  # noqa: S608
+    return [f"{count} {name}" for name, count in counts.items() if count]
 
 
 # What another conversation of the tree still shows: its own messages, its head, and all above them.

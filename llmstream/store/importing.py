@@ -120,6 +120,8 @@ def _read(given: Any, path: Path) -> Iterator[Imported]:
 
 def add(store: Store, given: Imported) -> bool:
     """Adds a conversation with all its branches, unless one of its name is there or it is empty."""
+    if not store.content:
+        raise InvalidRequest("the store keeps no texts (content=False); import into another one")
     if not given.nodes:
         return False
     with store.database.writing() as db:

@@ -1,4 +1,4 @@
-"""`open_store`: conversations in a file, to go on with, to search, and to delete for good."""
+"""`open_store`: conversations in a file or a server, to go on with, to search, and to delete for good."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from llmstream.addresses import shown, sqlite_path
-from llmstream.errors import InvalidRequest
+from llmstream.addresses import is_postgres, shown, sqlite_path
+from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.store import conversations
 from llmstream.store.chat import StoredChat
 from llmstream.store.conversations import ConversationInfo, Row
@@ -44,6 +44,8 @@ class TurnInfo(msgspec.Struct, frozen=True):
     state:    "done", "left", "failed", "lost" with its process, or "open"
     after:    row of the message before the answer; `head`: of its last one; as `Hit.message`
     warnings: as JSON
+    asked:    the settings that were chosen, such as `temperature`; others were the vendor's
+    log:      the id under which an event log keeps the run, or ""
     """
 
     model: str
@@ -61,6 +63,8 @@ class TurnInfo(msgspec.Struct, frozen=True):
     step: int
     after: int | None
     head: int | None
+    asked: dict[str, Any] = {}
+    log: str = ""
 
 
 class TreeNode(msgspec.Struct, frozen=True):
@@ -98,18 +102,22 @@ def open_store(
     read_only: bool = False,
     price: Price | None = None,
     owner: str = "",
+    content: bool = True,
     clock: Callable[[], float] = time.time,
 ) -> Store:
     """Opens a store of conversations; it is made if it is missing.
 
-    address:   "sqlite:PATH"; ~ is the home folder
+    address:   "sqlite:PATH", where ~ is the home folder; or "postgresql://USER@HOST/DATABASE" (extra
+               `postgres`), for processes of several machines
     read_only: changes nothing; also reads the file of a newer llmstream
     price:     as for `Agent`, to store what turns cost: `llmstream.prices.price`
     owner:     whose conversations these are; others in the same file are not seen
+    content:   False stores no texts from now on, only that there was a request, with its model, settings,
+               tokens, cost, times, and the code of its error. Its chats are in memory
     clock:     seconds since 1970
-    raises:    InvalidRequest for another address; StoreError
+    raises:    InvalidRequest for another address; Unsupported without the extra; StoreError
     """
-    return Store(_database(address, read_only), price=price, owner=owner, clock=clock)
+    return Store(_database(address, read_only), price=price, owner=owner, content=content, clock=clock)
 
 
 def _database(address: str, read_only: bool) -> Database:
@@ -117,6 +125,14 @@ def _database(address: str, read_only: bool) -> Database:
         from llmstream.store.sqlite import SQLiteDatabase  # not every Python has sqlite3
 
         return SQLiteDatabase(Path(os.path.expanduser(path)), read_only=read_only)
+    if is_postgres(address):
+        try:
+            from llmstream.store.postgres import PostgresDatabase
+        except ImportError:
+            raise Unsupported(
+                "PostgreSQL needs the extra `postgres`: pip install 'llmstream-sdk[postgres]'"
+            ) from None
+        return PostgresDatabase(address, read_only=read_only)
     raise InvalidRequest(
         f"cannot open a store at {shown(address)!r}. Write 'sqlite:chats.db' or "
         "'sqlite:/var/lib/app/chats.db' (no slashes before the path), or 'postgresql://...'."
@@ -124,8 +140,7 @@ def _database(address: str, read_only: bool) -> Database:
 
 
 class Store:
-    """Conversations in an SQLite file, for any number of processes and threads of one machine. See
-    `open_store`.
+    """Conversations in a database, for any number of processes and threads. See `open_store`.
 
     A call takes about a millisecond, more while other processes write, and may be made in an event loop.
     """
@@ -136,11 +151,13 @@ class Store:
         *,
         price: Price | None,
         owner: str,
+        content: bool,
         clock: Callable[[], float],
     ) -> None:
         self.database = database
         self.writer = database.writer()
         self.owner = owner
+        self.content = content
         self.clock = clock
         self._price = price
         # Also without `close`: an application often has one store until it ends.
@@ -295,7 +312,7 @@ class Store:
             rows = db.execute(
                 "select provider || ':' || model, state, finish, input_tokens, output_tokens, cached_tokens, "
                 "cache_write_tokens, reasoning_tokens, cost, started, first_s, total_s, warnings, error, "
-                "response, run, step, after, head from turns where conversation = ? order by n",
+                "response, run, step, after, head, asked, log from turns where conversation = ? order by n",
                 (self._row(db, name).n,),
             ).fetchall()
         return [_turn(row) for row in rows]
@@ -427,8 +444,12 @@ class Store:
         self.database.copy(Path(path))
 
     def check(self) -> list[str]:
-        """What is wrong with the file, by SQLite's integrity check; [] if it is sound."""
-        return self.database.check()
+        """What is wrong with the file, by SQLite's integrity check, and with its rows; [] if it is sound."""
+        found = self.database.check()
+        if not found:
+            with self.database.reading() as db:
+                found = conversations.faults(db)
+        return found
 
 
 def _close(database: Database, writer: Writer) -> None:
@@ -449,8 +470,10 @@ def _node(db: Connection, row: tuple[int, int | None, int, bytes], current: set[
 
 
 def _turn(row: tuple[Any, ...]) -> TurnInfo:
-    model, state, finish, given, made, cached, written, reasoned, *rest = row
-    return TurnInfo(model, state, finish, Usage(given, made, None, reasoned, cached, written), *rest)
+    model, state, finish, given, made, cached, written, reasoned, *rest, asked, log = row
+    usage = Usage(given, made, None, reasoned, cached, written)
+    fields = (model, state, finish, usage, *rest, msgspec.json.decode(asked), log)
+    return TurnInfo(*fields)
 
 
 def _day(at: float) -> str:

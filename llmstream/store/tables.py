@@ -51,6 +51,7 @@ create table meta (name text primary key, value text not null) strict, without r
 """,
         False,
     ),
+    ("alter table turns add column asked text not null default '{}'", False),
 )
 """Statements from one version of the tables to the next, and whether they rewrite what is there: a file is
 copied before such a step. An entry is never changed once it is released."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,6 +17,7 @@ import msgspec
 from llmstream.accumulate import Accumulator
 from llmstream.chats.content import Reasoning, Text
 from llmstream.chats.message import Message
+from llmstream.chats.turns import logged_run
 from llmstream.errors import LLMStreamError
 from llmstream.events import (
     ErrorEvent,
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from llmstream.store.chat import StoredChat
 
 __all__ = ["Facts", "StoredTurn", "close", "recover"]
+
+# Settings that may quote what was written.
+_TEXTS: Final = frozenset({"stop"})
 
 # What a reader sees first: `first_s` is the time to it.
 _CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta, ToolCall)
@@ -92,8 +96,10 @@ class StoredTurn:
     again what is missing.
     """
 
-    def __init__(self, chat: StoredChat, model: str) -> None:
+    def __init__(self, chat: StoredChat, model: str, asked: Mapping[str, object]) -> None:
         self._chat = chat
+        kept = {name: value for name, value in asked.items() if chat.store.content or name not in _TEXTS}
+        self._asked = msgspec.json.encode(kept).decode()
         self._provider, _, self._model = model.partition(":")
         self._run = uuid.uuid4().hex
         self._row: int | None = None
@@ -132,20 +138,21 @@ class StoredTurn:
 
     def _draft(self, events: bytes) -> None:
         store = self._chat.store
-        with store.database.writing() as db:
+        with self._chat.changing() as db:
             if self._row is None:
                 store.writer.appear()
                 conversation, after = self._chat.place(db)
                 self._row, self._seq = self._open(db, conversation, after), 0
-            # Not into a turn that another process has taken for lost.
-            db.execute(_DRAFT + db.locked("turns"), (self._seq, events, self._row))
+            if store.content:
+                # Not into a turn that another process has taken for lost.
+                db.execute(_DRAFT + db.locked("turns"), (self._seq, events, self._row))
         self._seq += 1
 
     def _open(self, db: Connection, conversation: int, after: int | None) -> int:
         (row,) = db.execute(
             "insert into turns (conversation, after, run, step, provider, model, state, finish, started, "
-            "warnings, error, response, log, writer) "
-            "values (?, ?, ?, 0, ?, ?, 'open', '', ?, '[]', '', '', '', ?) returning n",
+            "warnings, error, response, log, writer, asked) "
+            "values (?, ?, ?, 0, ?, ?, 'open', '', ?, '[]', '', '', ?, ?, ?) returning n",
             (
                 conversation,
                 after,
@@ -153,7 +160,9 @@ class StoredTurn:
                 self._provider,
                 self._model,
                 self._chat.store.clock(),
+                logged_run.get(),
                 self._chat.store.writer.id,
+                self._asked,
             ),
         ).fetchone()
         return int(row)
@@ -175,6 +184,8 @@ class StoredTurn:
 
     def _close(self, db: Connection, row: int | None, state: str, facts: Facts, head: int | None) -> None:
         if row is not None:
+            if not self._chat.store.content:  # a vendor's errors and warnings may quote the prompt
+                facts.error, facts.warnings = facts.error.partition(":")[0], []
             cost = self._chat.store.cost(f"{self._provider}:{self._model}", facts.usage)
             close(db, row, state, facts, head, cost)
 

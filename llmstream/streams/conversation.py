@@ -19,6 +19,7 @@ from llmstream.streams.history import Growing, Repairs
 from llmstream.streams.options import (
     Options,
     StreamOptions,
+    asked_settings,
     checked_chat,
     make_request,
     tool_set,
@@ -68,10 +69,12 @@ class Conversation:
         self._prompt = messages
         self._chat_turn: ChatTurn | None = None
         if chat is not None:
-            self._chat_turn = checked_chat(chat).turn(f"{model.provider.name}:{model.name}")
-            messages = [*chat.messages(), *messages]
+            messages = [*checked_chat(chat).messages(), *messages]
         self._inherited = defaults.keys() - options.keys()
         options = with_defaults(defaults, options)
+        if chat is not None:
+            asked = asked_settings(options)
+            self._chat_turn = chat.turn(f"{model.provider.name}:{model.name}", asked)
         self.messages = with_system(options.get("instructions"), messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "instructions"}
         self.options = cast(Options, given)

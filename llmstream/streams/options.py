@@ -43,6 +43,7 @@ __all__ = [
     "StreamOptions",
     "Transport",
     "as_messages",
+    "asked_settings",
     "check_messages",
     "check_options",
     "checked_chat",
@@ -351,6 +352,20 @@ def _asked(given: dict[str, Any]) -> dict[str, Any]:
         "headers": dict(given.get("headers", ())),
         "include_raw": bool(given.get("include_raw")),
     }
+
+
+def asked_settings(options: Options) -> dict[str, Any]:
+    """The settings that were chosen, in the form of JSON; others are the vendor's.
+
+    options: checked
+    """
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    asked: dict[str, Any] = msgspec.to_builtins(_settings(given))
+    if (reasoning := _reasoning(given.get("reasoning"))) is not None:
+        asked["reasoning"] = msgspec.to_builtins(reasoning)
+    if (choice := given.get("tool_choice")) is not None:
+        asked["tool_choice"] = choice.name if isinstance(choice, NamedTool) else choice
+    return asked
 
 
 def tool_set(tools: Iterable[AnyTool] | None) -> ToolSet | None:

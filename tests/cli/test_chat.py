@@ -17,6 +17,7 @@ from llmstream.chats import Chat, Message
 from llmstream.cli import main
 from llmstream.dialects.ollama import Ollama
 from llmstream.simulator import Break, Call, Cut, Pace, Refuse, Script, Stall, Turn
+from llmstream.store import open_store
 from llmstream.streams import http_call
 
 
@@ -216,11 +217,50 @@ def test_a_named_conversation_goes_on(ask, kept):
     assert kept("sky") == ["Why?", "Blue.", "And?", "Dark."]
 
 
+def test_another_branch_goes_on(ask, kept, tmp_path):
+    ask(says("Blue."), "--chat", "sky", "Why?")
+    ask(says("Dark."), "--chat", "sky", "And at night?")
+    with open_store(f"sqlite:{tmp_path / 'state' / 'llmstream' / 'chats.db'}") as store:
+        chat = store.chat("sky")
+        chat.branch(at=2)
+        chat.append(Message.user("On Mars?"), Message.assistant("Red."))
+    done = ask(says("Starry."), "--branch", "1", "And then?")
+    earlier = ["Why?", "Blue.", "And at night?", "Dark."]
+    assert [m.text for m in done.requests[0].messages] == [*earlier, "And then?"]
+    assert kept("sky") == [*earlier, "And then?", "Starry."]
+    ask(says("Dusty."), "--chat", "sky", "--branch", "2", "Why?")
+    assert kept("sky") == ["Why?", "Blue.", "On Mars?", "Red.", "Why?", "Dusty."]
+    with open_store(f"sqlite:{tmp_path / 'state' / 'llmstream' / 'chats.db'}") as store:
+        assert len(store.chat("sky").branches()) == 2
+
+
+def test_a_missing_branch_is_refused(ask, kept, tmp_path):
+    ask(says("Blue."), "--chat", "sky", "Why?")
+    done = ask(says("No."), "--chat", "sky", "--branch", "2", "Why?")
+    assert (done.status, done.requests, "has one branch, not 2" in done.err) == (2, [], True)
+    done = ask(says("No."), "--chat", "sea", "--branch", "1", "Why?")
+    assert (done.status, "there is no conversation 'sea'" in done.err) == (3, True)
+    done = ask(says("No."), "--continue", str(tmp_path / "a.json"), "--branch", "1", "Why?")
+    assert (done.status, "-c or --chat" in done.err) == (2, True)
+    assert kept("sky") == ["Why?", "Blue."]
+
+
 @pytest.mark.parametrize("setting", ["--no-log", "LLMSTREAM_LOG"])
 def test_a_conversation_need_not_be_kept(ask, setting, monkeypatch, tmp_path):
     monkeypatch.setenv("LLMSTREAM_LOG", "off" if setting == "LLMSTREAM_LOG" else "")
     assert ask(says("Blue."), *([setting] if setting == "--no-log" else []), "Why?").status == 0
     assert not (tmp_path / "state" / "llmstream" / "chats.db").exists()
+
+
+def test_a_conversation_without_its_text(ask, monkeypatch, kept, tmp_path):
+    monkeypatch.setenv("LLMSTREAM_LOG_CONTENT", "off")
+    assert ask(says("Blue."), "Why?").status == 0
+    assert kept() == []
+    with open_store(f"sqlite:{tmp_path / 'state' / 'llmstream' / 'chats.db'}") as store:
+        (turn,) = store.turns(store.last().id)
+    assert (turn.state, turn.usage.output_tokens > 0) == ("done", True)
+    done = ask(says("Dark."), "-c", "And?")
+    assert (done.status, done.requests) == (2, [])
 
 
 def test_a_broken_store_is_no_obstacle(ask, tmp_path):

@@ -91,7 +91,22 @@ def test_a_conversation_is_shown(logs):
 def test_a_tree_has_all_branches(logs):
     out = logs("show", "trip", "--tree")[1]
     assert "├─● user Where is a deep fjord?" in out
-    assert "└─○ user Where is a lake?  branch" in out
+    assert "│ ● assistant In Norway.  branch 1" in out
+    assert "└─○ user Where is a lake?  branch 2" in out
+    nodes = [json.loads(line) for line in logs("show", "trip", "--tree", "--json")[1].splitlines()]
+    assert [node["current"] for node in nodes] == [True, True, True, True, False]
+
+
+def test_a_branch_is_shown_by_its_number(logs, store):
+    assert logs("show", "trip", "--branch", "2")[1] == "**User**: Where is a lake?\n"
+    assert logs("show", "trip", "--branch", "1", "-r")[1] == "In Norway.\n"
+    status, _, err = logs("show", "trip", "--branch", "2", "-r")
+    assert (status, "no answer" in err) == (2, True)
+    status, _, err = logs("show", "trip", "--branch", "3")
+    assert (status, "has branches 1 to 2, not 3. See: llmstream logs show trip --tree" in err) == (2, True)
+    assert "one branch, not 2" in logs("show", "snake", "--branch", "2")[2]
+    assert "2 branches" in logs()[1]
+    assert len(store.chat("trip")) == 4
 
 
 def test_the_answer_and_its_code_are_printed(logs):

@@ -1,15 +1,17 @@
 """`python -m tests.store.drill kill|write|open ...`: processes that die, write or begin at the same time.
 
-    kill DIRECTORY [EVERY]            a conversation with tools and files, killed at each statement of SQL
-    write DIRECTORY [PROCESSES] [S]   processes that write at once, each to its own chat and all to one
-    open DIRECTORY [PROCESSES]        processes that make the same store at once
+    kill FOLDER [EVERY]            a conversation with tools and files, killed at each statement of SQL
+    write FOLDER [PROCESSES] [S]   processes that write at once, each to its own chat and all to one
+    open FOLDER [PROCESSES]        processes that make the same store at once
 
-Prints one line of JSON. Processes are forked, so that one takes milliseconds and not a second.
+FOLDER is for the files; where it is the address of a PostgreSQL database, its store is deleted first. Prints
+one line of JSON. Processes are forked, so that one takes milliseconds and not a second.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import llmstream as ls
+from llmstream.addresses import is_postgres
 from llmstream.store import open_store
 from llmstream.store.sqlite import SQLiteDatabase
 from llmstream.testing import Call, ScriptedModel, Turn
@@ -40,9 +43,38 @@ def look(at: str) -> str:
     return f"the {at} is blue"
 
 
-async def talk(path: Path, show: Callable[[str], None]) -> None:
+def new_store(place: str, name: str) -> str:
+    """The address of a store that is not there."""
+    if not is_postgres(place):
+        return f"sqlite:{place}/{name}.db"
+    emptied(place)
+    return place
+
+
+def emptied(address: str) -> None:
+    """Deletes the store in a PostgreSQL database, once nobody has it open any more."""
+    import psycopg
+
+    with psycopg.connect(address, autocommit=True, options="-c client_min_messages=warning") as connection:
+        alone(connection)
+        connection.execute("drop schema if exists llmstream_store cascade")
+
+
+def alone(connection: Any) -> None:
+    """Waits until the server has seen that all other processes are gone."""
+    others = (
+        "select count(*) from pg_stat_activity where datname = current_database() "
+        "and backend_type = 'client backend' and pid <> pg_backend_pid()"
+    )
+    until = time.monotonic() + 60
+    while connection.execute(others).fetchone()[0]:
+        assert time.monotonic() < until, "another process has the database open"
+        time.sleep(0.002)
+
+
+async def talk(address: str, show: Callable[[str], None]) -> None:
     """Two turns; shows what a reader sees, as JSON lines."""
-    with open_store(f"sqlite:{path}") as store:
+    with open_store(address) as store:
         chat = store.chat("talk")
         agent = ls.Agent(ScriptedModel(*TURNS), tools=[look])
         picture = ls.Image(data=PICTURE, media_type="image/png")
@@ -58,13 +90,14 @@ async def talk(path: Path, show: Callable[[str], None]) -> None:
 def dying(at: int) -> None:
     """Makes this process die at a statement, counted from 1."""
     count = 0
-    connect = SQLiteDatabase._connect
 
-    def step(statement: str) -> None:
+    def step(statement: object) -> None:
         nonlocal count
         count += 1
         if count == at:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    connect = SQLiteDatabase._connect
 
     def watched(self: SQLiteDatabase) -> Any:
         connection = connect(self)
@@ -72,6 +105,16 @@ def dying(at: int) -> None:
         return connection
 
     SQLiteDatabase._connect = watched  # type: ignore[method-assign]
+    with contextlib.suppress(ImportError):
+        import psycopg
+
+        execute = psycopg.Connection.execute
+
+        def counted(self: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+            step(query)
+            return execute(self, query, *arguments, **options)
+
+        psycopg.Connection.execute = counted  # type: ignore[method-assign]
 
 
 def forked(work: Callable[[], None]) -> int:
@@ -89,13 +132,13 @@ def forked(work: Callable[[], None]) -> int:
         os._exit(status)
 
 
-def shown_until_death(path: Path, at: int) -> tuple[str, bool]:
+def shown_until_death(address: str, at: int) -> tuple[str, bool]:
     """What a process showed before it died at a statement, and whether it did die."""
     read, write = os.pipe()
 
     def work() -> None:
         dying(at)
-        asyncio.run(talk(path, lambda text: os.write(write, text.encode()) and None))
+        asyncio.run(talk(address, lambda text: os.write(write, text.encode()) and None))
 
     child = forked(work)
     os.close(write)
@@ -105,10 +148,15 @@ def shown_until_death(path: Path, at: int) -> tuple[str, bool]:
     return shown, os.WIFSIGNALED(status)
 
 
-def faults_after(path: Path, shown: str) -> list[str]:
+def faults_after(address: str, shown: str) -> list[str]:
     """What is wrong with the store that a dead process left."""
     found: list[str] = []
-    with open_store(f"sqlite:{path}") as store:
+    if is_postgres(address):
+        import psycopg
+
+        with psycopg.connect(address, autocommit=True) as connection:
+            alone(connection)
+    with open_store(address) as store:
         chat = store.chat("talk")
         kept = "".join(
             message.reasoning + message.text + "".join(result.content for result in message.tool_results)
@@ -132,32 +180,33 @@ def faults_after(path: Path, shown: str) -> list[str]:
     return found
 
 
-def kill(directory: Path, every: int = 1) -> dict[str, Any]:
+def kill(place: str, every: int = 1) -> dict[str, Any]:
     """Kills at each statement until one conversation is not killed any more."""
     at, faults, kept = 1, [], 0
     while True:
-        path = directory / f"{at}.db"
-        shown, died = shown_until_death(path, at)
+        address = new_store(place, str(at))
+        shown, died = shown_until_death(address, at)
         if not died:
             return {"kills": (at - 1) // every, "statements": at, "shown": kept, "faults": faults}
-        faults += [f"statement {at}: {fault}" for fault in faults_after(path, shown)]
+        faults += [f"statement {at}: {fault}" for fault in faults_after(address, shown)]
         kept += len(shown)
-        for file in directory.glob(f"*{at}.db*"):
-            if file.is_file():
-                file.unlink()
+        if not is_postgres(place):
+            for file in Path(place).glob(f"*{at}.db*"):
+                if file.is_file():
+                    file.unlink()
         at += every
 
 
-def write(directory: Path, processes: int = 4, seconds: float = 3.0) -> dict[str, Any]:
+def write(place: str, processes: int = 4, seconds: float = 3.0) -> dict[str, Any]:
     """Each process counts up in its own chat and in one that all share; then all numbers must be there."""
-    path = directory / "busy.db"
-    open_store(f"sqlite:{path}").close()
+    address = new_store(place, "busy")
+    open_store(address).close()
     start = time.monotonic()
 
-    def work(number: int) -> None:
+    def work(number: int, report: int) -> None:
         written = 0
         slowest = 0.0
-        with open_store(f"sqlite:{path}") as store:
+        with open_store(address) as store:
             own, shared = store.chat(f"own-{number}"), store.chat("shared")
             while time.monotonic() - start < seconds:
                 began = time.monotonic()
@@ -168,13 +217,16 @@ def write(directory: Path, processes: int = 4, seconds: float = 3.0) -> dict[str
                 written += 1
                 if random.random() < 0.02:
                     store.search("own")
-        (directory / f"{number}.json").write_text(json.dumps([written, slowest]))
+        os.write(report, json.dumps([written, slowest]).encode() + b"\n")
 
-    children = [forked(lambda number=number: work(number)) for number in range(processes)]  # type: ignore[misc]
+    read, report = os.pipe()
+    children = [forked(lambda number=number: work(number, report)) for number in range(processes)]  # type: ignore[misc]
+    os.close(report)
+    with os.fdopen(read) as reports:
+        found = [json.loads(line) for line in reports]
     failed = sum(os.waitpid(child, 0)[1] != 0 for child in children)
-    found = [json.loads(file.read_text()) for file in directory.glob("*.json")]
     expected = sum(written for written, _ in found)
-    with open_store(f"sqlite:{path}") as store, store.database.reading() as db:
+    with open_store(address) as store, store.database.reading() as db:
         bodies = [row[0] for row in db.execute("select body from messages")]
         kinds = Counter(b'"shared ' in body for body in bodies)
         wrong = store.check()
@@ -183,27 +235,30 @@ def write(directory: Path, processes: int = 4, seconds: float = 3.0) -> dict[str
     return {"failed": failed, "written": 2 * expected, "lost": lost, "wrong": wrong, "slowest_ms": slowest_ms}
 
 
-def begin(directory: Path, processes: int = 8) -> dict[str, Any]:
+def begin(place: str, processes: int = 8) -> dict[str, Any]:
     """Makes one store from several processes at once, and adds to it."""
-    path, start = directory / "new.db", time.monotonic() + 0.2
+    address, start = new_store(place, "new"), time.monotonic() + 0.2
 
     def work(number: int) -> None:
         while time.monotonic() < start:
             pass
-        with open_store(f"sqlite:{path}") as store:
+        with open_store(address) as store:
             store.chat(f"chat-{number}").append(ls.Message.user("Hi"))
+            store.chat("shared").append(ls.Message.user(f"Hi from {number}"))
 
     children = [forked(lambda number=number: work(number)) for number in range(processes)]  # type: ignore[misc]
     failed = sum(os.waitpid(child, 0)[1] != 0 for child in children)
-    with open_store(f"sqlite:{path}") as store:
-        return {"failed": failed, "chats": len(store.conversations()), "wrong": store.check()}
+    with open_store(address) as store:
+        branches = len(store.chat("shared").branches(at=0))
+        chats = len(store.conversations())
+        return {"failed": failed, "chats": chats, "branches": branches, "wrong": store.check()}
 
 
 def main() -> None:
     """Runs one drill."""
-    name, directory, *rest = sys.argv[1:]
+    name, place, *rest = sys.argv[1:]
     drill: Callable[..., dict[str, Any]] = {"kill": kill, "write": write, "open": begin}[name]
-    print(json.dumps(drill(Path(directory), *[float(one) if "." in one else int(one) for one in rest])))
+    print(json.dumps(drill(place, *[float(one) if "." in one else int(one) for one in rest])))
 
 
 if __name__ == "__main__":

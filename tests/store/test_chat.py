@@ -70,6 +70,10 @@ def test_a_branch_overwrites_nothing(store):
     assert (old.text, old.length, old.current) == ("C", 4, False)
     assert (new.text, new.length, new.current) == ("E", 4, True)
     assert [branch.id for branch in chat.branches()] == [old.id, new.id]
+    assert [message.text for message in chat.messages_of(old)] == ["A", "B", "C", "D"]
+    assert texts(chat) == ["A", "B", "E", "F"]
+    with pytest.raises(ls.InvalidRequest, match="no branch 99"):
+        chat.messages_of(99)
     chat.switch(old)
     assert texts(chat) == texts(store.chat("one")) == ["A", "B", "C", "D"]
 
@@ -130,6 +134,19 @@ def test_a_deleted_chat_is_not_revived(opened):
         chat.append(*said("B"))
     assert texts(chat) == ["A"]
     assert opened().conversations() == []
+
+
+def test_a_failed_beginning_is_no_end(store):
+    chat = store.chat("one")
+
+    def fails(db, head):
+        raise StoreError("no place")
+
+    with pytest.raises(StoreError, match="no place"):
+        chat.add(said("A"), fails, keep=False)
+    assert store.conversations() == []
+    chat.append(*said("A"))
+    assert texts(store.chat("one")) == ["A"]
 
 
 def test_owners_see_only_their_own(opened):

@@ -8,6 +8,7 @@ import llmstream as ls
 from llmstream.chats.content import Reasoning, ToolCall, ToolResult
 from llmstream.store import StoreError, open_store
 
+in_a_file = pytest.mark.parametrize("address", ["sqlite"], indirect=True)
 SCRIPTS = {
     "Latin": ("Der Fjörd liegt im Norden.", "fjord"),
     "Greek": ("Η θάλασσα είναι βαθιά.", "θάλασσα"),
@@ -125,6 +126,7 @@ async def test_turns_have_cost_and_times(opened):
         store.costs(["colour"])
 
 
+@in_a_file
 def test_a_deleted_word_is_in_no_file(store, path):
     chat = store.chat("one")
     secret = ls.Image(data=b"zebrabytes" * 4000, media_type="image/png")
@@ -176,6 +178,15 @@ def test_pruning_keeps_tagged_and_new(store):
     assert store.prune(before=limit, keep_tagged=False) == ["tagged"]
 
 
+def test_missing_rows_are_reported(store):
+    said(store, "one", "A", "B")
+    assert store.check() == []
+    with store.database.writing() as db:
+        db.execute("delete from messages where parent is not null")
+    assert store.check() == ["1 conversations without their end"]
+
+
+@in_a_file
 def test_a_backup_is_a_store(store, tmp_path):
     said(store, "one", "fjord")
     store.backup(tmp_path / "copy.db")

@@ -142,6 +142,71 @@ async def test_an_unwritable_store_sends_nothing(opened, path):
         assert simulator.requests == []
 
 
+async def test_turns_have_what_was_asked(store):
+    model = ls.Model("sim:demo", top_p=0.5, temperature=1.0)
+    await ls.stream(
+        model, "Hi", chat=store.chat("one"), temperature=0.2, reasoning="low", stop=["x"]
+    ).collect()
+    agent = ls.Agent(model, settings=ls.Settings(seed=7))
+    await agent.stream("Hi", chat=store.chat("one"), max_output_tokens=50).collect()
+    await ls.stream("sim:demo", "Hi", chat=store.chat("one"), tools=[weather], tool_choice="none").collect()
+    await ls.stream("sim:demo", "Hi", chat=store.chat("one")).collect()
+    assert [turn.asked for turn in store.turns("one")] == [
+        {"top_p": 0.5, "temperature": 0.2, "reasoning": {"effort": "low"}, "stop": ["x"]},
+        {"top_p": 0.5, "temperature": 1.0, "seed": 7, "max_output_tokens": 50},
+        {"tool_choice": "none"},
+        {},
+    ]
+
+
+async def test_a_logged_run_is_named(store):
+    async with ls.open_logs("memory:") as logs:
+        agent = ls.Agent("sim:demo", tools=[weather])
+        run = await logs.start("a1", agent.stream("How is the weather in Oslo?", chat=store.chat("one")))
+        stream = await logs.start("s1", ls.stream("sim:demo", "Hi", chat=store.chat("two")))
+        await run.wait()
+        await stream.wait()
+        await ls.stream("sim:demo", "Hi", chat=store.chat("two")).collect()
+    assert [turn.log for turn in store.turns("one")] == ["a1", "a1"]
+    assert [turn.log for turn in store.turns("two")] == ["s1", ""]
+
+
+async def test_without_content_no_text_is_kept(opened):
+    store = opened(content=False, price=lambda model, usage: 1.0)
+    chat = store.chat("one")
+    await ls.stream("sim:demo", "zebra stripes", chat=chat, stop=["zebra"], seed=1).collect()
+    async with Simulator(Script((Turn(fault=Refuse(status=400)),))) as simulator:
+        model = ls.Model("sim:demo", base_url=simulator.url)
+        with pytest.raises(ls.LLMStreamError):
+            await ls.stream(model, "zebra again", chat=chat).collect()
+    assert chat.messages()[0].text == "zebra stripes"
+    first, second = store.turns("one")
+    assert (first.state, first.cost, first.asked) == ("done", 1.0, {"seed": 1})
+    assert first.usage.output_tokens > 0
+    assert first.total_s is not None
+    assert (second.state, ":" in second.error, second.warnings) == ("failed", False, "[]")
+    assert second.error
+    assert shape(store.chat("one")) == []
+    assert store.search("zebra") == []
+    assert [(row.turns, row.cost) for row in store.costs()] == [(2, 2.0)]
+    assert [(info.id, info.title, info.messages) for info in store.conversations()] == [("one", "", 0)]
+    with store.database.reading() as db:
+        counts = "select (select count(*) from messages), (select count(*) from drafts)"
+        assert db.execute(counts).fetchone() == (0, 0)
+        assert "zebra" not in str(db.execute("select * from turns").fetchall())
+
+
+async def test_content_may_be_left_out_later(opened):
+    opened().chat("one").append(ls.Message.user("before"))
+    chat = opened(content=False).chat("one")
+    stream = ls.stream("sim:demo", "after", chat=chat)
+    async with stream, aclosing(stream.text_deltas()) as deltas:
+        await anext(deltas)
+    assert len(chat) == 3
+    assert shape(opened().chat("one")) == [("user", "before")]
+    assert [turn.state for turn in opened().turns("one")] == ["left"]
+
+
 def test_chat_must_be_a_chat():
     with pytest.raises(ls.InvalidRequest, match="chat must be a Chat"):
         ls.stream("sim:demo", "Hi", chat="trip")

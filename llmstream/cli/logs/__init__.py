@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from llmstream.cli.arguments import whole
+from llmstream.cli.arguments import count, whole
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.kept import open_kept, store_path
 from llmstream.cli.storage import check_free
@@ -33,7 +33,7 @@ index and files are overwritten in the store.
 
 Conversations are kept by llmstream chat, in chats.db in ~/.local/state/llmstream (or in
 $XDG_STATE_HOME), readable only by you. LLMSTREAM_LOG=off keeps none, LLMSTREAM_LOG=FILE keeps them
-there.
+there. With LLMSTREAM_LOG_CONTENT=off, no text is kept: there is logs cost, and nothing to show.
 
 exit status: 0 success, 2 usage error, 3 the store cannot be used, 130 interrupted (Ctrl-C), 141 the
 reader of the pipe closed it
@@ -42,7 +42,8 @@ examples:
   llmstream logs                              the last three, short
   llmstream logs -n 20 --model "claude*"      the last twenty with such a model
   llmstream logs search fjord --since 2w      messages with a word, of the last two weeks
-  llmstream logs show trip --tree             all branches of a conversation
+  llmstream logs show trip --tree             all branches of a conversation, with their numbers
+  llmstream logs show trip --branch 2         one of them; llmstream chat --chat trip --branch 2 goes on
   llmstream logs -r | wc -w                   the last answer alone; -x: its first code block
   llmstream logs cost --by model,day --svg cost.svg
   llmstream logs export trip --format html -o talks.html
@@ -76,6 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-x", "--extract", action="store_true", help="print the first code block of the last answer"
     )
     only.add_argument("--tree", action="store_true", help="show the branches of a conversation")
+    add("--branch", metavar="N", type=count, help="show, -r and -x: a branch by its number in --tree")
     add(
         "--by",
         metavar="NAMES",
@@ -122,7 +124,7 @@ def moment(text: str) -> float:
 def _list(store: Store, arguments: argparse.Namespace) -> None:
     from llmstream.cli.logs.views import short_form
 
-    if arguments.response or arguments.extract or arguments.tree:
+    if arguments.response or arguments.extract or arguments.tree or arguments.branch:
         _show(store, arguments)
         return
     if arguments.words:
@@ -178,19 +180,22 @@ def _show(store: Store, arguments: argparse.Namespace) -> None:
     from llmstream.cli.logs.views import code_block, last_answer, show, tree_form
 
     info = _one(store, arguments.words)
-    if arguments.tree:
+    if arguments.tree and arguments.json:
+        for node in store.tree(info.id):
+            write_bytes(msgspec.json.encode(node) + b"\n")
+    elif arguments.tree:
         print(tree_form(store, info))
     elif arguments.response:
-        print(last_answer(store, info))
+        print(last_answer(store, info, arguments.branch))
     elif arguments.extract:
-        print(code_block(last_answer(store, info)))
+        print(code_block(last_answer(store, info, arguments.branch)))
     elif arguments.json:
         from llmstream.store.exporting import exported
 
         for piece in exported(store, [info.id], "json"):
             write_bytes(piece.encode())
     else:
-        show(store, info)
+        show(store, info, arguments.branch)
 
 
 def _one(store: Store, words: list[str]) -> ConversationInfo:

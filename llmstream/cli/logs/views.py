@@ -11,6 +11,7 @@ from typing import Final
 from llmstream.chats import Message, Role
 from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.transcript import transcript
+from llmstream.cli.kept import branch_end, branch_ends
 from llmstream.cli.terminal import columns
 from llmstream.display.terminal_text import one_line, safe
 from llmstream.errors import InvalidRequest
@@ -49,16 +50,18 @@ def _when(seconds: float) -> str:
 
 def short_form(store: Store, info: ConversationInfo) -> str:
     """A conversation in a few lines: its facts, its last prompt, the beginning of the answer to it."""
+    chat = store.chat(info.id)
+    messages, branches = chat.messages(), len(chat.branches())
     facts = [
         _when(info.updated),
         info.model,
         counted(info.messages, "message"),
+        f"{branches} branches" if branches > 1 else "",
         *[f"#{tag}" for tag in info.tags],
     ]
     lines = [
         f"{_styled(one_line(info.id), _BOLD)}  {_styled(one_line('  '.join(filter(None, facts))), _DIM)}"
     ]
-    messages = store.chat(info.id).messages()
     prompts = [at for at, message in enumerate(messages) if message.role == Role.USER]
     for message in messages[prompts[-1] :] if prompts else messages[-1:]:
         if message.role in (Role.USER, Role.ASSISTANT) and message.text.strip():
@@ -79,15 +82,21 @@ def hit_form(hit: Hit) -> str:
     return f"{head}\n  {text}{safe(hit.excerpt[at:])}"
 
 
-def last_answer(store: Store, info: ConversationInfo) -> str:
+def last_answer(store: Store, info: ConversationInfo, branch: int | None = None) -> str:
     """The text of the last answer.
 
+    branch: its number; default: the current one
     raises: InvalidRequest if there is none
     """
-    for message in reversed(store.chat(info.id).messages()):
+    for message in reversed(_messages(store, info, branch)):
         if message.role == Role.ASSISTANT and message.text:
             return safe(message.text) if sys.stdout.isatty() else message.text
     raise InvalidRequest(f"the conversation {info.id} has no answer")
+
+
+def _messages(store: Store, info: ConversationInfo, branch: int | None) -> list[Message]:
+    chat = store.chat(info.id)
+    return chat.messages() if branch is None else chat.messages_of(branch_end(store, info.id, branch))
 
 
 def code_block(text: str) -> str:
@@ -109,15 +118,21 @@ def code_block(text: str) -> str:
     return "\n".join(block).rstrip("\n")
 
 
-def show(store: Store, info: ConversationInfo) -> None:
-    """Prints a conversation: rendered on a terminal, as Markdown elsewhere."""
-    messages = store.chat(info.id).messages()
+def show(store: Store, info: ConversationInfo, branch: int | None = None) -> None:
+    """Prints a conversation: rendered on a terminal, as Markdown elsewhere.
+
+    branch: its number; default: the current one
+    raises: InvalidRequest if there is none
+    """
+    messages = _messages(store, info, branch)
     if not sys.stdout.isatty():
         print(transcript(messages), end="")
         return
     title = info.title or info.id
     print(_styled(one_line(title), _BOLD))
-    print(_styled(one_line(f"{info.id}  {_when(info.created)}  {info.model}"), _DIM))
+    count = len(branch_ends(store.tree(info.id)))
+    branches = f"  {count} branches, shown by --tree" if count > 1 else ""
+    print(_styled(one_line(f"{info.id}  {_when(info.created)}  {info.model}{branches}"), _DIM))
     for message in messages:
         print()
         print(_styled(one_line(message.sender or str(message.role)), _DIM))
@@ -172,17 +187,18 @@ def tree_form(store: Store, info: ConversationInfo) -> str:
     below: dict[int | None, list[TreeNode]] = {}
     for node in nodes:
         below.setdefault(node.parent, []).append(node)
-    return "\n".join([_styled(one_line(info.title or info.id), _BOLD), *_drawn(below)])
+    numbers = {end: number for number, end in enumerate(branch_ends(nodes), 1)}
+    return "\n".join([_styled(one_line(info.title or info.id), _BOLD), *_drawn(below, numbers)])
 
 
-def _drawn(below: dict[int | None, list[TreeNode]]) -> Iterator[str]:
+def _drawn(below: dict[int | None, list[TreeNode]], numbers: dict[int, int]) -> Iterator[str]:
     waiting = [(node, "", "") for node in reversed(below.get(None, []))]
     if len(waiting) > 1:
         waiting = _forked(below[None], "")
     while waiting:
         node, mark, indent = waiting.pop()
         sign = "●" if node.current else "○"
-        facts = f"  {_styled(f'branch {node.id}', _DIM)}" if not below.get(node.id) else ""
+        facts = f"  {_styled(f'branch {numbers[node.id]}', _DIM)}" if node.id in numbers else ""
         room = _width() - len(mark) - 16 - (len(facts) and 14)
         yield f"{mark}{sign} {_styled(str(node.role), _DIM)} {one_line(node.text, max(20, room))}{facts}"
         children = below.get(node.id, [])

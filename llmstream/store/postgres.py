@@ -1,0 +1,454 @@
+"""Stores in PostgreSQL (extra `postgres`): for processes of any number of machines.
+
+The tables are in a schema of their own. A transaction that writes locks the rows of its conversation, so that
+different conversations do not wait for each other; one that deletes is alone.
+
+The index has words as SQLite's FTS5 cuts them, not as PostgreSQL's parser does: that one takes paths,
+addresses and numbers as one word, and what is a letter depends on the locale of the database.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+import threading
+import unicodedata
+import uuid
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import TransactionStatus
+
+from llmstream.addresses import shown
+from llmstream.errors import InvalidRequest
+from llmstream.store import tables
+from llmstream.store.database import Dialect, Rows, StoreError, Values, Words
+from llmstream.store.rows import spaced
+
+__all__ = ["PostgresDatabase", "PostgresWriter"]
+
+SCHEMA: Final = "llmstream_store"
+
+_CONNECT_S: Final = 10
+
+# A process that stops inside a transaction must not hold up others for ever, and one whose machine is gone
+# is seen as dead after a minute, not after the two hours of TCP.
+_OPTIONS: Final = (
+    f"-c search_path={SCHEMA} -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s "
+    "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
+)
+
+# Of advisory locks: held by each transaction that writes, in shared form unless it is alone; and by who makes
+# the tables.
+_WRITING: Final = 7_317_042
+_MIGRATING: Final = 7_317_043
+
+_BEGIN_READING: Final = b"begin isolation level repeatable read read only"
+_BEGIN_WRITING: Final = b"begin; select pg_advisory_xact_lock_shared(%d)" % _WRITING
+_BEGIN_ALONE: Final = b"begin; select pg_advisory_xact_lock(%d)" % _WRITING
+
+
+# Statements.
+
+_NAMED: Final = re.compile(r"(?<!:):([a-z_]+)")
+
+# The tables, from SQLite's form: foreign keys are for readers of the tables only, as SQLite does not check
+# them either.
+_TYPES: Final = (
+    (r"\binteger primary key\b", "bigint generated always as identity primary key"),
+    (r"\binteger\b", "bigint"),
+    (r"\bblob\b", "bytea"),
+    (r"\breal\b", "double precision"),
+    (r" references \w+", ""),
+    (r"\) strict(, without rowid)?$", ")"),
+)
+
+
+@functools.cache
+def _form(statement: str) -> bytes:
+    """A statement with PostgreSQL's parameters."""
+    escaped = statement.replace("%", "%%").replace("?", "%s")
+    return _NAMED.sub(r"%(\1)s", escaped).encode()
+
+
+def _table(statement: str) -> str:
+    """A statement that makes or changes a table, in PostgreSQL's form."""
+    if statement.lstrip().startswith("create virtual table search"):
+        return (
+            "create table search (rowid bigint primary key, words tsvector not null); "
+            "create index search_by_word on search using gin (words)"
+        )
+    for pattern, replacement in _TYPES:
+        statement = re.sub(pattern, replacement, statement)
+    return statement
+
+
+def _clean(value: object) -> object:
+    """A parameter without NUL characters, which text cannot have."""
+    return value.replace("\0", "\ufffd") if isinstance(value, str) and "\0" in value else value
+
+
+# A set of characters, or one character.
+_GLOB: Final = re.compile(r"\[\^?\]?[^]]*\]|.", re.DOTALL)
+
+
+def _regex(pattern: str) -> str:
+    """A pattern of `glob` as a regular expression."""
+
+    def form(found: re.Match[str]) -> str:
+        piece = found[0]
+        if len(piece) > 1:
+            return piece.replace("\\", "\\\\")
+        return {"*": ".*", "?": "."}.get(piece) or re.escape(piece)
+
+    return f"^{_GLOB.sub(form, pattern)}$"
+
+
+# Words.
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_ACCENTS: Final = re.compile("[\u0300-\u036f]")
+
+# Bounds of a `tsvector`: a word has less than 2 KiB, all of them with their places less than 1 MiB, and
+# a word less than 256 places, up to 16,383.
+_MOST_CHARS: Final = 500
+_MOST_BYTES: Final = 1_000_000
+_MOST_PLACES: Final = 255
+_LAST_PLACE: Final = 16_383
+
+
+def _cut(text: str) -> list[str]:
+    """The words of a text without case and accents."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
+    return [word[:_MOST_CHARS] for word in _WORD.findall(text.lower())]
+
+
+def vector(words: Words) -> str:
+    """The words of a message in the form of a `tsvector`, as many as it can have."""
+    places: dict[str, list[str]] = {}
+    place = size = 0
+    for text, weight in zip(words, ("A", "", "B"), strict=True):
+        for word in _cut(text):
+            place += 1
+            found = places.get(word)
+            if found is None:
+                found = places[word] = []
+                size += len(word.encode()) + 4
+            if len(found) < _MOST_PLACES:
+                found.append(f"{min(place, _LAST_PLACE)}{weight}")
+                size += 2
+            if size > _MOST_BYTES:
+                break
+        place += 2  # no phrase is found across two columns
+    return " ".join([f"{word}:{','.join(found)}" for word, found in places.items()])
+
+
+def _query(words: Sequence[str]) -> str:
+    """The words in the form of a `tsquery`."""
+    return " & ".join(filter(None, map(_phrase, words)))
+
+
+def _phrase(word: str) -> str:
+    is_beginning = len(word) > 1 and word.endswith("*")
+    cut = _cut(spaced(word))
+    return f"({' <-> '.join(cut)}{':*' if is_beginning else ''})" if cut else ""
+
+
+_DIALECT: Final = Dialect(
+    match="search.words @@ cast(:query as tsquery)",
+    query=_query,
+    # By weights of D, C, B and A; divided by the logarithm of the length.
+    rank="-ts_rank('{0.25, 0.25, 0.5, 1.0}', search.words, cast(:query as tsquery), 1)",
+    join="join",
+    glob="~",
+    pattern=_regex,
+)
+
+
+class PostgresConnection:
+    """The connection of one thread; see `Connection`. Closed with its thread, or with its store."""
+
+    dialect = _DIALECT
+
+    def __init__(self, raw: psycopg.Connection[Any]) -> None:
+        self.raw = raw
+        self.process = os.getpid()
+        self.is_writing = False
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes it, unless it belongs to the process that this one was forked from."""
+        if self.process == os.getpid():
+            self.raw.close()
+
+    def execute(self, statement: str, values: Values = (), /) -> Rows:
+        """As in `Connection`."""
+        if isinstance(values, Mapping):
+            return self.raw.execute(_form(statement), {name: _clean(one) for name, one in values.items()})
+        return self.raw.execute(_form(statement), [_clean(one) for one in values])
+
+    def executemany(self, statement: str, values: Iterable[Sequence[object]], /) -> object:
+        """As in `Connection`."""
+        with self.raw.cursor() as cursor:
+            cursor.executemany(_form(statement), list(values))
+        return None
+
+    def locked(self, table: str) -> str:
+        """As in `Connection`."""
+        return f" for update of {table}" if self.is_writing else ""
+
+    def add_words(self, n: int, words: Words) -> None:
+        """As in `Connection`."""
+        self.execute("insert into search values (?, cast(? as tsvector))", (n, vector(words)))
+
+    def remove_words(self, n: int, words: Words) -> None:
+        """As in `Connection`."""
+        self.execute("delete from search where rowid = ?", (n,))
+
+
+class PostgresWriter:
+    """A writer of open turns; see `Writer`. It is alive as long as its connection holds an advisory lock."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+        self._link: PostgresConnection | None = None
+        self.id = uuid.uuid4().hex
+
+    def appear(self) -> None:
+        """As in `Writer`. With a new id if the connection was lost: the server dropped the lock with it."""
+        with self._database.errors():
+            if self._link is not None and self._link.process == os.getpid():
+                with contextlib.suppress(psycopg.OperationalError):
+                    self._link.execute("select 1")
+                    return
+                self.id = uuid.uuid4().hex
+            self._link = PostgresConnection(self._database.connect())
+            self._link.execute("select pg_advisory_lock(?)", (_lock_of(self.id),))
+
+    def leave(self) -> None:
+        """As in `Writer`."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def is_alive(self, writer: str) -> bool:
+        """As in `Writer`."""
+        if writer == self.id:
+            return True
+        with self._database.reading() as db:
+            query = "select pg_try_advisory_xact_lock_shared(?)"
+            return not db.execute(query, (_lock_of(writer),)).fetchone()[0]
+
+
+def _lock_of(writer: str) -> int:
+    return int(writer[:15], 16)
+
+
+class PostgresDatabase:
+    """A schema of a PostgreSQL database; see `Database`.
+
+    address: "postgresql://user@host/database", as for psql
+    raises:  InvalidRequest for an address that is none; StoreError
+    """
+
+    def __init__(self, address: str, *, read_only: bool = False) -> None:
+        self._address = address
+        self._given = _parsed(address)
+        self.name = f"postgresql://{self._given.get('host', '')}/{self._given.get('dbname', '')}"
+        self.read_only = read_only
+        self._threads = threading.local()
+        self._all = weakref.WeakSet[PostgresConnection]()
+        self._closed = False
+        with self.errors():
+            self._check()
+
+    def close(self) -> None:
+        """As in `Database`."""
+        self._closed = True
+        for connection in list(self._all):
+            connection.close()
+        self._threads = threading.local()
+
+    def writer(self) -> PostgresWriter:
+        """As in `Database`."""
+        return PostgresWriter(self)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A new connection.
+
+        raises: psycopg.Error
+        """
+        options = f"{self._given.get('options') or ''} {_OPTIONS}"
+        return psycopg.connect(
+            self._address,
+            autocommit=True,
+            connect_timeout=_CONNECT_S,
+            options=options.strip(),
+            client_encoding="utf8",
+            fallback_application_name="llmstream",
+        )
+
+    @property
+    def connection(self) -> PostgresConnection:
+        """That of this thread; a new one if it was lost."""
+        found: PostgresConnection | None = getattr(self._threads, "connection", None)
+        if found is None or found.raw.closed or found.process != os.getpid():
+            if self._closed:
+                raise StoreError(f"the store {self.name} is closed")
+            found = self._threads.connection = PostgresConnection(self.connect())
+            self._all.add(found)
+        return found
+
+    @contextlib.contextmanager
+    def writing(self, *, alone: bool = False) -> Iterator[PostgresConnection]:
+        """As in `Database`."""
+        if self.read_only:
+            raise StoreError(f"the store {self.name} is open for reading only")
+        with self._transaction(_BEGIN_ALONE if alone else _BEGIN_WRITING) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[PostgresConnection]:
+        """As in `Database`."""
+        with self._transaction(_BEGIN_READING) as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _transaction(self, begin: bytes) -> Iterator[PostgresConnection]:
+        with self.errors():
+            connection = self.connection
+            if connection.raw.info.transaction_status != TransactionStatus.IDLE:
+                yield connection
+                return
+            connection = self._begun(begin)
+            connection.is_writing = begin is not _BEGIN_READING
+            try:
+                yield connection
+                if connection.raw.execute("commit").statusmessage != "COMMIT":
+                    raise StoreError(f"a change of the store {self.name} failed, and was undone")
+            finally:
+                connection.is_writing = False
+                _undo(connection.raw)
+
+    def _begun(self, begin: bytes) -> PostgresConnection:
+        """A connection in a transaction; a new one if the server was started again meanwhile."""
+        connection = self.connection
+        try:
+            connection.raw.execute(begin)
+        except psycopg.OperationalError:
+            if not connection.raw.closed:
+                _undo(connection.raw)
+                raise
+            connection = self.connection
+            connection.raw.execute(begin)
+        return connection
+
+    def optimize(self) -> None:
+        """Lets the server reuse the place of what was deleted. It overwrites that when it needs the place."""
+        names = "conversations, trees, messages, turns, drafts, files, message_files, search"
+        with self.errors():
+            self.connection.raw.execute(f"vacuum (skip_locked, analyze) {names}".encode())
+
+    def copy(self, target: Path) -> None:
+        """Refuses: the server has a program for it.
+
+        raises: StoreError
+        """
+        raise StoreError(
+            f"the store {self.name} is in PostgreSQL. Copy it with: pg_dump --schema={SCHEMA} --file={target}"
+        )
+
+    def check(self) -> list[str]:
+        """Nothing: the server looks after its files."""
+        return []
+
+    def _check(self) -> None:
+        """Whether its tables are of a version that is known; makes them, or migrates older ones."""
+        known, version = len(tables.MIGRATIONS), self._version()
+        if version > known and not self.read_only:
+            raise StoreError(
+                f"{self.name} was written by a newer llmstream (tables {version}, known {known}). "
+                "Update llmstream, or open it with read_only=True."
+            )
+        if version < known:
+            if self.read_only:
+                found = "older tables" if version else "no tables of a store"
+                raise StoreError(f"{self.name} has {found}. Open it once for writing to make them.")
+            self._migrate()
+
+    def _version(self) -> int:
+        """That of the tables; 0 if there are none."""
+        raw = self.connection.raw
+        (found,) = raw.execute("select to_regclass('meta')").fetchone() or (None,)
+        if found is None:
+            return 0
+        row = raw.execute("select value from meta where name = 'version'").fetchone()
+        return 0 if row is None else int(row[0])
+
+    def _migrate(self) -> None:
+        known = len(tables.MIGRATIONS)
+        with self._transaction(b"begin; select pg_advisory_xact_lock(%d)" % _MIGRATING) as db:
+            # `if not exists` needs the right to make it even where it exists.
+            if db.execute("select to_regnamespace(?)", (SCHEMA,)).fetchone()[0] is None:
+                db.raw.execute(f"create schema {SCHEMA}".encode())
+            version = self._version()  # another process may have been first
+            for statements, _ in tables.MIGRATIONS[version:]:
+                for statement in statements.rstrip(";\n").split(";\n"):
+                    db.raw.execute(_table(statement).encode())
+            db.execute(
+                "insert into meta values ('version', ?) "
+                "on conflict (name) do update set value = excluded.value",
+                (str(max(version, known)),),
+            )
+
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Makes StoreErrors of what the driver raises."""
+        try:
+            yield
+        except psycopg.Error as error:
+            text = " ".join(str(error).split())
+            raise StoreError(f"the store {self.name} cannot be used: {text}. {_remedy(error)}") from error
+
+
+def _parsed(address: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo_to_dict(address))
+    except psycopg.ProgrammingError:
+        raise InvalidRequest(
+            f"{shown(address)!r} is no address of PostgreSQL. Write 'postgresql://USER@HOST/DATABASE'."
+        ) from None
+
+
+def _undo(raw: psycopg.Connection[Any]) -> None:
+    """Ends a transaction that is still open, on a connection that may be lost."""
+    if not raw.closed and raw.info.transaction_status != TransactionStatus.IDLE:
+        try:
+            raw.execute("rollback")
+        except psycopg.Error:
+            raw.close()
+
+
+def _remedy(error: psycopg.Error) -> str:
+    match error:
+        case psycopg.errors.InsufficientPrivilege():
+            return f"Give its user the right to make tables: create schema {SCHEMA} authorization USER."
+        case psycopg.errors.LockNotAvailable() | psycopg.errors.DeadlockDetected():
+            return "Another process writes the same conversation for a long time; try again."
+        case psycopg.errors.DiskFull():
+            return "Free some space on the server's disk; what was stored before is unharmed."
+        case psycopg.errors.ReadOnlySqlTransaction():
+            return "The server takes no changes; is it a standby? Use the address of the primary server."
+        case psycopg.OperationalError():
+            return "Check that the server runs, and the address."
+        case _:
+            return "Nothing was changed."
