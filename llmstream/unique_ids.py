@@ -1,12 +1,12 @@
-"""Unique ids: a repeated one gets a number, without a search from the beginning."""
+"""Unique ids: a repeated one gets a number, without a search from the beginning; or that of its step."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-__all__ = ["UniqueIds"]
+__all__ = ["StepIds", "UniqueIds"]
 
 # What a set takes for one.
 _ENTRY_BYTES: Final = 64
@@ -66,3 +66,27 @@ class UniqueIds:
         self._taken.add(name)
         self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
         return name
+
+
+class StepIds:
+    """Ids in a run of several steps, which may use an id again: it gets the number of the step in front.
+
+    earlier: ids of steps before the first
+    """
+
+    def __init__(self, earlier: Iterable[str] = ()) -> None:
+        self._step_of = dict.fromkeys(earlier, -1)
+
+    def shown(self, name: str, step: int) -> str:
+        """Returns the id that stands for this one of a step; no other step has it."""
+        shown = name
+        while self._step_of.setdefault(shown, step) != step:
+            shown = f"{step}/{shown}"
+        return shown
+
+    def original(self, shown: str, step: int) -> str:
+        """Returns the id within the step, without what `shown` may have added."""
+        bare, prefix = shown, f"{step}/"
+        while bare.startswith(prefix):
+            bare = bare.removeprefix(prefix)
+        return bare if self._step_of.get(bare, step) != step else shown

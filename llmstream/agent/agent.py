@@ -395,7 +395,8 @@ class Agent(Generic[Deps, T]):
         about their calls here.
 
         decisions: by `approval_id`; True and False for `Approve()` and `Deny()`
-        results:   of external calls: ToolResults, or values by the `call_id` of the pending call
+        results:   of external calls: ToolResults, or values by the `call_id` of the pending call; or by the
+                   id that the call has in the events, if an earlier step used it
         chat:      the one that was passed to `stream`
         model, max_steps, stop_when, observe, options: as for `stream`; a suspension does not store them
         raises:    InvalidRequest if the suspension was altered, has expired or was resumed before, for

@@ -15,6 +15,7 @@ from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import KeptHistory, is_empty, settled
 from llmstream.agent.hooks import HookResponse, StepPlanner, Stop, call_hook
 from llmstream.agent.model_response import ModelResponse
+from llmstream.agent.nested import Ids, turn_calls
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import Budget, Misses, RunState
 from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep
@@ -57,6 +58,8 @@ class Loop:
     ) -> None:
         self.state = state
         self.context = RunContext(config, state, total_s, steps)
+        # The last message of a run that was suspended is its current step's.
+        self.context.ids = Ids(turn_calls(state.conversation[: -1 if resumption is not None else None]))
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None

@@ -4,25 +4,39 @@ A nested event is a preliminary `tool-result` of the call that runs the sub-agen
 event as JSON, and its metadata names the sub-agent. So ids stay unique, the event sequence stays valid,
 and other readers see it as progress of a tool.
 
-`Ids` does the same for the steps of one run, which may use an id again.
+`Ids` does the same for the steps of one run, which may use an id again. A run that continues a conversation
+in the middle of a turn does not use the ids of that turn: readers take both for one response.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from llmstream.chats.content import ToolCall
+from llmstream.chats.message import Message, Role
 from llmstream.events import Event, ResponseMetadata, Usage, decode
 from llmstream.events import ToolResult as ToolResultEvent
+from llmstream.unique_ids import StepIds
 
 if TYPE_CHECKING:
     from llmstream.agent.suspension import Suspension
 
-__all__ = ["Ids", "Nested", "NestedEvent", "Spent", "Waits", "as_result", "nested_event"]
+__all__ = [
+    "Ids",
+    "Nested",
+    "NestedEvent",
+    "Spent",
+    "Waits",
+    "as_result",
+    "nested_event",
+    "shown_ids",
+    "turn_calls",
+]
 
 OWN_KEY = "llmstream"
 """The key of our own entries in `provider_metadata`."""
@@ -93,11 +107,27 @@ def _id_field(kind: type[Event]) -> str | None:
     return next((name for name in ("id", "tool_call_id") if name in kind.__struct_fields__), None)
 
 
-class Ids:
-    """Makes ids unique in a run: prefixes an id with the step's number if an earlier step used it."""
+def turn_calls(messages: Sequence[Message]) -> list[str]:
+    """The ids of the calls since the last message of the user."""
+    found: list[str] = []
+    for message in reversed(messages):
+        if message.role == Role.USER:
+            break
+        found += [call.id for call in message.tool_calls]
+    return found
 
-    def __init__(self) -> None:
-        self._step_of: dict[str, int] = {}
+
+def shown_ids(suspension: Suspension) -> dict[str, str]:
+    """The ids of the waiting calls in the events of the run, by the id of the call."""
+    ids = StepIds(turn_calls(suspension.messages[:-1]))
+    found = {pending.call_id: ids.shown(pending.call_id, suspension.step) for pending in suspension.own}
+    for parent, _, within in suspension.within:
+        found[within.call_id] = ids.shown(parent, suspension.step) + within.call_id.removeprefix(parent)
+    return found
+
+
+class Ids(StepIds):
+    """Makes ids unique in a run: prefixes an id with the step's number if an earlier step used it."""
 
     def unique(self, event: Event, step: int) -> Event:
         """The event, with an id that no other step uses."""
@@ -107,17 +137,9 @@ class Ids:
         block_id = getattr(event, field)
         if block_id is None or self._step_of.setdefault(block_id, step) == step:
             return event
-        changes: dict[str, Any] = {field: f"{step}/{block_id}"}
+        shown = self.shown(block_id, step)
+        changes: dict[str, Any] = {field: shown}
         own = (getattr(event, "provider_metadata", None) or {}).get(OWN_KEY, {})
         if "parent_call" in own:
-            changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": changes[field]}}
+            changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": shown}}
         return msgspec.structs.replace(event, **changes)
-
-    def shown(self, call_id: str, step: int) -> str:
-        """The id in the run's events for a call of a step."""
-        return call_id if self._step_of.get(call_id, step) == step else f"{step}/{call_id}"
-
-    def original(self, shown: str, step: int) -> str:
-        """The id within the step, without the prefix that `unique` may have added."""
-        bare = shown.removeprefix(f"{step}/")
-        return bare if self._step_of.get(bare, step) != step else shown

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from llmstream.agent.history import open_calls
+from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.errors import InvalidRequest
@@ -122,7 +123,8 @@ class Resumption:
             )
         by_approval = {i: as_decision(decision) for i, decision in decisions.items()}
         external = {p.call_id: p for p in suspension.pending if not p.approval_id}
-        given = {r.tool_call_id: r for r in _given(results)}
+        own_ids = {shown: call_id for call_id, shown in shown_ids(suspension).items()}
+        given = {own_ids.get(r.tool_call_id, r.tool_call_id): r for r in _given(results)}
         stray = [i for i in given if i not in external]
         if stray:
             raise InvalidRequest(f"no call {stray[0]!r} waits for a result")
@@ -248,7 +250,7 @@ def _check_unique(suspension: Suspension) -> None:
 
 def _status(result: ToolResult, pending: PendingCall) -> ToolCallStatus:
     named = ToolResult(
-        result.tool_call_id,
+        pending.call_id,
         result.content,
         result.is_error,
         result.name or pending.name,

@@ -38,6 +38,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
+from llmstream.unique_ids import StepIds
 
 __all__ = ["from_ui", "output_value", "to_ui"]
 
@@ -225,38 +226,51 @@ def _file(part: Mapping[str, Any], where: str, metadata: Metadata | None, *, gen
 # Our messages as UI messages.
 
 
-def to_ui(messages: Iterable[Message], approvals: Mapping[str, str] = {}) -> list[dict[str, Any]]:
+def to_ui(
+    messages: Iterable[Message], approvals: Mapping[str, str] = {}, waiting: Mapping[str, str] = {}
+) -> list[dict[str, Any]]:
     """Converts a conversation to a list of UI messages, one for each turn.
 
     The id is the one in the metadata, else "message-0" and so on; an assistant message with another id
     begins another UI message. A call without a result has the state "input-available". Images and files of
-    a tool's result have no place in the form and are left out.
+    a tool's result have no place in the form and are left out. Some servers repeat the ids of calls; a page
+    has one part for each, so a repeated one gets a number, as in the events of a run: "1/call_0".
 
     approvals: ids of approvals, by the id of the call that waits for it
+    waiting:   ids that the page has of calls that wait, by their own
     raises:    InvalidRequest for a role or a part that the form does not have
     """
     found: list[dict[str, Any]] = []
-    open_calls: dict[str, dict[str, Any]] = {}  # of the current turn, by id
+    open_calls: dict[str, dict[str, Any]] = {}  # of the current turn, by their own id
+    ids, step = StepIds(), 0
     for message in messages:
         if message.role == Role.TOOL:
             for result in message.tool_results:
                 _add_result(result, open_calls)
             continue
         if not found or not _continues(message, found[-1]):
-            open_calls = {}
+            open_calls, ids, step = {}, StepIds(), 0
             found.append(_begun(message, f"message-{len(found)}"))
+        else:
+            step += 1
         parts = found[-1]["parts"]
         if message.role == Role.ASSISTANT and message.parts:
             parts.append({"type": "step-start"})
         for part in message.parts:
             if isinstance(part, ToolResult):
                 _add_result(part, open_calls)
-            else:
-                parts.append(_written(part, open_calls))
-    for call_id, approval_id in approvals.items():
-        # The newest of that id: an earlier one has its result.
-        if call_id in open_calls and open_calls[call_id]["state"] not in _RESULTS:
-            open_calls[call_id] |= {"state": "approval-requested", "approval": {"id": approval_id}}
+                continue
+            written = _written(part)
+            if isinstance(part, ToolCall):
+                open_calls[part.id] = written  # its result is added to it
+                written["toolCallId"] = ids.shown(part.id, step)
+            parts.append(written)
+    # The newest of an id: an earlier one has its result.
+    for call_id, call in open_calls.items():
+        if call["state"] not in _RESULTS:
+            call["toolCallId"] = waiting.get(call_id, call["toolCallId"])
+            if call_id in approvals:
+                call |= {"state": "approval-requested", "approval": {"id": approvals[call_id]}}
     return found
 
 
@@ -279,7 +293,7 @@ def _begun(message: Message, default_id: str) -> dict[str, Any]:
     return {**begun, "metadata": metadata} if metadata else begun
 
 
-def _written(part: Part, open_calls: dict[str, dict[str, Any]]) -> Any:
+def _written(part: Part) -> Any:
     extra = _with("providerMetadata", _shown(getattr(part, "metadata", None)))
     extra |= _carried(getattr(part, "metadata", None))
     match part:
@@ -299,8 +313,7 @@ def _written(part: Part, open_calls: dict[str, dict[str, Any]]) -> Any:
             written = {"type": "source-document", "sourceId": part.id, "mediaType": part.media_type}
             return {**written, "title": part.title, **_with("filename", part.filename), **extra}
         case ToolCall():
-            open_calls[part.id] = call = _written_call(part)
-            return call  # its result is added to it
+            return _written_call(part)
     raise InvalidRequest(f"a UI message has no form for a part of type {type(part).__name__}")
 
 

@@ -92,10 +92,16 @@ Fault: TypeAlias = Refuse | Break | Cut | Stall
 
 
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A tool call. `arguments` is a JSON value, or a string that is sent unchanged."""
+    """A tool call.
+
+    arguments: a JSON value, or a string that is sent unchanged
+    id:        by default "call_REQUEST_PLACE", counted from 0; some servers repeat ids from response to
+               response
+    """
 
     name: str
     arguments: Any = msgspec.field(default_factory=dict)
+    id: str = ""
 
 
 class Continue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -139,7 +139,7 @@ def _sentence(turn: Turn, request: Request, number: int, now: datetime.datetime 
         yield TextEnd(str(blocks))
     custom = custom_tools(request)
     for position, call in enumerate(turn.calls):
-        events = _call(call, f"call_{number}_{position}", _CUSTOM if call.name in custom else None)
+        events = _call(call, call.id or f"call_{number}_{position}", _CUSTOM if call.name in custom else None)
         yield from events if position else _signed_call(events, number)
     reason: FinishReason = turn.finish_reason or ("tool-calls" if turn.calls else "stop")
     yield Finish(reason, turn.usage or usage_of(turn, tokens_of(request)))

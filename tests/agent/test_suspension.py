@@ -12,7 +12,7 @@ import pytest
 import llmstream as ls
 from llmstream import file_lock
 from llmstream.agent import PendingCall
-from llmstream.chats.content import ToolResult
+from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.events import ToolApprovalRequest
 from llmstream.file_lock import taking
 from llmstream.grammar import check
@@ -346,3 +346,37 @@ async def test_what_is_no_result_is_refused(results):
     await run.collect()
     with pytest.raises(ls.InvalidRequest, match="results must be ToolResults"):
         agent.resume(run.suspended, results=results)
+
+
+async def test_resumed_run_repeats_no_call_id() -> None:
+    """A server gives each call the same id: the events of both halves of the run tell them apart."""
+    ask = ls.ToolSpec("ask", "Asks the page.", {"type": "object", "properties": {}})
+    turns = [Turn(calls=(Call("ask", {}, "c"),)) for _ in range(3)]
+    clerk = ls.Agent(ScriptedModel(*turns, "Done."), tools=[ask])
+    run = clerk.stream("Go")
+    events = [event async for event in run]
+    for given in ("c", "1/c", "c"):  # the id in the events; the call's own counts too
+        assert run.suspended is not None
+        run = clerk.resume(run.suspended, results=[ToolResult(given, f"for {given}")])
+        events += [event async for event in run]
+    seen = [event.tool_call_id for event in events if isinstance(event, ls.ToolCall | ls.ToolResult)]
+    assert seen == ["c", "c", "1/c", "1/c", "2/c", "2/c"]
+    results = [message.tool_results[0] for message in run.messages() if message.tool_results]
+    assert [(result.tool_call_id, result.content) for result in results] == [
+        ("c", "for c"),
+        ("c", "for 1/c"),
+        ("c", "for c"),
+    ]
+
+
+@pytest.mark.parametrize(("further", "shown"), [([], "0/c"), ([ls.Message.user("Again")], "c")])
+async def test_later_run_of_a_turn_has_new_ids(further: list[ls.Message], shown: str) -> None:
+    """A new run that goes on behind results, as where a page has the history; but not in another turn."""
+    history = [
+        ls.Message.user("Go"),
+        ls.Message.assistant(ToolCall("c", "look", "{}")),
+        ls.Message.tool([ToolResult("c", "seen")]),
+    ]
+    clerk = ls.Agent(ScriptedModel(Turn(calls=(Call("look", {}, "c"),)), "Done."), tools=[look])
+    run = clerk.stream([*history, *further])
+    assert [event.tool_call_id async for event in run if isinstance(event, ls.ToolCall)] == [shown]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import llmstream.chats
 
-BELOW = {f"llmstream.{name}" for name in ("errors", "exchange", "other_sdks", "short_forms")}
+BELOW = {f"llmstream.{name}" for name in ("errors", "exchange", "other_sdks", "short_forms", "unique_ids")}
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = [
     "content",

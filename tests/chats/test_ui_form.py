@@ -232,3 +232,19 @@ def test_a_result_needs_its_call() -> None:
         to_ui([ls.Message.tool([ToolResult("c9", "x")])])
     with pytest.raises(ls.InvalidRequest, match="the role 'robot'"):
         to_ui([ls.Message("", "robot", (Text("Hi"),))])
+
+
+def test_repeated_call_ids_are_two_parts() -> None:
+    """As in the events of a run; in another turn they are what they were."""
+    turn = [
+        ls.Message.assistant(ToolCall("c", "look", "{}")),
+        ls.Message.tool([ToolResult("c", "1")]),
+        ls.Message.assistant(ToolCall("c", "look", "{}")),
+        ls.Message.tool([ToolResult("c", "2")]),
+    ]
+    first, _, second = to_ui([*turn, ls.Message.user("Again"), *turn])
+    for written in (first, second):
+        calls = [part for part in written["parts"] if part["type"] == "tool-look"]
+        assert [(call["toolCallId"], call["output"]) for call in calls] == [("c", 1), ("1/c", 2)]
+    waiting = to_ui(turn[:3], {"c": "approval"})[0]["parts"][-1]
+    assert (waiting["toolCallId"], waiting["approval"]) == ("1/c", {"id": "approval"})

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, Unpack
 import msgspec
 
 from llmstream.agent.config import RunOptions
+from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message, Role
@@ -27,7 +28,7 @@ from llmstream.errors import InvalidRequest, LogError, LogLost, RunNotFound
 from llmstream.events import Event, StreamStart
 from llmstream.log import Live, Logs, RunStatus, open_logs
 from llmstream.serve.body import Body
-from llmstream.tools.approval import Approve, Deny
+from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
 from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
 from llmstream.ui.vercel.reading import Asked, Limits, read
@@ -161,7 +162,7 @@ class Chats:
             run=secrets.token_hex(16),
             message_id=turn.message_id,
             continued=0 if turn.resumed is None else len(turn.messages),
-            waited=() if turn.resumed is None else turn.resumed.pending,
+            waited=_shown_calls(turn.resumed),
             begun=time.time(),
             version=old.version,
         )
@@ -384,12 +385,26 @@ def _turn(old: Conversation, asked: Asked) -> _Turn | None:
         return None
     pending = old.suspension.pending
     approvals = {call.approval_id for call in pending if call.approval_id}
-    external = {call.call_id for call in pending if not call.approval_id}
+    # The page has another id for a call whose id was used before: older results answer no newer call.
+    names = shown_ids(old.suspension)
+    external = {names[call.call_id]: call.call_id for call in pending if not call.approval_id}
     decisions = {name: decision for name, decision in asked.decisions.items() if name in approvals}
-    results = [result for result in asked.results if result.tool_call_id in external]
+    results = [
+        msgspec.structs.replace(result, tool_call_id=external[result.tool_call_id])
+        for result in asked.results
+        if result.tool_call_id in external
+    ]
     if not decisions and not results:
         return None
     return _Turn(messages, old.message_id, old.suspension, decisions, results)
+
+
+def _shown_calls(resumed: Suspension | None) -> tuple[PendingCall, ...]:
+    """The calls that waited, with the ids that the page has of them."""
+    if resumed is None:
+        return ()
+    names = shown_ids(resumed)
+    return tuple([msgspec.structs.replace(call, call_id=names[call.call_id]) for call in resumed.pending])
 
 
 def _before_answer(messages: tuple[Message, ...], message_id: str | None) -> tuple[Message, ...]:

@@ -9,15 +9,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from llmstream.accumulate import Accumulator
 from llmstream.accumulate.blocks import result_part
 from llmstream.agent.history import open_calls, settled
+from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import File, Reasoning, Source, Text
 from llmstream.chats.content import ToolCall as CallPart
@@ -40,8 +42,12 @@ from llmstream.events import (
 from llmstream.events import File as FileEvent
 from llmstream.events import Source as SourceEvent
 from llmstream.tools.approval import PendingCall
+from llmstream.unique_ids import StepIds
 
 __all__ = ["dump", "message_events", "messages_of", "without_placeholders"]
+
+# What an id begins with that an earlier step used.
+_NUMBERED: Final = re.compile(r"\d+/")
 
 
 def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> list[dict[str, Any]]:
@@ -59,10 +65,11 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
     approvals = {
         pending.call_id: pending.approval_id for pending in suspension.pending if pending.approval_id
     }
-    found = to_ui(without_placeholders(messages, suspension), approvals)
+    waiting = shown_ids(suspension)
+    found = to_ui(without_placeholders(messages, suspension), approvals, waiting)
     for _, _, shown in suspension.within:
         call = CallPart(shown.call_id, shown.name, shown.arguments)
-        (written,) = to_ui([Message.assistant(call)], approvals)
+        (written,) = to_ui([Message.assistant(call)], approvals, waiting)
         found[-1]["parts"].append(written["parts"][-1])
     return found
 
@@ -81,17 +88,21 @@ def without_placeholders(messages: Iterable[Message], suspension: Suspension | N
 def message_events(messages: Iterable[Message], waiting: Iterable[PendingCall]) -> Iterator[Event]:
     """Yields the events of one turn's messages.
 
-    waiting: calls that waited when the run began; those of sub-agents are in no message
+    waiting: calls that waited when the run began, with the ids that the page has of them; those of
+             sub-agents are in no message
     """
-    ids, shown = count(), set[str]()
+    blocks, ids, step, shown = count(), StepIds(), -1, set[str]()
     for message in messages:
         if message.role == Role.ASSISTANT:
-            # The number does not matter: the page counts steps itself.
-            yield StepStart(0)
+            step += 1
+            yield StepStart(step)
         for part in message.parts:
             if isinstance(part, CallPart):
+                part = msgspec.structs.replace(part, id=ids.shown(part.id, step))
                 shown.add(part.id)
-            yield from _events(part, f"earlier-{next(ids)}")
+            elif isinstance(part, ResultPart):
+                part = msgspec.structs.replace(part, tool_call_id=ids.shown(part.tool_call_id, step))
+            yield from _events(part, f"earlier-{next(blocks)}")
     for call in waiting:
         if call.call_id not in shown:
             yield ToolCall(call.name, call.arguments, call.call_id)
@@ -159,9 +170,18 @@ def _add_step(found: list[Message], response: Message, results: list[ResultPart]
         found.append(response)
     # Not those of sub-agents' calls, which are in no message.
     waiting = {call.id for _, calls in open_calls(found) for call in calls}
-    parts = tuple([result for result in results if result.tool_call_id in waiting])
+    own = [_named(result, waiting) for result in results]
+    parts = tuple([result for result in own if result.tool_call_id in waiting])
     if parts and found[-1].role == Role.TOOL:
         # The rest of a step that a person had to decide about.
         found[-1] = msgspec.structs.replace(found[-1], parts=(*found[-1].parts, *parts))
     elif parts:
         found.append(Message.tool(parts))
+
+
+def _named(result: ResultPart, waiting: set[str]) -> ResultPart:
+    """The result with the id of its call, which has another one in the events if an earlier step used it."""
+    name = result.tool_call_id
+    while name not in waiting and (numbered := _NUMBERED.match(name)) is not None:
+        name = name[numbered.end() :]
+    return msgspec.structs.replace(result, tool_call_id=name) if name in waiting else result

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -96,7 +97,8 @@ class Asked:
             self._pending,
             done,
             agent=agent,
-            step=0,
+            # The responses of the turn before this one, whose ids of calls the next ones do not use.
+            step=max(0, len(_turn(messages)) - 1),
             usage_by_model={},
             cost_estimate=None,
             key=key,
@@ -305,3 +307,9 @@ def _check_urls(messages: list[Message], allow_url: Callable[[str], bool] | None
                 continue
             if allow_url is None or not allow_url(part.url):
                 raise InvalidRequest("a page may not send files by URL here: allow_url= allows addresses")
+
+
+def _turn(messages: list[Message]) -> list[Message]:
+    """The responses since the newest message of the user."""
+    responses = takewhile(lambda message: message.role != Role.USER, reversed(messages))
+    return [message for message in responses if message.role == Role.ASSISTANT]

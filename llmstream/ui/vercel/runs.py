@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from llmstream.agent.nested import nested_event
+from llmstream.agent.nested import nested_event, shown_ids
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult as ChatResult
 from llmstream.chats.content import outcome_mark
@@ -29,7 +29,7 @@ from llmstream.events import (
     Usage,
     merge_metadata,
 )
-from llmstream.tools.approval import Approve, Deny
+from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.ui.vercel.writer import CORRECTED
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class PageRun:
         self._before_finish = before_finish
         self._edited = list(_edited(resumed, decisions)) if resumed is not None else []
         # Calls of sub-agents that the page shows, and that have no result yet.
-        self._nested = {} if resumed is None else {shown.call_id: shown for _, _, shown in resumed.within}
-        self._given = {result.tool_call_id for result in results}
+        self._nested = {} if resumed is None else _nested(resumed)
+        names = {} if resumed is None else shown_ids(resumed)
+        self._given = {names.get(result.tool_call_id, result.tool_call_id) for result in results}
         self._events: AsyncGenerator[Event] | None = None
 
     @property
@@ -116,25 +117,32 @@ class PageRun:
     def _missing(self) -> Iterator[Event]:
         """What the page does not know yet of calls that wait, or that waited and have no result."""
         suspension = self.run.suspended
-        waiting = set() if suspension is None else {call.call_id for call in suspension.pending}
+        waiting = {} if suspension is None else _nested(suspension)
         for call_id, lost in self._nested.items():
             if call_id not in waiting:
                 mark = outcome_mark("cancelled")
                 yield ToolResult(_LOST, call_id, lost.name, is_error=True, provider_metadata=mark)
-        for _, _, call in () if suspension is None else suspension.within:
-            if call.approval_id and call.call_id not in self._nested:
-                yield ToolCall(call.name, call.arguments, call.call_id)
-                yield ToolApprovalRequest(call.call_id, call.approval_id)
+        for call_id, call in waiting.items():
+            if call.approval_id and call_id not in self._nested:
+                yield ToolCall(call.name, call.arguments, call_id)
+                yield ToolApprovalRequest(call_id, call.approval_id)
+
+
+def _nested(suspension: Suspension) -> dict[str, PendingCall]:
+    """The waiting calls of sub-agents, by the ids that the page has of them."""
+    names = shown_ids(suspension)
+    return {names[call.call_id]: call for _, _, call in suspension.within}
 
 
 def _edited(resumed: Suspension, decisions: Mapping[str, Approve | Deny]) -> Iterator[Event]:
     """The approved calls that run with other arguments than the page shows."""
+    names = shown_ids(resumed)
     for call in resumed.pending:
         decision = decisions.get(call.approval_id)
         if isinstance(decision, Approve) and decision.arguments is not None:
             arguments = msgspec.json.encode(dict(decision.arguments)).decode()
             # Not a `tool-call`, which the model has not made.
-            value = {"call_id": call.call_id, "name": call.name, "arguments": arguments}
+            value = {"call_id": names[call.call_id], "name": call.name, "arguments": arguments}
             yield Custom(CORRECTED, {"llmstream": value})
 
 

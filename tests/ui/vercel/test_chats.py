@@ -259,6 +259,81 @@ async def test_result_of_the_page_goes_on() -> None:
         assert page.messages[-1]["parts"][1]["output"] == {"place": "Oslo"}
 
 
+# Servers that give calls of later responses the same ids.
+
+SAME_IDS = (
+    Turn(calls=(Call("look", {"place": "a"}, "c"),)),
+    Turn(calls=(Call("delete", {"path": "b"}, "c"),)),
+    Turn(calls=(Call("look", {"place": "d"}, "c"),)),
+    "Done.",
+)
+SHOWN = (
+    ("tool-look", "c", "a is empty"),
+    ("tool-delete", "1/c", "b is gone"),
+    ("tool-look", "2/c", "d is empty"),
+)
+
+
+def look(place: str) -> str:
+    """Look somewhere."""
+    return f"{place} is empty"
+
+
+def calls_of(parts: list[dict[str, Any]]) -> tuple[Any, ...]:
+    return tuple(
+        (part["type"], part["toolCallId"], part.get("output")) for part in parts if "toolCallId" in part
+    )
+
+
+def results_of(chunks: list[dict[str, Any]]) -> list[Any]:
+    return [chunk["toolCallId"] for chunk in chunks if chunk["type"] == "tool-output-available"]
+
+
+async def test_repeated_ids_are_calls_apart(store: str) -> None:
+    """In what the page reads, in what it loads, and in what it reads again."""
+    agent = ls.Agent(ScriptedModel(*SAME_IDS), tools=[look, delete])
+    async with page_of(agent, store) as page:
+        chunks = await page.say("Go")
+        assert results_of(chunks) == ["c"]
+        (asked,) = [chunk for chunk in chunks if chunk["type"] == "tool-approval-request"]
+        assert asked["toolCallId"] == page.messages[-1]["parts"][-1]["toolCallId"] == "1/c"
+        page.decide(True)
+        assert results_of(await page.send()) == ["1/c", "2/c"]
+        assert calls_of(page.messages[-1]["parts"]) == SHOWN
+        data = b"".join([chunk async for chunk in await page.chats.resume("c", user="ada")])
+        again = [json.loads(line[6:]) for line in data.decode().split("\n\n") if line.startswith("data: {")]
+        assert results_of(again) == ["c", "1/c", "2/c"]
+
+
+async def test_edited_call_with_a_repeated_id() -> None:
+    agent = ls.Agent(ScriptedModel(*SAME_IDS), tools=[look, delete])
+    async with page_of(agent) as page:
+        await page.say("Go")
+        approval = page.messages[-1]["parts"][-1]["approval"]["id"]
+        chunks = await page.send(approvals={approval: {"approved": True, "arguments": {"path": "z"}}})
+        shown = [chunk for chunk in chunks if chunk["type"] == "tool-input-available"]
+        assert (shown[0]["toolCallId"], shown[0]["input"]) == ("1/c", {"path": "z"})
+
+
+async def test_older_result_answers_no_call() -> None:
+    """The page ran a call of this id before; the newer one waits until its own result is there."""
+    spec = ToolSpec("ask_page", "Ask the page.", {"type": "object", "properties": {}})
+    asking = Turn(calls=(Call("ask_page", {}, "c"),))
+    async with page_of(ls.Agent(ScriptedModel(asking, asking, "Thanks."), tools=[spec])) as page:
+        await page.say("Where am I?")
+        page.messages[-1]["parts"][-1] |= {"state": "output-available", "output": "Oslo"}
+        await page.send()
+        assert calls_of(page.messages[-1]["parts"]) == (
+            ("tool-ask_page", "c", "Oslo"),
+            ("tool-ask_page", "1/c", None),
+        )
+        assert (await page.refusal())[0] == 409
+        page.messages[-1]["parts"][-1] |= {"state": "output-available", "output": "Lima"}
+        await page.send()
+        assert [output for _, _, output in calls_of(page.messages[-1]["parts"])] == ["Oslo", "Lima"]
+        assert page.texts[-1] == "Thanks."
+
+
 async def test_regenerate_replaces_the_answer() -> None:
     agent = agent_of("One.", "Two.", "Three.")
     async with page_of(agent) as page:
@@ -644,6 +719,28 @@ async def test_tool_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Sub-agents: their calls are shown as calls of the page.
+
+
+async def test_nested_calls_with_repeated_ids() -> None:
+    """Both the sub-agent's call and the call that runs it; each approval is a part of its own."""
+    cleaning = [Turn(calls=(Call("delete", {"path": path}, "d"),)) for path in "ab"]
+    inner = ls.Agent(
+        ScriptedModel(cleaning[0], "Gone.", cleaning[1], "Gone."), name="cleaner", tools=[delete]
+    )
+    run_it = Turn(calls=(Call("cleaner", {"prompt": "Clean."}, "c"),))
+    agent = ls.Agent(ScriptedModel(run_it, run_it, "Clean now."), tools=[inner.as_tool()])
+    async with page_of(agent) as page:
+        await page.say("Clean up.")
+        assert page.messages[-1]["parts"][-1]["toolCallId"] == "c/d"
+        page.decide(True)
+        chunks = await page.send()
+        (asked,) = [chunk for chunk in chunks if chunk["type"] == "tool-approval-request"]
+        assert asked["toolCallId"] == page.messages[-1]["parts"][-1]["toolCallId"] == "1/c/d"
+        page.decide(True)
+        results = results_of(await page.send())
+        assert {"1/c", "1/c/d"} <= set(results)
+        assert not {"c", "c/d"} & set(results)
+        assert page.texts[-1] == "Clean now."
 
 
 async def test_nested_approval_is_shown() -> None:

@@ -73,3 +73,11 @@ def test_resumed_run_has_earlier_calls() -> None:
 
 def test_run_that_began_nothing_adds_nothing() -> None:
     assert messages_of([ASKED], []) == messages_of([ASKED], [StreamStart(), *LOST]) == [ASKED]
+
+
+def test_result_of_a_repeated_id_is_kept() -> None:
+    """A step before the one that waited used the id, so that the events have another."""
+    call = Message.assistant(ToolCall("c", "look", "{}"))
+    earlier = [ASKED, call, Message.tool([ToolResult("c", "old", name="look")]), call]
+    found = messages_of(earlier, [StreamStart(), ResultEvent("new", "1/c", "look"), *LOST])
+    assert found[4:] == [Message.tool([ToolResult("c", "new", name="look")])]

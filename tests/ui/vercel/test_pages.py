@@ -60,6 +60,21 @@ def asking(*calls: Call, text: str = "Let me see.") -> Callable[[Request], Turn]
     return turn
 
 
+def repeating(*calls: Call) -> Callable[[Request], Turn]:
+    """Makes one call after the other, as a server that gives all of them the same id; then tells the last."""
+
+    def turn(request: Request) -> Turn:
+        results = [message for message in request.messages if message.role == Role.TOOL]
+        if len(results) == len(calls):
+            return Turn(text=results[-1].tool_results[0].content)
+        call = calls[len(results)]
+        return Turn(calls=(Call(call.name, call.arguments, "call_0"),))
+
+    return turn
+
+
+OSLO_LIMA = (Call("weather", {"city": "Oslo"}), Call("weather", {"city": "Lima"}))
+AGAIN = repeating(OSLO_LIMA[0], Call("delete", {"path": "notes.txt"}), OSLO_LIMA[1])
 WEATHER = Call("weather", {"city": ""})
 TURNS: dict[str, Callable[[Request], Turn]] = {
     "text": lambda request: Turn(text="Hello you."),
@@ -97,12 +112,17 @@ TURNS: dict[str, Callable[[Request], Turn]] = {
     "later": asking(Call("delete", {"path": ""})),
     "signed": asking(Call("delete", {"path": ""})),
     "forged": asking(Call("delete", {"path": ""})),
+    "twice": repeating(*OSLO_LIMA),
+    "again": AGAIN,
+    "again_signed": AGAIN,
+    "again_later": AGAIN,
     "scout": asking(WEATHER),
 }
 RESUMED = {"reload", "idle", "comeback"}
 """Cases of pages that ask for the response in progress when they have loaded."""
 
 APPROVALS = {"approve", "deny", "edit", "later", "comeback", "signed", "forged"}
+APPROVALS |= {"again", "again_signed", "again_later"}
 """Cases that npm ai 5 cannot play."""
 
 
@@ -120,7 +140,7 @@ async def served() -> AsyncIterator[str]:
 
         async def answer(request: web.Request) -> web.StreamResponse:
             package, case = request.match_info.values()
-            if case in ("signed", "forged"):
+            if case in ("signed", "forged", "again_signed"):
                 return await with_client_history(request, agent_of(case, simulator.url))
             body = await chats[case].answer(await request.read(), user=package, version=major_of(package))
             return await respond(request, body)
@@ -280,6 +300,11 @@ EXPECTED: dict[str, list[Any]] = {
 
 
 EXPECTED |= dict.fromkeys(("approve5", "later", "signed"), EXPECTED["approve"])
+RAN_IN_LIMA = ("weather", "output-available", {"city": "Lima"}, "Lima: -2")
+DELETED = ("delete", "output-available", {"path": "notes.txt"}, "notes.txt is gone")
+EXPECTED["twice"] = ["|", RAN, "|", RAN_IN_LIMA, "|", ("text", "Lima: -2")]
+EXPECTED["again"] = ["|", RAN, "|", DELETED, "|", RAN_IN_LIMA, "|", ("text", "Lima: -2")]
+EXPECTED |= dict.fromkeys(("again_signed", "again_later"), EXPECTED["again"])
 
 
 def check(case: str, page: dict[str, Any]) -> None:

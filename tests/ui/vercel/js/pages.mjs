@@ -82,6 +82,22 @@ const CASES = {
     await page.chat.sendMessage({ text: "Oslo" });
     await page.chat.sendMessage({ text: "Lima" });
   },
+  // The model gives the same id to each of its calls, one after the other.
+  twice: says("Oslo"),
+  async again(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: true });
+  },
+  async again_signed(page) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    await decide(page, { approved: true });
+  },
+  async again_later(page, again) {
+    await page.chat.sendMessage({ text: "notes.txt" });
+    const other = await again();
+    await decide(other, { approved: true });
+    return other;
+  },
   async stop(page) {
     await stop(page);
   },
