@@ -25,7 +25,7 @@ from aiohttp import web
 
 from llmstream.dialects.base import DIALECTS
 from llmstream.errors import InvalidRequest, LLMStreamError
-from llmstream.inspector.calls import CallTrace
+from llmstream.inspector.calls import CallTrace, Seen
 from llmstream.inspector.exporting import recording_zip, replayed, test_of, trace_of
 from llmstream.inspector.gaps import gaps_svg
 from llmstream.inspector.sources import Calls
@@ -44,6 +44,8 @@ _LONGEST_WAIT_S: Final = 20.0
 
 _ROW_CHARS: Final = 240
 _MOST_ROWS: Final = 1_000
+# A longer event is not decoded for its beginning.
+_MOST_GIST_BYTES: Final = 64 * 1024
 _FIRST_CHARS: Final = 20_000
 _MOST_FOUND: Final = 20_000
 _MOST_TEXT_CHARS: Final = 16 * 1024 * 1024
@@ -268,11 +270,18 @@ def _view(call: CallTrace, events: int, reads: int, frames: int) -> dict[str, An
 
 def _row(call: CallTrace, place: int) -> tuple[str, str]:
     seen = call.events[place]
-    event = seen.data[: 4 * _ROW_CHARS].decode("utf-8", "replace")[:_ROW_CHARS]
-    wire = ""
+    event, wire = _gist(seen), ""
     if seen.frame >= 0 and (place == 0 or call.events[place - 1].frame != seen.frame):
         wire = _shown(call.frames[seen.frame].data[: 4 * _ROW_CHARS])[:_ROW_CHARS]
     return event, wire
+
+
+def _gist(seen: Seen) -> str:
+    """The beginning of an event without its type: of a delta its text, of others their fields."""
+    if seen.kind in _TEXT_KINDS and len(seen.data) <= _MOST_GIST_BYTES:
+        return str(msgspec.json.decode(seen.data).get("delta", ""))[:_ROW_CHARS]
+    text = seen.data[: 4 * _ROW_CHARS].decode("utf-8", "replace")
+    return text.partition(f'"{seen.kind}"')[2].removeprefix(",").removesuffix("}")[:_ROW_CHARS]
 
 
 def _shown(data: bytes) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import bisect
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from llmstream.display.plot import percentile
 from llmstream.events import Event, decode
 from llmstream.inspector.trace import (
     AttemptEnded,
@@ -24,7 +24,7 @@ from llmstream.inspector.trace import (
     TraceBegan,
 )
 
-__all__ = ["CallTrace", "Finding", "Seen", "State", "Summary", "quantile"]
+__all__ = ["CallTrace", "Finding", "Seen", "State", "Summary"]
 
 State: TypeAlias = Literal["open", "complete", "cut", "failed", "left"]
 """open: it goes on; cut: the body ended before the answer did; left: its reader left before the end."""
@@ -94,13 +94,6 @@ class Summary(msgspec.Struct, frozen=True, rename="camel"):
     attempts: int
     has_bytes: bool
     version: int
-
-
-def quantile(values: Sequence[float], share: float) -> float | None:
-    """The smallest of the sorted values that is at least as large as that share of them."""
-    if not values:
-        return None
-    return values[max(0, math.ceil(share * len(values)) - 1)]
 
 
 class CallTrace:
@@ -261,8 +254,8 @@ class CallTrace:
             began_at=self.began_at,
             duration_s=duration,
             first_s=first,
-            gap_p50_s=quantile(gaps, 0.5),
-            gap_p99_s=quantile(gaps, 0.99),
+            gap_p50_s=percentile(gaps, 50) if gaps else None,
+            gap_p99_s=percentile(gaps, 99) if gaps else None,
             silence_s=max((wait for wait, _ in waits), default=max(gaps, default=0.0)),
             busy_s=sum(busy for _, busy in waits),
             events=len(self.events),

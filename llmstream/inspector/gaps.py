@@ -15,19 +15,19 @@ def gaps_svg(call: CallTrace, other: CallTrace | None = None) -> str:
     """
     curves = [*_curves(call, dashed=False), *(_curves(other, dashed=True) if other is not None else ())]
     return distribution(
-        f"{_name(call)}: gaps",
+        f"{_name(call)}: gaps and waits",
         curves,
-        x_title="seconds between two, logarithmic scale",
-        y_title="share of gaps",
+        x_title="time (logarithmic scale)",
+        y_title="share of gaps and of reads",
     )
 
 
 def _curves(call: CallTrace, *, dashed: bool) -> list[Curve]:
     name = f" of {_name(call)}" if dashed else ""
-    found = [Curve(f"between contents{name}", call.gaps_s(), COLORS[0], dashed)]
+    found = [Curve(f"gap between two arrivals of content{name}", call.gaps_s(), COLORS[0], dashed)]
     if call.reads:
         waits = [wait for wait, _ in call.waits_s()]
-        found.append(Curve(f"a read waited{name}", waits, COLORS[1], dashed))
+        found.append(Curve(f"what a read waited{name}", waits, COLORS[1], dashed))
     return found
 
 

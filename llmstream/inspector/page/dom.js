@@ -64,7 +64,12 @@ export function family(kind) {
   return kind === 'error' ? 'error' : 'other'
 }
 
-/** The colour of a custom property, for a canvas. */
+/** The colour of a custom property, for a canvas; it depends on light and dark. */
 export function color(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`)
+  probe.style.color = `var(--${name})`
+  if (!probe.isConnected) document.body.append(probe)
+  return getComputedStyle(probe).color
 }
+
+const probe = document.createElement('span')
+probe.hidden = true

@@ -1,7 +1,7 @@
 // The timeline: what came when, a lane for each kind; silences shaded, and reads as high as what they brought.
 
 import { AT, KIND, SIZE, WAITED } from './call.js'
-import { color, count, family, seconds } from './dom.js'
+import { color as computed, count, family, seconds } from './dom.js'
 
 const LANES = ['reads', 'reasoning', 'text', 'tool', 'other']
 const LABEL_PX = 78
@@ -64,6 +64,7 @@ export class Lanes {
   }
 
   #draw() {
+    colors.clear()
     const lanes = this.#lanes
     const height = AXIS_PX + lanes.reduce((sum, lane) => sum + (lane === 'reads' ? READS_PX : LANE_PX), 0) + 4
     const width = this.canvas.clientWidth
@@ -107,18 +108,23 @@ export class Lanes {
       c.fillStyle = color('line')
       c.fillRect(x, AXIS_PX - 4, 1, height)
       c.fillStyle = color('soft')
-      c.fillText(seconds(us / 1e6).replace(/\.?0+ /, ' '), x + 3, 9)
+      c.fillText(us ? round(us / 1e6) : '0', x + 3, 9)
     }
   }
 
   #silences(c, height) {
     const [from, to] = this.#limits()
-    c.fillStyle = color('silence')
+    const span = (begin, end, name) => {
+      if (end - begin <= (to - from) * SILENCE || end < from) return
+      c.fillStyle = color(name)
+      c.fillRect(this.#x(begin), AXIS_PX, this.#x(end) - this.#x(begin), height)
+    }
+    let before = Infinity
     for (const read of this.call.reads) {
-      if (read[WAITED] > (to - from) * SILENCE && read[AT] >= from) {
-        const x = this.#x(read[AT] - read[WAITED])
-        c.fillRect(x, AXIS_PX, this.#x(read[AT]) - x, height)
-      }
+      const began = read[AT] - read[WAITED]
+      span(before, began, 'busy')
+      span(began, read[AT], 'silence')
+      before = read[AT]
     }
   }
 
@@ -162,7 +168,7 @@ export class Lanes {
       c.fillRect(x, AXIS_PX - 4, 1.5, height)
       if (text) c.fillText(text, x + 4, AXIS_PX + 6)
     }
-    for (const head of this.call.heads) mark(head.at, 'soft')
+    for (const head of this.call.heads) mark(head.at, 'soft', String(head.status))
     for (const failed of this.call.failed) mark(failed.at, 'bad', failed.error_code)
     if (this.call.summary.state === 'cut') mark(this.call.end, 'bad', 'cut')
     if (this.cursor >= 0 && this.call.events[this.cursor]) mark(this.call.events[this.cursor][AT], 'text')
@@ -202,6 +208,20 @@ export class Lanes {
     this.canvas.addEventListener('pointermove', move)
     this.canvas.addEventListener('pointerup', up, { once: true })
   }
+}
+
+// Asked for once a drawing: the browser computes each anew.
+const colors = new Map()
+
+function color(name) {
+  if (!colors.has(name)) colors.set(name, computed(name))
+  return colors.get(name)
+}
+
+/** A time at a round step of the axis, without needless digits. */
+function round(value) {
+  const [number, unit] = seconds(value).split(' ')
+  return `${Number(number)} ${unit}`
 }
 
 /** The number of the first event at a time or behind it. */

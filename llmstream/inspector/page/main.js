@@ -44,7 +44,7 @@ const tabs = el('div.tabs', { role: 'tablist' })
 const help = el('dialog.help', { 'aria-labelledby': 'help-title' },
   el('h2', { id: 'help-title' }, 'Keys'),
   el('dl', {}, KEYS.map(([keys, does]) => el('div', {}, el('dt', {}, el('kbd', {}, keys)), el('dd', {}, does)))),
-  el('p.soft', {}, 'Drag on the timeline to zoom; double-click shows all. Reads are as high as the content they brought: a number on one is a buffer.'),
+  el('p.soft', {}, 'Timeline: drag to zoom, double-click to show all. A grey span is a wait for bytes, a yellow one a program that did not read. Reads are as high as the content they brought: a number on one is a buffer.'),
   el('form', { method: 'dialog' }, el('button.button', {}, 'Close')))
 const stage = el('main', { tabindex: '-1' })
 
@@ -93,10 +93,10 @@ function drawList() {
 
 function item(summary) {
   const current = summary.id === state.call?.id
-  const facts = [seconds(summary.durationS), count(summary.events, 'event')]
-  if (summary.firstS !== null) facts.unshift(`first ${seconds(summary.firstS)}`)
+  const facts = [count(summary.events, 'event'), seconds(summary.durationS)]
+  if (summary.firstS !== null) facts.push(`first ${seconds(summary.firstS)}`)
   return el('li', {}, el('button', { type: 'button', 'aria-current': current ? 'true' : null, onClick: () => open(summary.id) },
-    el('span.line', {}, foreign(label(summary), 'name'), badge(summary)),
+    el('span.line', {}, foreign(label(summary), 'name'), summary.state !== 'complete' && badge(summary)),
     el('span.line.soft', {}, facts.join(' · ')),
     el('span.line.soft', {}, when(summary.beganAt), ' ', foreign(summary.source, 'source'))))
 }
@@ -175,7 +175,7 @@ function drawHead() {
       summary.dialect && el('span.soft', {}, summary.dialect), summary.attempts > 1 && el('span.soft', {}, count(summary.attempts, 'attempt')),
       el('span.grow'), replay, exports),
     figures(summary),
-    findings.length > 0 && el('ul.findings', { 'aria-label': 'Findings' }, findings.map((one) => el(`li.${one.kind}`, {},
+    el('ul.findings', { 'aria-label': 'Findings', hidden: !findings.length }, findings.map((one) => el(`li.${one.kind}`, {},
       one.event === null ? foreign(one.text)
         : el('button', { type: 'button', onClick: () => { setTab('events'); select(one.event) } }, foreign(one.text))))))
 }

@@ -89,16 +89,11 @@ export class Rows {
     el('span.gap', {}, at > before ? `+${seconds((at - before) / 1e6)}` : ''),
     el('span.read', { title: read >= 0 ? `read ${read + 1}` : null }, isFirst ? String(read + 1) : read >= 0 ? '·' : ''),
     foreign(kind, 'kind'),
-    foreign(short(event), 'event'),
+    foreign(event, 'event'),
     foreign(wire, 'wire'))
     if (isFirst) row.classList.add('first')
     if (this.found.has(place)) row.classList.add('found')
     row.style.transform = `translateY(${place * ROW_PX}px)`
     return row
   }
-}
-
-/** The event without its type, which has a column. */
-function short(event) {
-  return event.replace(/^\{"type":"[^"]*",?/, '').replace(/\}$/, '')
 }
