@@ -118,6 +118,7 @@ class CallTrace:
         self.frames: list[Frame] = []
         self.events: list[Seen] = []
         self._frame_at: dict[int, int] = {}
+        self._read_of: list[int] = []  # by the number of the frame
         self._finish: dict[str, Any] = {}
         self._content_ns: list[int] = []  # at which content arrived, each once
 
@@ -136,6 +137,7 @@ class CallTrace:
             case Frame():
                 self._frame_at[line.offset] = len(self.frames)
                 self.frames.append(line)
+                self._read_of.append(self._find_read(line))
             case EventsSeen():
                 self._see(line)
             case AttemptEnded():
@@ -195,9 +197,10 @@ class CallTrace:
 
     def read_of(self, frame: int) -> int:
         """Number of the read that completed a frame; -1 if it is not known."""
-        if not 0 <= frame < len(self.frames) or not self.reads:
-            return -1
-        last = self.frames[frame].offset + self.frames[frame].size - 1
+        return self._read_of[frame] if 0 <= frame < len(self.frames) else -1
+
+    def _find_read(self, frame: Frame) -> int:
+        last = frame.offset + frame.size - 1
         at = bisect.bisect_right(self.reads, last, key=lambda read: read.offset) - 1
         # A read of 0 bytes has the offset of the next one.
         while at > 0 and not self.reads[at].size:

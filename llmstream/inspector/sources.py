@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -41,6 +42,9 @@ _HEAD_BYTES: Final = 8192
 _NS: Final = 1_000_000_000
 # How many calls are held; the oldest of a folder of traces are left out.
 _MOST_CALLS: Final = 2_000
+# How long after a look into folders the next one is made: large ones are looked at less often.
+_LOOK_S: Final = 0.1
+_LOOK_SHARE: Final = 20
 _BODIES: Final = frozenset({".sse", ".ndjson", ".txt", ".bin", ".eventstream"})
 
 
@@ -70,6 +74,7 @@ class Calls:
         self._known: dict[Path, tuple[int, int]] = {}
         self._logs: list[_EventLog] = []
         self._folders: list[Path] = []
+        self._look_at = 0.0
         self.version = 0
         for place in places:
             self._add(place)
@@ -92,8 +97,11 @@ class Calls:
 
     def refresh(self) -> int:
         """Reads what is new; returns a number that rises with each change."""
-        for folder in self._folders:
-            self._look_into(folder)
+        if self._folders and (began := time.monotonic()) >= self._look_at:
+            for folder in self._folders:
+                self._look_into(folder)
+            ended = time.monotonic()
+            self._look_at = ended + max(_LOOK_S, _LOOK_SHARE * (ended - began))
         for growing in self._files.values():
             self.version += growing.read(self._calls)
         for log in self._logs:
