@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from benchmarks.drawing import Line, bars, lines
+from llmstream.display.plot import bars, lines
 
 Figures = list[dict[str, Any]]
 
@@ -25,17 +25,18 @@ def peers(figures: Figures) -> str:
             found[f"{figure['package']}, {figure['dialect']}"] = figure["us_per_event"]["peer"]
             found[f"llmstream, {figure['dialect']}"] = figure["us_per_event"]["message"]
     ranked = sorted(found.items(), key=lambda item: item[1])
-    return bars("CPU an event, each event a write (microseconds)", ranked, ours="llmstream")
+    return bars("CPU an event, each event a write", ranked, x_title="microseconds", ours="llmstream")
 
 
 def curves(figures: Figures) -> str:
     """Cost a fragment at growing lengths."""
     made = [
-        Line(figure["curve"], [(int(n), ns / 1e3) for n, ns in figure["ns_per_fragment"].items()])
+        (figure["curve"], [(int(n), ns / 1e3) for n, ns in figure["ns_per_fragment"].items()])
         for figure in figures
         if figure.get("section") == "curves"
     ]
-    return lines("CPU a fragment (microseconds) by the number of fragments", made)
+    title = "CPU a fragment by the number of fragments"
+    return lines(title, made, x_title="fragments", y_title="microseconds a fragment")
 
 
 def concurrency(figures: Figures) -> str:
@@ -46,7 +47,8 @@ def concurrency(figures: Figures) -> str:
             for reader, rate in figure["events_per_s"].items():
                 name = f"{reader}, {figure['writes']}"
                 found.setdefault(name, []).append((figure["streams"], rate))
-    return lines("Events a second by streams at once, one process", [Line(*item) for item in found.items()])
+    title = "Events a second by streams at once, one process"
+    return lines(title, [*found.items()], x_title="streams at once", y_title="events a second")
 
 
 PLOTS = {"peers": peers, "curves": curves, "concurrency": concurrency}

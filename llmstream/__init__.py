@@ -113,6 +113,7 @@ if TYPE_CHECKING:
         ToolResult,
         Usage,
     )
+    from llmstream.inspector import inspect
     from llmstream.log import open_logs
     from llmstream.mapping import MapProgress, MapResult, MapRun, map
     from llmstream.providers.base import Provider
@@ -249,6 +250,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.agent": ("Agent", "AgentRun", "Approve", "Deny", "Hooks", "Journal", "StepPlan", "Suspension"),
     "llmstream.mapping": ("MapProgress", "MapResult", "MapRun", "map"),
     "llmstream.batches": ("Batch", "BatchProgress", "submit"),
+    "llmstream.inspector": ("inspect",),
     "llmstream.log": ("open_logs",),
     "llmstream.providers.base": ("Provider",),
 }
@@ -398,6 +400,7 @@ __all__ = [
     "events",
     "framing",
     "grammar",
+    "inspect",
     "log",
     "map",
     "mcp",

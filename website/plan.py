@@ -6,10 +6,24 @@ from typing import NamedTuple
 
 __all__ = ["GLOSSARY", "INTERNAL", "MADE_BY_US", "PAGES", "Page"]
 
-INTERNAL = {"Model.opened_by", "Model.call", "Model.reattached_call", "Model.known_secrets"}
+INTERNAL = {
+    "Model.opened_by",
+    "Model.call",
+    "Model.reattached_call",
+    "Model.known_secrets",
+    "inspector.Inspection.write",
+    "inspector.Inspection.open",
+}
 """Methods that other packages of ours call; they are not part of the reference."""
 
-MADE_BY_US = {"EventStream", "AgentRun", "middleware.Ask", "middleware.Reply", "testing.Cassette"}
+MADE_BY_US = {
+    "EventStream",
+    "AgentRun",
+    "inspector.Inspection",
+    "middleware.Ask",
+    "middleware.Reply",
+    "testing.Cassette",
+}
 """Classes whose objects a user receives: their constructors are not shown."""
 
 GLOSSARY = {
@@ -116,8 +130,10 @@ PAGES = (
     Page(
         "observability.md",
         "Observability and cost",
-        "The guides are [Observability](../guides/observability.md) and [Cost](../guides/cost.md).",
+        "The guides are [Observability](../guides/observability.md), [Inspector](../guides/inspect.md) and "
+        "[Cost](../guides/cost.md).",
         """
+            inspect inspector.Inspection
             Observation AttemptStarted AttemptFailed FirstContent CallFinished streams.observations.Observe
             agent.observing.ObserveRun telemetry.* prices.price
         """,

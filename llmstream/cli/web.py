@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import importlib.util
-import os
-import secrets
-import socket
-import sys
-import webbrowser
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
 from llmstream.agent import Agent
-from llmstream.chats.content import write_whole
 from llmstream.cli.arguments import add_tool_options
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.dialects import base_url
-from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.key_store import api_key_for
+from llmstream.cli.local_page import add_page_options, is_local, listen, page_token, serve_page
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.storage import state_file
-from llmstream.cli.terminal import print_message
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.log import open_logs
 from llmstream.streams import Model
@@ -33,16 +25,11 @@ from llmstream.tools import Tool
 __all__ = ["configure", "run"]
 
 _PORT: Final = 8765
-_LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 _DEMO: Final = "sim:demo"
 _KEY: Final = "sim-key"
 
 # How long after a crash a page goes on waiting for an answer; the process renews it itself.
 _LEASE_S: Final = 4.0
-
-# How long Ctrl-C waits for responses. A page that follows a run would hold it up until the run ends; one that
-# is cut off connects again, and gets the end of the run from the next process.
-_SHUTDOWN_S: Final = 0.1
 
 _EPILOG: Final = """\
 Opens a page in the browser: text as it arrives, reasoning, tool calls with their progress,
@@ -81,43 +68,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("-s", "--system", metavar="TEXT", help="system prompt")
     add("--reasoning", metavar="EFFORT", help="none, minimal, low, medium, high, or a budget in tokens")
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
-    add(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to listen on (default: 127.0.0.1); 0.0.0.0 accepts other machines",
-    )
-    add("--port", type=_port, metavar="N", help=f"port (default: {_PORT}, or a free one if that is in use)")
-    add("--no-open", dest="open", action="store_false", help="do not open a browser")
+    add_page_options(parser, _PORT)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serves until Ctrl-C; returns the exit status."""
     spec = checked_model(arguments.model or default_model() or _DEMO)
     sources = _sources(arguments, spec)
-    try:
-        asyncio.run(_serve(arguments, spec, sources))
-    except socket.gaierror as error:
-        print_message(f"cannot listen on {arguments.host!r}: {error.strerror}.")
-        return USAGE
-    except OSError as error:
-        if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL, None):
-            raise
-        print_message(f"cannot listen on {arguments.host} port {arguments.port or _PORT}: {_why(error)}.")
-        return USAGE
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return SUCCESS
-
-
-def _why(error: OSError) -> str:
-    match error.errno:
-        case errno.EADDRINUSE:
-            return "it is in use. Pass another --port, or --port 0 for a free one"
-        case errno.EACCES:
-            return "it is not permitted. Pass another --port"
-        case _:
-            return "it is not an address of this machine. Pass another with --host"
+    return serve_page(_serve(arguments, spec, sources), arguments, _PORT)
 
 
 async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources) -> None:
@@ -126,7 +84,7 @@ async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources)
     from llmstream.web.conversations import Conversations
     from llmstream.web.store import ConversationStore
 
-    token = _token()
+    token = page_token("web-token")
     folder = state_file("web")
     if folder is not None:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -142,8 +100,8 @@ async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources)
         conversations = Conversations(agent, logs, store, details=True)
         stack.push_async_callback(conversations.aclose)
         await stack.enter_async_context(logs)
-        app = make_app(conversations, shown, token=token, local=arguments.host in _LOCAL)
-        await _listen(stack, app, arguments, token)
+        app = make_app(conversations, shown, token=token, local=is_local(arguments.host))
+        await listen(stack, app, arguments, token, port=_PORT, what="The chat")
         # Ctrl-C: the runs are closed and recorded below, in order; a second one ends the process at once.
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
@@ -196,59 +154,7 @@ def _price() -> Any:
     return price
 
 
-async def _listen(stack: AsyncExitStack, app: Any, arguments: argparse.Namespace, token: str) -> None:
-    """Listens, prints the address, and opens the browser."""
-    from aiohttp import web
-
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
-    await runner.setup()
-    stack.push_async_callback(runner.cleanup)
-    wanted = _PORT if arguments.port is None else arguments.port
-    try:
-        await web.TCPSite(runner, arguments.host, wanted).start()
-    except OSError as error:
-        if arguments.port is not None or error.errno != errno.EADDRINUSE:
-            raise
-        await web.TCPSite(runner, arguments.host, 0).start()
-    port = runner.addresses[0][1]
-    host = "127.0.0.1" if arguments.host in ("0.0.0.0", "::") else arguments.host  # noqa: S104
-    shown = f"[{host}]" if ":" in host else host
-    # In the fragment, which browsers do not send and servers do not log.
-    url = f"http://{shown}:{port}/#token={token}"
-    print(f"The chat is at {url}\nCtrl-C stops it.", flush=True)
-    if arguments.open and _has_screen():
-        await asyncio.to_thread(webbrowser.open, url)
-
-
-def _has_screen() -> bool:
-    """Whether a browser would open a window; without one, Python may start a browser in this terminal."""
-    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
-    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, screens))
-
-
-def _token() -> str:
-    """The token of the address: random, and the same after a restart, so that an open page goes on."""
-    path = state_file("web-token")
-    if path is None:
-        return secrets.token_urlsafe(24)
-    with suppress(OSError, UnicodeDecodeError):
-        stored = path.read_text("ascii").strip()
-        if len(stored) >= 32:
-            return stored
-    token = secrets.token_urlsafe(24)
-    with suppress(OSError):
-        write_whole(path, token.encode())
-    return token
-
-
 def _sources(arguments: argparse.Namespace, spec: str) -> ToolSources:
     """The tools of files and servers; those of the demonstration come with its model."""
     files = [] if _is_demonstration(spec, arguments) else arguments.tools
     return ToolSources(files, arguments.mcp, ask=not arguments.yes)
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {port}")
-    return port

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from llmstream.streams.call import ResumeToken
     from llmstream.streams.options import Options, Transport
+    from llmstream.transport.http import Body
     from llmstream.transport.public_addresses import DownloadLimits
     from llmstream.transport.socket_body import SocketWay
     from llmstream.transport.websocket import SocketPool
@@ -122,6 +123,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     sockets:     how it uses a WebSocket; None for HTTP
     max_output_tokens: of the request, for the limiter's estimate
     cached_input_is_free: whether the vendor's limits leave out input that it read from its cache
+    body:        what reads the body of each response in place of it; None for the body itself
     """
 
     provider: str
@@ -148,6 +150,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     cached_input_is_free: bool = False
     observe: Observe | None = None
     request: Request | None = None
+    body: Callable[[Body], Body] | None = None
 
 
 def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:

@@ -290,6 +290,10 @@ class HTTPCall:
         return await self._sent(await self._prepared(prepare))
 
     async def _sent(self, prepared: Prepared) -> Body:
+        body, wrap = await self._answered(prepared), self._plan.body
+        return body if wrap is None else wrap(body)
+
+    async def _answered(self, prepared: Prepared) -> Body:
         plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else this continues an answer
             self._paid = Usage()

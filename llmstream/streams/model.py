@@ -77,7 +77,7 @@ else:
 
     T = TypeVar("T")
 
-__all__ = ["ApiKey", "Model", "Opener", "stream"]
+__all__ = ["ApiKey", "Model", "Opener", "intercepted", "opener_below", "stream"]
 
 # Of a model in an error's suggestion; a longer text is a prompt in the wrong place.
 _LONGEST_NAME: Final = 200
@@ -114,6 +114,12 @@ def intercepted(opener: Opener) -> Iterator[None]:
         yield
     finally:
         _interceptors.remove(opener)
+
+
+def opener_below(opener: Opener) -> Opener:
+    """What opens calls below an interceptor: the interceptor of the block around its own, else HTTP."""
+    at = _interceptors.index(opener) if opener in _interceptors else 0
+    return _interceptors[at - 1] if at else OVER_HTTP
 
 
 class ModelArguments(ModelOptions, total=False):

@@ -81,7 +81,8 @@ async def open_kept(plan: Plan, prepared: Prepared) -> Body:
     """
     from llmstream.transport.http import send  # brings aiohttp
 
-    return await checked(plan, await send(prepared.http, plan.deadlines, plan.session))
+    response: Body = await send(prepared.http, plan.deadlines, plan.session)
+    return await checked(plan, response if plan.body is None else plan.body(response))
 
 
 async def checked(plan: Plan, response: Body) -> Body:

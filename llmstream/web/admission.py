@@ -14,14 +14,17 @@ __all__ = ["refusal"]
 _SCHEME: Final = "bearer"
 
 
-def refusal(headers: Mapping[str, str], *, token: str | None, local: bool) -> tuple[int, str] | None:
+def refusal(
+    headers: Mapping[str, str], *, token: str | None, local: bool, command: str = "llmstream web"
+) -> tuple[int, str] | None:
     """Why a request is refused, as a status and a message; None admits it.
 
     A page of another site cannot read the token, which is in no cookie, so that it cannot send a request by
     this browser; a name that it points at this machine fails on its Host header.
 
-    token: what an API request has to bring; None for the files of the page, which hold no secret
-    local: whether the server listens on this machine alone
+    token:   what an API request has to bring; None for the files of the page, which hold no secret
+    local:   whether the server listens on this machine alone
+    command: that prints the address
     """
     host = headers.get("host")
     if local and (not host_is_local(host) or is_foreign_page(headers)):
@@ -29,7 +32,7 @@ def refusal(headers: Mapping[str, str], *, token: str | None, local: bool) -> tu
     if not local and not _same_origin(headers):
         return 403, "This server only serves its own page."
     if token is not None and not _has_token(headers, token):
-        return 401, "The token is missing or not valid. Open the address that `llmstream web` printed."
+        return 401, f"The token is missing or not valid. Open the address that `{command}` printed."
     return None
 
 

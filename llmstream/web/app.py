@@ -17,6 +17,7 @@ Responses are JSON, a view where none is named; a refusal is `{"error": {"messag
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -30,7 +31,7 @@ from llmstream.web.conversations import Conversations
 from llmstream.web.records import Decision
 from llmstream.web.static import PAGE, PAGE_HEADERS
 
-__all__ = ["Settings", "make_app"]
+__all__ = ["Settings", "error_response", "json_response", "make_app", "page_routes"]
 
 _T = TypeVar("_T")
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -74,21 +75,20 @@ def make_app(
         wanted = token if request.path.startswith("/api/") else None
         refused = refusal(request.headers, token=wanted, local=local)
         if refused is not None:
-            return _error(*refused)
+            return error_response(*refused)
         try:
             return await handler(request)
         except InvalidRequest as error:
-            return _error(error.status or 400, error.message)
+            return error_response(error.status or 400, error.message)
         except LLMStreamError as error:
-            return _error(
+            return error_response(
                 status_of(error.info), error.message if conversations.details else error.public_message
             )
 
     app = web.Application(middlewares=[admit], client_max_size=_MAX_BODY_BYTES)
     app.add_routes(
         [
-            web.get("/", _file),
-            web.get("/{path:(?!api/).+}", _file),
+            *page_routes(PAGE),
             web.get("/api/settings", api.settings),
             web.get("/api/conversations", api.conversations),
             web.post("/api/conversations", api.begin),
@@ -111,34 +111,36 @@ class _API:
         self._conversations, self._settings = conversations, settings
 
     async def settings(self, request: web.Request) -> web.Response:
-        return _json(self._settings)
+        return json_response(self._settings)
 
     async def conversations(self, request: web.Request) -> web.Response:
-        return _json(self._conversations.summaries())
+        return json_response(self._conversations.summaries())
 
     async def begin(self, request: web.Request) -> web.Response:
-        return _json(await self._conversations.begin((await _body(request, _Prompt)).prompt))
+        return json_response(await self._conversations.begin((await _body(request, _Prompt)).prompt))
 
     async def view(self, request: web.Request) -> web.Response:
-        return _json(await self._conversations.view(_id(request)))
+        return json_response(await self._conversations.view(_id(request)))
 
     async def delete(self, request: web.Request) -> web.Response:
         await self._conversations.delete(_id(request))
-        return _json({})
+        return json_response({})
 
     async def send(self, request: web.Request) -> web.Response:
-        return _json(await self._conversations.send(_id(request), (await _body(request, _Prompt)).prompt))
+        return json_response(
+            await self._conversations.send(_id(request), (await _body(request, _Prompt)).prompt)
+        )
 
     async def decide(self, request: web.Request) -> web.Response:
         decisions = (await _body(request, _Decisions)).decisions
-        return _json(await self._conversations.decide(_id(request), decisions))
+        return json_response(await self._conversations.decide(_id(request), decisions))
 
     async def retry(self, request: web.Request) -> web.Response:
-        return _json(await self._conversations.retry(_id(request)))
+        return json_response(await self._conversations.retry(_id(request)))
 
     async def stop(self, request: web.Request) -> web.Response:
         await self._conversations.stop(_id(request))
-        return _json({})
+        return json_response({})
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         after = request.headers.get("last-event-id")
@@ -159,7 +161,8 @@ async def _body(request: web.Request, form: type[_T]) -> _T:
         raise web.HTTPBadRequest(text=f"not what is expected here: {error}") from None
 
 
-def _json(value: Any) -> web.Response:
+def json_response(value: Any) -> web.Response:
+    """A value as JSON, for the page alone."""
     return web.Response(
         body=msgspec.json.encode(value),
         content_type="application/json",
@@ -167,15 +170,21 @@ def _json(value: Any) -> web.Response:
     )
 
 
-def _error(status: int, message: str) -> web.Response:
-    response = _json({"error": {"message": message}})
+def error_response(status: int, message: str) -> web.Response:
+    """A refusal."""
+    response = json_response({"error": {"message": message}})
     response.set_status(status)
     return response
 
 
-async def _file(request: web.Request) -> web.StreamResponse:
-    # Resolved before it is compared: `..` and links lead out of the folder.
-    path = (PAGE / (request.match_info.get("path") or "index.html")).resolve()
-    if not path.is_relative_to(PAGE) or not path.is_file():
-        raise web.HTTPNotFound
-    return web.FileResponse(path, headers=PAGE_HEADERS)
+def page_routes(folder: Path) -> list[web.RouteDef]:
+    """The files of a page, by their names; the API of its server is below `api/`."""
+
+    async def file(request: web.Request) -> web.StreamResponse:
+        # Resolved before it is compared: `..` and links lead out of the folder.
+        path = (folder / (request.match_info.get("path") or "index.html")).resolve()
+        if not path.is_relative_to(folder) or not path.is_file():
+            raise web.HTTPNotFound
+        return web.FileResponse(path, headers=PAGE_HEADERS)
+
+    return [web.get("/", file), web.get("/{path:(?!api/).+}", file)]

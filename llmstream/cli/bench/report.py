@@ -14,6 +14,7 @@ import msgspec
 
 from llmstream import __version__
 from llmstream.chats.content import read_whole
+from llmstream.display.plot import percentile
 from llmstream.errors import InvalidRequest
 
 __all__ = [
@@ -28,7 +29,6 @@ __all__ = [
     "Spread",
     "compare",
     "histogram",
-    "percentile",
     "read_report",
     "report_of",
     "spread",
@@ -254,18 +254,6 @@ class Bin(NamedTuple):
     low: float
     high: float
     size: int
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Returns a percentile, interpolated linearly between neighbouring values.
-
-    ordered: ascending, not empty
-    source:  Hyndman and Fan, "Sample Quantiles in Statistical Packages", 1996, definition 7
-    """
-    place = (len(ordered) - 1) * percent / 100
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def spread(values: Sequence[float]) -> Spread | None:

@@ -11,10 +11,10 @@ from llmstream.cli.bench.report import (
     Report,
     compare,
     histogram,
-    percentile,
     spread,
 )
 from llmstream.cli.bench.views import report_lines
+from llmstream.display.plot import percentile
 
 
 @pytest.mark.parametrize(("percent", "value"), [(0, 10), (25, 20), (50, 30), (90, 46), (100, 50)])

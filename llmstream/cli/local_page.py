@@ -1,0 +1,134 @@
+"""Commands that serve a page on this machine: their options, the address with its token, the browser."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import errno
+import os
+import secrets
+import socket
+import sys
+import webbrowser
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from typing import Any, Final
+
+from llmstream.chats.content import write_whole
+from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
+from llmstream.cli.storage import state_file
+from llmstream.cli.terminal import print_message
+
+__all__ = ["add_page_options", "is_local", "listen", "page_token", "serve_page"]
+
+_LOCAL: Final = ("127.0.0.1", "localhost", "::1")
+
+# How long Ctrl-C waits for responses. A page that follows a run would hold it up until the run ends; one that
+# is cut off connects again, and gets the end of the run from the next process.
+_SHUTDOWN_S: Final = 0.1
+
+
+def add_page_options(parser: argparse.ArgumentParser, port: int) -> None:
+    """Adds where the page is served, and whether a browser opens it."""
+    add = parser.add_argument
+    add(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (default: 127.0.0.1); 0.0.0.0 accepts other machines",
+    )
+    add("--port", type=_port, metavar="N", help=f"port (default: {port}, or a free one if that is in use)")
+    add("--no-open", dest="open", action="store_false", help="do not open a browser")
+
+
+def is_local(host: str) -> bool:
+    """Whether a server at that address serves this machine alone."""
+    return host in _LOCAL
+
+
+def serve_page(serving: Coroutine[Any, Any, None], arguments: argparse.Namespace, port: int) -> int:
+    """Serves until Ctrl-C; returns the exit status."""
+    try:
+        asyncio.run(serving)
+    except socket.gaierror as error:
+        print_message(f"cannot listen on {arguments.host!r}: {error.strerror}.")
+        return USAGE
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL, None):
+            raise
+        print_message(f"cannot listen on {arguments.host} port {arguments.port or port}: {_why(error)}.")
+        return USAGE
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return SUCCESS
+
+
+def _why(error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return "it is in use. Pass another --port, or --port 0 for a free one"
+        case errno.EACCES:
+            return "it is not permitted. Pass another --port"
+        case _:
+            return "it is not an address of this machine. Pass another with --host"
+
+
+async def listen(
+    stack: AsyncExitStack, app: Any, arguments: argparse.Namespace, token: str, *, port: int, what: str
+) -> None:
+    """Listens, prints the address, and opens the browser.
+
+    port: if none is asked for; if it is in use, a free one
+    what: is at the address
+    """
+    from aiohttp import web
+
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_S)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    wanted = port if arguments.port is None else arguments.port
+    try:
+        await web.TCPSite(runner, arguments.host, wanted).start()
+    except OSError as error:
+        if arguments.port is not None or error.errno != errno.EADDRINUSE:
+            raise
+        await web.TCPSite(runner, arguments.host, 0).start()
+    listening = runner.addresses[0][1]
+    host = "127.0.0.1" if arguments.host in ("0.0.0.0", "::") else arguments.host  # noqa: S104
+    shown = f"[{host}]" if ":" in host else host
+    # In the fragment, which browsers do not send and servers do not log.
+    url = f"http://{shown}:{listening}/#token={token}"
+    print(f"{what} is at {url}\nCtrl-C stops it.", flush=True)
+    if arguments.open and _has_screen():
+        await asyncio.to_thread(webbrowser.open, url)
+
+
+def _has_screen() -> bool:
+    """Whether a browser would open a window; without one, Python may start a browser in this terminal."""
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "WSL_DISTRO_NAME")
+    return sys.platform in ("win32", "darwin") or any(map(os.environ.get, screens))
+
+
+def page_token(name: str) -> str:
+    """The token of the address: random, and the same after a restart, so that an open page goes on.
+
+    name: of the file where it is
+    """
+    path = state_file(name)
+    if path is None:
+        return secrets.token_urlsafe(24)
+    with suppress(OSError, UnicodeDecodeError):
+        stored = path.read_text("ascii").strip()
+        if len(stored) >= 32:
+            return stored
+    token = secrets.token_urlsafe(24)
+    with suppress(OSError):
+        write_whole(path, token.encode())
+    return token
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {port}")
+    return port

@@ -1,0 +1,366 @@
+"""Where calls come from: traces, which may still grow; recordings, cassettes, caches and event logs.
+
+`Calls` has all calls of a list of places. `refresh` reads what is new; it is called for each request of the
+page, and costs little if nothing is.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from llmstream.addresses import sqlite_path
+from llmstream.dialects.base import Dialect
+from llmstream.dialects.guarded_decoder import GuardedDecoder
+from llmstream.errors import InvalidRequest
+from llmstream.events import ErrorEvent, Event, Finish, decode, encode
+from llmstream.inspector.calls import CallTrace
+from llmstream.inspector.tap import FrameTap, TappedDecoder
+from llmstream.inspector.trace import (
+    CallBegan,
+    CallEnded,
+    EventsSeen,
+    Read,
+    TraceBegan,
+    decode_line,
+    frame_of,
+)
+from llmstream.middleware.caching.form import Answer, decode_answer
+from llmstream.simulator.recording import Recording
+from llmstream.testing.cassette_file import read_cassette
+
+__all__ = ["Calls", "Decoding", "FindDecoding", "from_body"]
+
+_HEAD_BYTES: Final = 8192
+_NS: Final = 1_000_000_000
+# How many calls are held; the oldest of a folder of traces are left out.
+_MOST_CALLS: Final = 2_000
+# How long after a look into folders the next one is made: large ones are looked at less often.
+_LOOK_S: Final = 0.1
+_LOOK_SHARE: Final = 20
+_BODIES: Final = frozenset({".sse", ".ndjson", ".txt", ".bin", ".eventstream"})
+
+
+class Decoding(NamedTuple):
+    """How a recorded body is decoded."""
+
+    dialect: Dialect
+    provider: str
+
+
+FindDecoding: TypeAlias = Callable[[bytes], Decoding]
+"""The dialect of a body by its beginning, or the one that was asked for; raises InvalidRequest."""
+
+
+class Calls:
+    """All calls of some places.
+
+    places: files, folders, or "sqlite:PATH" of an event log
+    find:   how recorded bodies are decoded
+    raises: InvalidRequest if a place that was named cannot be read
+    """
+
+    def __init__(self, places: Iterable[str], find: FindDecoding) -> None:
+        self._find = find
+        self._calls: dict[str, CallTrace] = {}
+        self._files: dict[Path, _Growing] = {}
+        self._known: dict[Path, tuple[int, int]] = {}
+        self._logs: list[_EventLog] = []
+        self._folders: list[Path] = []
+        self._look_at = 0.0
+        self.version = 0
+        for place in places:
+            self._add(place)
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def list(self) -> list[CallTrace]:
+        """All calls, the newest first."""
+        return sorted(self._calls.values(), key=lambda call: (call.began_at, call.start_ns), reverse=True)
+
+    def get(self, call_id: str) -> CallTrace | None:
+        """One of them."""
+        return self._calls.get(call_id)
+
+    def put(self, call: CallTrace) -> None:
+        """Adds a call that was made of another."""
+        self._calls[call.id] = call
+        self.version += 1
+
+    def refresh(self) -> int:
+        """Reads what is new; returns a number that rises with each change."""
+        if self._folders and (began := time.monotonic()) >= self._look_at:
+            for folder in self._folders:
+                self._look_into(folder)
+            ended = time.monotonic()
+            self._look_at = ended + max(_LOOK_S, _LOOK_SHARE * (ended - began))
+        for growing in self._files.values():
+            self.version += growing.read(self._calls)
+        for log in self._logs:
+            self.version += log.read(self._calls)
+        if len(self._calls) > _MOST_CALLS:
+            for call in self.list()[_MOST_CALLS:]:
+                del self._calls[call.id]
+        return self.version
+
+    def _add(self, place: str) -> None:
+        if path := sqlite_path(place):
+            self._logs.append(_EventLog(Path(os.path.expanduser(path))))
+            return
+        found = Path(place)
+        if found.is_dir() and not (found / "response.bin").exists():
+            self._folders.append(found)
+            return
+        if not found.exists():
+            raise InvalidRequest(f"cannot read {place}: there is no such file or folder. Check the path.")
+        if not self._read(found):
+            raise InvalidRequest(f"{place} has no call: it is empty.")
+
+    def _look_into(self, folder: Path) -> None:
+        """Reads the files of a folder that have changed; those that are something else are passed over."""
+        for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+            try:
+                state = path.stat()
+            except OSError:
+                continue
+            stamp = (state.st_mtime_ns, state.st_size)
+            if not path.is_file() or path in self._files or self._known.get(path) == stamp:
+                continue
+            self._known[path] = stamp
+            if path.name == "response.bin":
+                path = path.parent
+            elif path.suffix not in {".jsonl", ".json", *_BODIES} or path.name.endswith("timing.jsonl"):
+                continue
+            try:
+                self._read(path)
+            except (InvalidRequest, OSError):
+                continue
+
+    def _read(self, path: Path) -> bool:
+        """Reads a file of any kind."""
+        try:
+            head = b"" if path.is_dir() else _head(path)
+        except OSError as error:
+            raise InvalidRequest(f"cannot read {path}: {error.strerror or error}. Check the path.") from None
+        if b'"llmstream.trace"' in head:
+            growing = self._files[path] = _Growing(path)
+            self.version += growing.read(self._calls)
+            return True
+        if b'"llmstream.cache"' in head or b'"llmstream.cassette"' in head:
+            found = _answers(path, is_cache=b'"llmstream.cache"' in head)
+        else:
+            recording = Recording.load(path)
+            if not recording.body:
+                return False
+            found = [from_body(recording, self._find(recording.body[:_HEAD_BYTES]), path.name)]
+        for place, call in enumerate(found):
+            call.id = f"{_slug(path)}-{place}"
+            call.began_at = call.began_at or path.stat().st_mtime
+            self.put(call)
+        return bool(found)
+
+
+def _head(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_HEAD_BYTES)
+
+
+def _slug(path: Path) -> str:
+    return base64.urlsafe_b64encode(str(path.resolve()).encode()).decode().rstrip("=")
+
+
+class _Growing:
+    """A trace that may still be written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+        self._clock: TraceBegan | None = None
+
+    def read(self, calls: dict[str, CallTrace]) -> int:
+        """Reads new lines into their calls; returns how many there were."""
+        try:
+            if self._path.stat().st_size <= self._at:
+                return 0
+            with open(self._path, "rb") as file:
+                file.seek(self._at)
+                data = file.read()
+        except OSError:  # deleted meanwhile
+            return 0
+        end = data.rfind(b"\n") + 1  # half a line is read again
+        self._at += end
+        count = 0
+        for text in data[:end].splitlines():
+            try:
+                line = decode_line(text)
+            except ValueError:  # a process was killed within a line, and another continued
+                continue
+            if line is None:
+                continue
+            count += 1
+            if isinstance(line, TraceBegan):
+                self._clock = line
+            else:
+                self._call_of(line.call, line.ns if isinstance(line, CallBegan) else None, calls).feed(line)
+        return count
+
+    def _call_of(self, call_id: str, ns: int | None, calls: dict[str, CallTrace]) -> CallTrace:
+        found = calls.get(call_id)
+        if found is None:
+            clock = self._clock
+            at = clock.at + (ns - clock.ns) / _NS if clock is not None and ns is not None else 0.0
+            program = f"{clock.program} " if clock is not None and clock.program else ""
+            found = calls[call_id] = CallTrace(call_id, f"{program}({self._path.name})", at)
+        return found
+
+
+def from_body(recording: Recording, decoding: Decoding, source: str) -> CallTrace:
+    """A recorded body, decoded as by a call; times are those of its pieces."""
+    call = CallTrace("recording", source)
+    dialect, provider = decoding
+    tap = FrameTap(
+        dialect.content_type,
+        lambda offset, data, *, whole: call.feed(frame_of(call.id, offset, data, whole=whole)),
+    )
+    sentence = GuardedDecoder(TappedDecoder(dialect.decoder(provider=provider), tap), provider=provider)
+    call.feed(
+        CallBegan(
+            call=call.id,
+            ns=0,
+            provider=provider,
+            model="",
+            dialect=dialect.name,
+            content_type=dialect.content_type,
+        )
+    )
+    ns, offset = 0, 0
+
+    def see(events: list[Event]) -> None:
+        if events:
+            pairs = [
+                (place, msgspec.Raw(encode(event)))
+                for place, event in zip(tap.places(events), events, strict=True)
+            ]
+            call.feed(EventsSeen(call=call.id, ns=ns, events=pairs))
+
+    see(sentence.start())
+    for due_s, piece in recording.pieces():
+        before, ns = ns, round(due_s * _NS)
+        call.feed(Read(call=call.id, ns=ns, waited_ns=ns - before, offset=offset, size=len(piece)))
+        offset += len(piece)
+        see(sentence.feed(piece))
+    tap.end_body()
+    see(sentence.close())
+    error = sentence.error.info if sentence.error is not None else None
+    call.feed(CallEnded(call=call.id, ns=ns, error=error, usage=sentence.decoder.usage))
+    return call
+
+
+def _answers(path: Path, *, is_cache: bool) -> list[CallTrace]:
+    """The answers of a cassette or cache: events and their times, without bytes."""
+    try:
+        if is_cache:
+            return [_from_answer(decode_answer(path.read_bytes()), {}, path.name)]
+        return [
+            _from_answer(each.answer, each.request, path.name)
+            for each in read_cassette(path)
+            if each.answer is not None
+        ]
+    except InvalidRequest:
+        raise
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"{path} is damaged: {error}") from None
+
+
+def _from_answer(answer: Answer, request: dict[str, object], source: str) -> CallTrace:
+    provider, _, model = str(request.get("model", "")).partition(":")
+    batches = ((round(at * _NS), [encode(event) for event in events]) for at, events in answer.batches)
+    call = _from_batches(batches, source, CallTrace("answer", source, answer.stored or 0.0))
+    began = CallBegan(
+        call=call.id,
+        ns=0,
+        provider=provider,
+        model=model,
+        request=msgspec.Raw(msgspec.json.encode(request)),
+    )
+    call.feed(began)
+    return call
+
+
+def _from_batches(batches: Iterable[tuple[int, list[bytes]]], source: str, call: CallTrace) -> CallTrace:
+    last = 0
+    for ns, events in batches:
+        last = ns
+        call.feed(EventsSeen(call=call.id, ns=ns, events=[(-1, msgspec.Raw(data)) for data in events]))
+    if call.events and call.events[-1].kind == "finish":
+        call.feed(_end_of(call, last))
+    return call
+
+
+def _end_of(call: CallTrace, ns: int) -> CallEnded:
+    """The end of a call by its last events."""
+    finish = decode(call.events[-1].data)
+    assert isinstance(finish, Finish)
+    error: ErrorEvent | None = None
+    if finish.finish_reason == "error":
+        found = (decode(seen.data) for seen in reversed(call.events) if seen.kind == "error")
+        error = next((event for event in found if isinstance(event, ErrorEvent)), None)
+    info = error.error if error is not None else None
+    return CallEnded(call=call.id, ns=ns, error=info, usage=finish.usage)
+
+
+class _EventLog:
+    """The runs of an event log in SQLite; times are those of the commits.
+
+    raises: InvalidRequest if it is none
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._tails: dict[str, int] = {}
+        if not path.exists():
+            raise InvalidRequest(f"cannot read the event log {path}: there is no such file. Check the path.")
+        try:
+            self._rows("select count(*) from runs join batches on batches.run = runs.n")
+        except sqlite3.Error as error:
+            raise InvalidRequest(f"{path} is no event log: {error}") from None
+
+    def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
+        try:
+            return database.execute(query, values).fetchall()
+        finally:
+            database.close()
+
+    def read(self, calls: dict[str, CallTrace]) -> int:
+        """Reads runs that have changed; returns how many."""
+        try:
+            runs = self._rows(
+                "select n, run, tail, started, state from runs order by started desc limit ?", _MOST_CALLS
+            )
+            changed = [row for row in runs if self._tails.get(str(row[1])) != row[2]]
+            for n, run, tail, started, state in changed:
+                calls[f"log-{run}"] = self._run(n, str(run), float(str(started)), str(state))
+                self._tails[str(run)] = int(str(tail))
+        except sqlite3.Error:  # locked for long, or deleted
+            return 0
+        return len(changed)
+
+    def _run(self, n: object, run: str, started: float, state: str) -> CallTrace:
+        rows = self._rows("select time, data from batches where run = ? order by last", n)
+        batches = (
+            (round((float(str(at)) - started) * _NS), bytes(data).split(b"\n"))
+            for at, data in rows
+            if isinstance(data, bytes)
+        )
+        call = CallTrace(f"log-{run}", f"{self._path.name}: {run}", started)
+        call.feed(CallBegan(call=call.id, ns=0, provider="", model=run))
+        return _from_batches(batches, call.source, call)
