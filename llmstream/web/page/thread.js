@@ -1,9 +1,12 @@
 // Folds turns and their events into what is shown: questions, and answers made of blocks.
 //
 // An answer may take several runs: one that waits for decisions is continued by the next. Blocks are changed in
-// place and counted in `v`, so that only those that have changed are drawn again.
+// place and get a new number in `v`, so that only those that have changed are drawn again. No number is used twice:
+// a thread that is built anew, from fewer and longer deltas, must not look like the one that is drawn.
 
 const STOPPED = 'stopped'
+
+let changes = 0
 
 export class Thread {
   constructor() {
@@ -22,18 +25,18 @@ export class Thread {
       if (this.answer) this.#undecided(this.answer)
       this.items.push({ kind: 'question', key: `q-${turn.run}`, text: turn.prompt ?? '' })
       this.answer = {
-        kind: 'answer', key: turn.run, blocks: [], v: 0, live: true, stepBegin: 0, notice: '', model: '',
+        kind: 'answer', key: turn.run, blocks: [], v: ++changes, live: true, stepBegin: 0, notice: '', model: '',
         error: null, stopped: false, usage: null, seconds: 0, cost: null, finish: null,
       }
       this.items.push(this.answer)
     }
     Object.assign(this.answer, { live: true, error: null, stopped: false, finish: null, notice: '' })
-    this.answer.v++
+    this.answer.v = ++changes
     this.#decided(turn.decisions ?? {})
   }
 
   feed(event) {
-    this.answer.v++
+    this.answer.v = ++changes
     const handle = HANDLERS[event.type]
     if (handle) handle(this, this.answer, event)
   }
@@ -50,7 +53,7 @@ export class Thread {
         change(block, { state: 'cancelled' })
       }
     }
-    answer.v++
+    answer.v = ++changes
   }
 
   get pending() {
@@ -58,7 +61,7 @@ export class Thread {
   }
 
   add(id, block) {
-    const added = { id, key: `${this.run}-${this.answer.blocks.length}-${id}`, v: 0, ...block }
+    const added = { id, key: `${this.run}-${this.answer.blocks.length}-${id}`, v: ++changes, ...block }
     this.answer.blocks.push(added)
     this.open.set(id, added)
     this.answer.notice = ''
@@ -80,13 +83,13 @@ export class Thread {
 
   #undecided(answer) {
     for (const block of answer.blocks) if (block.state === 'waiting') change(block, { state: 'cancelled' })
-    answer.v++
+    answer.v = ++changes
   }
 }
 
 function change(block, fields) {
   Object.assign(block, fields)
-  block.v++
+  block.v = ++changes
 }
 
 function start(kind) {
