@@ -19,7 +19,7 @@ from _arguments import SCRIPTS, model
 
 import llmstream as ls
 
-LEASE_S = 1.0
+LEASE_S = 3.0
 """How long a dead process goes unnoticed; the default is 10 s."""
 
 
