@@ -70,7 +70,7 @@ class Conversation:
         if chat is not None:
             self._chat_turn = checked_chat(chat).turn(f"{model.provider.name}:{model.name}")
             messages = [*chat.messages(), *messages]
-        self._inherited = defaults.keys() - options.keys()
+        self._inherited = tuple(defaults.keys() - options.keys())
         options = with_defaults(defaults, options)
         self.messages = with_system(options.get("instructions"), messages)
         given: dict[str, Any] = {k: v for k, v in options.items() if k != "instructions"}
