@@ -233,9 +233,10 @@ class Guard:
         self._open_texts: dict[str, None] = {}
         self._used = UniqueIds()
         self._alias: dict[tuple[Family, str], str] = {}
-        self._broken_inputs: set[str] = set()
-        self._broken: set[Family] = set()  # of blocks that ended as incomplete
-        self._called: set[str] = set()
+        # Dicts, since an empty set takes 216 bytes and an open stream keeps its guard.
+        self._broken_inputs: dict[str, None] = {}
+        self._broken: dict[Family, None] = {}  # of blocks that ended as incomplete
+        self._called: dict[str, None] = {}
 
     def start(self, warnings: Iterable[Warning] = ()) -> list[Event]:
         """Returns the first event."""
@@ -295,7 +296,7 @@ class Guard:
             # A second call of this id would run twice; one of a cut input would run with wrong arguments.
             if call_id in self._called or call_id in self._broken_inputs:
                 return
-            self._called.add(call_id)
+            self._called[call_id] = None
             # The decoder sent the call before the end of its input; a reader expects the end first.
             if self._open.get(call_id) == "tool-input":
                 self._shut(call_id, out)
@@ -312,7 +313,8 @@ class Guard:
             self._broken.clear()
         elif isinstance(event, Finish):
             # Prose without its end is still readable; an input without its end is not.
-            self._broken |= set(self._open.values()) & {"tool-input"}
+            if "tool-input" in self._open.values():
+                self._broken["tool-input"] = None
             self._close_all(out, incomplete=False)
             self.finished = True
             event = self._justified(event, out)
@@ -333,9 +335,9 @@ class Guard:
             if move == "close":
                 self._forget(block_id)
                 if event.incomplete:  # type: ignore[union-attr]  # every closing event has it
-                    self._broken.add(family)
+                    self._broken[family] = None
                     if family == "tool-input":
-                        self._broken_inputs.add(block_id)
+                        self._broken_inputs[block_id] = None
             out.append(self._renamed(event, block_id))
         # An input needs a name, which a delta does not have; text and reasoning can be shown without a start.
         elif move == "delta" and family != "tool-input":
@@ -346,7 +348,7 @@ class Guard:
     def _justified(self, finish: Finish, out: list[Event]) -> Finish:
         """Returns the finish; an error if a block broke off and the finish reason does not explain it."""
         # These reasons say themselves why an input stopped.
-        broken = self._broken - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
+        broken = self._broken.keys() - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
         if broken and not self.errors:
             words = f"the answer ended though its {min(broken)} was not complete"
             self.errors.append(ErrorInfo("incomplete-stream", words, retryable=True))

@@ -8,7 +8,7 @@ from typing import Final
 
 __all__ = ["StepIds", "UniqueIds"]
 
-# What a set takes for one.
+# What a dict takes for one, with its spare room.
 _ENTRY_BYTES: Final = 64
 
 
@@ -22,10 +22,13 @@ class UniqueIds:
     hold:      called with the memory that a new id takes, in bytes; see `PayloadDecoder.hold`
     """
 
+    __slots__ = ("_hold", "_numbers", "_separator", "_taken")
+
     def __init__(self, separator: str = ".", hold: Callable[[int], object] = lambda size: None) -> None:
         self._separator = separator
         self._hold = hold
-        self._taken: set[str] = set()
+        # Not a set, which takes 216 bytes while it is empty: each open stream has several of these.
+        self._taken: dict[str, None] = {}
         self._numbers: dict[str, int] = {}
 
     def __contains__(self, name: object) -> bool:
@@ -36,20 +39,20 @@ class UniqueIds:
 
     def add(self, name: str) -> None:
         """Adds an id."""
-        self._taken.add(name)
+        self._taken[name] = None
 
     def take(self, name: str) -> bool:
         """Adds an id; returns False if it is in use."""
         if name in self._taken:
             return False
-        self._taken.add(name)
+        self._taken[name] = None
         self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
         return True
 
     def copy(self) -> UniqueIds:
         """The same ids, counted for the same holder."""
         made = UniqueIds(self._separator, self._hold)
-        made._taken, made._numbers = set(self._taken), dict(self._numbers)
+        made._taken, made._numbers = dict(self._taken), dict(self._numbers)
         return made
 
     def names(self) -> frozenset[str]:
@@ -63,7 +66,7 @@ class UniqueIds:
             number = self._numbers.get(wanted, 1) + 1
             self._numbers[wanted] = number
             name = f"{wanted}{self._separator}{number}"
-        self._taken.add(name)
+        self._taken[name] = None
         self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
         return name
 

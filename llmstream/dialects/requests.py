@@ -63,15 +63,18 @@ class RequestWarnings(list[Warning]):
     It grows by `append`, `extend` and `+=` only.
     """
 
+    __slots__ = ("_texts",)
+
     def __init__(self) -> None:
         super().__init__()
-        self._texts: set[str] = set()
+        # Not a set, which takes 216 bytes while it is empty; a request is in memory as long as its response.
+        self._texts: dict[str, None] = {}
 
     def append(self, warning: Warning) -> None:
         """Appends a warning."""
         super().append(warning)
         if isinstance(warning, OtherWarning):
-            self._texts.add(warning.message)
+            self._texts[warning.message] = None
 
     def extend(self, warnings: Iterable[Warning]) -> None:
         """Appends several warnings."""

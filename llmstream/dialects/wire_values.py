@@ -78,13 +78,14 @@ class UsageCounts:
     hold: called with the memory by which it grows, in bytes; see `PayloadDecoder.hold`
     """
 
+    _usage: Usage | None = Usage()
+
     def __init__(
         self, read: Callable[[dict[str, Any]], Usage], hold: Callable[[int], object] = lambda size: None
     ) -> None:
         self._read = read
         self._hold = hold
         self._known: dict[str, Any] = {}
-        self._usage: Usage | None = Usage()
 
     def add(self, stated: object) -> None:
         """Adds one report; nulls, and reports that are not objects, are ignored."""

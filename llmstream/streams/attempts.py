@@ -253,6 +253,7 @@ class Adapter:
 
     def confirm(self) -> None:
         """The model has responded: later requests leave out the refused fields too."""
+        self._sent = None  # it is not refused any more, and would be in memory as long as the stream
         if not self._learned:
             return
         # All at once: what a model refuses is learned again with one request.

@@ -70,7 +70,7 @@ class Conversation:
         self._chat_turn: ChatTurn | None = None
         if chat is not None:
             messages = [*checked_chat(chat).messages(), *messages]
-        self._inherited = defaults.keys() - options.keys()
+        self._inherited = tuple(defaults.keys() - options.keys())
         options = with_defaults(defaults, options)
         if chat is not None:
             asked = asked_settings(options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from operator import attrgetter, is_not
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
@@ -83,8 +84,13 @@ class Repairs:
     def __init__(self) -> None:
         self._known: list[Any] = []
         self._given: list[Message] = []
-        self._mender = _Mender()
-        self._before_last = (0, _Mender())
+        self._before_last: tuple[int, _Mender] | None = None
+
+    # Made at the first repair: a conversation of plain messages never needs one, and its stream would keep
+    # 2.4 KB of empty collections.
+    @cached_property
+    def _mender(self) -> _Mender:
+        return _Mender()
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
         """As `repaired`."""
@@ -93,6 +99,7 @@ class Repairs:
         if same < len(known):
             # A message that was changed and then taken out may still be in what was read.
             same = unchanged(self._given[:same], messages, is_not)
+            assert self._before_last is not None  # set when the known messages were read
             start, mender = self._before_last
             self._mender = mender if same >= start else _Mender()
             self._forget(start if same >= start else 0)

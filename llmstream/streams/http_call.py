@@ -60,6 +60,7 @@ class HTTPCall:
     """
 
     _report: Reporter | None = None
+    _paid = Usage()  # tokens of the answer's earlier responses
 
     def __init__(self, plan: Plan, *, total_started: float | None = None) -> None:
         self.error: LLMStreamError | None = None
@@ -74,7 +75,6 @@ class HTTPCall:
         self._permit: Permit | None = None
         self._http: HttpRequest | None = None  # as it was sent last
         self._headers: Mapping[str, str] = {}  # of the attempt's response
-        self._paid = Usage()  # tokens of the answer's earlier responses
         self._reported_errors = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
         self._opened = False

@@ -29,6 +29,7 @@ from llmstream.streams.attempts import Adapter, Retry
 from llmstream.streams.call import ResumeToken
 from llmstream.streams.call_plan import (
     Prepared,
+    Secrets,
     background_of,
     call_plan,
     check_transport,
@@ -527,10 +528,7 @@ class Model(Generic[T]):
             headers={**headers, **self._headers, **request.headers},
         )
         self._key_sent = key
-        # Cached: this is called for every text that is masked, and a call may have any number of texts.
-        return Prepared(
-            encoded, http, functools.cache(lambda: secrets_of(self._known_key(key), http.headers, http.url))
-        )
+        return Prepared(encoded, http, Secrets(self._known_key, key, http))
 
     @property
     def _renews_keys(self) -> bool:

@@ -10,25 +10,10 @@ from gateway_parts import WIRES, gateway_before, model_at
 
 import llmstream as ls
 from llmstream.chats.content import Reasoning, ToolCall
-from llmstream.events import (
-    Event,
-    Finish,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
-    Usage,
-)
-from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.gateway.carrying import Carrier
 from llmstream.testing import Turn
+from tests.signed_answers import SIGNED, signed_answer
 
-SIGNED = base64.b64encode(b"signed by the model that thought").decode()
 THOUGHTS = {
     "anthropic": {"anthropic": {"signature": SIGNED}},
     "bedrock-converse": {"bedrock": {"signature": SIGNED}},
@@ -40,19 +25,7 @@ CALLS = {"gemini": {"google": {"thought_signature": SIGNED}}}
 
 def signed_turns(wire: str) -> list[Turn]:
     """A call after signed thoughts, then an answer."""
-    events: tuple[Event, ...] = (
-        ReasoningStart("1"),
-        ReasoningDelta("They want the weather.", "1"),
-        ReasoningEnd("1", provider_metadata=THOUGHTS[wire]),
-        TextStart("2"),
-        TextDelta("I look it up.", "2"),
-        TextEnd("2"),
-        ToolInputStart("weather", "call_1"),
-        ToolInputDelta('{"city":"Oslo"}', "call_1"),
-        ToolInputEnd("call_1"),
-        ToolCallEvent("weather", '{"city":"Oslo"}', "call_1", provider_metadata=CALLS.get(wire)),
-        Finish("tool-calls", Usage(10, 10)),
-    )
+    events = tuple(signed_answer(THOUGHTS[wire], CALLS.get(wire), {"call_1": "Oslo"}))
     return [Turn(events=events), Turn(text="Sunny.")]
 
 

@@ -8,35 +8,21 @@ from collections.abc import Iterator
 
 import pytest
 
-from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Custom, File, Image, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.cli.dialects import Wire, wire_of
 from llmstream.dialects.base import DIALECTS
-from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.history_parts import FOREIGN_REASONING
 from llmstream.events import (
     Event,
-    Finish,
     OtherWarning,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
     ResponseMetadata,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
-    Usage,
 )
-from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
 from llmstream.server_side.wires import server_side
 from llmstream.streams.history import repaired
+from tests.signed_answers import SIGNED, heard, signed_answer
 
-SIGNED = base64.b64encode(b"signed by the vendor that thought").decode()
 THOUGHT = {
     "anthropic": {"anthropic": {"signature": SIGNED}},
     "bedrock-converse": {"bedrock": {"signature": SIGNED}},
@@ -92,37 +78,19 @@ def test_every_dialect_has_a_model_here() -> None:
 
 def answer(name: str, turn: int) -> Iterator[Event]:
     """What a model thinks, says and calls for, as events."""
-    own, calls = THOUGHT.get(name), CALLED.get(name)
     yield ResponseMetadata(MODELS[name], f"r{turn}")
-    think, say = f"think-{turn}", f"say-{turn}"
-    yield ReasoningStart(think)
-    yield ReasoningDelta("They want the weather.", think)
-    yield ReasoningEnd(think, provider_metadata=own)
-    yield TextStart(say)
-    yield TextDelta("I look it up.", say)
-    yield TextEnd(say)
-    for place, city in enumerate(("Oslo", "Rome")):
-        text, call_id = f'{{"city":"{city}"}}', f"call_{turn}.{place}:{name}"
-        told = calls if place == 0 else None
-        yield ToolInputStart("weather", call_id, provider_metadata=told)
-        yield ToolInputDelta(text, call_id)
-        yield ToolInputEnd(call_id)
-        yield ToolCallEvent("weather", text, call_id, provider_metadata=told)
-    yield Finish("tool-calls", Usage(3, 5, 8))
+    cities = {f"call_{turn}.{place}:{name}": city for place, city in enumerate(("Oslo", "Rome"))}
+    yield from signed_answer(THOUGHT.get(name), CALLED.get(name), cities)
 
 
-def heard(wire: Wire, turn: int) -> Message:
+def answered(wire: Wire, turn: int) -> Message:
     """The same, once it has been over the vendor's wire."""
     name = wire.dialect.name
     encoder = server_side(wire.dialect).event_encoder(
         Request(model=MODELS[name], messages=(Message.user("Hi"),))
     )
     body = b"".join(encoder.feed(event) for event in answer(name, turn)) + encoder.close()
-    sentence = GuardedDecoder(wire.dialect.decoder(provider=wire.provider), provider=wire.provider)
-    fold = Accumulator()
-    fold.feed_many(sentence.start() + sentence.feed(body) + sentence.close())
-    assert sentence.error is None
-    return fold.message
+    return heard(wire.dialect, body, provider=wire.provider)
 
 
 def conversation(wire: Wire) -> list[Message]:
@@ -132,7 +100,7 @@ def conversation(wire: Wire) -> list[Message]:
         Message.user("What is this, and how warm is it there?", Image(data=PNG, media_type="image/png")),
     ]
     for turn in range(2):
-        said = heard(wire, turn)
+        said = answered(wire, turn)
         if turn:
             said.parts += (
                 Source("url", "source-1", "https://example.com/", "A page"),

@@ -2,7 +2,7 @@
 
 A recorded answer is read, folded and saved; the chat is loaded again and the next request written, which
 has to be the one in `snapshots/`. Beside each recording stands what its vendor signed, and has to be in
-the request as it was. `python tests/travel/test_recorded_metadata.py` writes the snapshots anew.
+the request as it was. `python -m tests.travel.test_recorded_metadata` writes the snapshots anew.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from llmstream.accumulate import Accumulator
 from llmstream.chats import Chat, Message, ToolResult
-from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.framing.aws_event_stream import encode_message
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.request import Request, ToolSpec
+from tests.signed_answers import heard
 
 HERE = Path(__file__).parent
 DIALECTS = HERE.parent / "dialects"
@@ -41,14 +40,7 @@ def answer_of(provider: str, path: Path) -> Message:
     body = path.read_bytes()
     if path.name.endswith(".wire.jsonl"):
         body = b"".join(_frame(json.loads(line)) for line in path.read_text("utf-8").splitlines())
-    sentence = GuardedDecoder(dialect.decoder(provider=provider), provider=provider)
-    fold = Accumulator()
-    fold.feed_many(sentence.start())
-    for at in range(0, len(body), 11):
-        fold.feed_many(sentence.feed(body[at : at + 11]))
-    fold.feed_many(sentence.close())
-    assert sentence.error is None
-    return fold.message
+    return heard(dialect, body, provider=provider, size=11)
 
 
 def _frame(event: dict[str, Any]) -> bytes:

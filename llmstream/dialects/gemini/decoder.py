@@ -73,6 +73,9 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
     `dialects.base.ContinuingDecoder`.
     """
 
+    _blocked: str | None = None
+    _model_status: Any = None
+
     def __init__(
         self,
         *,
@@ -89,9 +92,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         self._sources = Sources(self._blocks.source_id, self.hold)
         self._counts = Counts()
         self._raw_reason: str | None = None
-        self._blocked: str | None = None
         self._named = False
-        self._model_status: Any = None
         self._finish_fields: dict[str, Any] = {}
         self._earlier_fields: list[dict[str, Any]] = []
         self._responses = Responses()

@@ -58,6 +58,11 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     new_call_id: makes the ids of calls that come without one
     """
 
+    # Google's signature, where it comes in a delta without a call.
+    _extra: Any = None
+    _raw_reason: str | None = None
+    _refused = False
+
     def __init__(
         self,
         quirks: Quirks,
@@ -78,7 +83,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._blocks = Blocks(self, Block, key=provider, closing=self._closing)
         self._tools = ToolCallTracker(limits=limits, new_id=new_call_id, ids=self._blocks.ids)
         self._new_call_id = new_call_id
-        self._counts = UsageCounts(lambda raw: read_usage(raw, quirks.usage), self.hold)
+        self._counts = UsageCounts(self._read_usage, self.hold)
         self._tags = None
         if quirks.reasoning.tags != "none":
             self._tags = ThinkTags(opened=quirks.reasoning.tags == "opened", tag=quirks.reasoning.tag)
@@ -86,13 +91,12 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._plain = self._tags is None and not quirks.reasoning.dedupe
         self._reasoning = AnswerReasoning(self, dedupe=quirks.reasoning.dedupe)
         self._attachments = Attachments(self, new_call_id)
-        # Google's signature, where it comes in a delta without a call.
-        self._extra: Any = None
-        self._raw_reason: str | None = None
         self._named = False
         self._beginning = True
         self._answered = False
-        self._refused = False
+
+    def _read_usage(self, raw: dict[str, Any]) -> Usage:
+        return read_usage(raw, self._quirks.usage)
 
     # The loop over chunks.
 
