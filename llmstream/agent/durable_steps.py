@@ -14,6 +14,8 @@ Keys of a run (3 is the number of the step; the first is 0):
                             number 2 and later ones, which came while the run was about to end
     3/before_model          decision of the hook; the same for 3/after_model
     3/model                 the response, as its events with neighbouring deltas joined
+    3/model/stored          where the vendor stores the response, once it has an id; the second one of a step,
+                            after a first that could not be read, 3/model/stored/2
     3/before_tool/<call>    the verdict on a call: of the hook, of `repair`, of the approver
     3/approval/<call>       the request for a decision; its id is random, so it is recorded before it is shown
     3/call/<call>           the call; the second time it runs, such as after a decision, 3/call/<call>/2

@@ -7,6 +7,7 @@ they come, and the finish when the response is recorded: no call of it runs befo
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import logging
 from collections import deque
@@ -69,6 +70,10 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _head = msgspec.json.Decoder(Head)
+_token = msgspec.json.Decoder(ResumeToken).decode
+
+# A stored response that has shown nothing else can be asked for again, and nobody notices.
+_NO_CONTENT: Final = (StreamStart, ErrorEvent, Finish, Raw)
 
 
 def joined(events: Iterable[Event]) -> list[Event]:
@@ -163,9 +168,14 @@ class RecordedModel:
         self._count += 1
         key = self._key if self._count == 1 else f"{self._key}/{self._count}"
         head = Head(request=self._digests.of(request.messages), model=f"{self.provider.name}:{self.name}")
-        return _RecordedCall(
-            self._steps, key, head, lambda: self._model.call(request, options, started=started)
-        )
+        model = self._model
+
+        def attach(token: ResumeToken) -> Call:
+            return model.reattached_call(token, request, options, whole=True, started=started)
+
+        stored = _Stored(self._steps, key, self.provider.name, self.name, attach)
+        make = functools.partial(model.call, request, options, started=started)
+        return _RecordedCall(self._steps, key, head, make, stored)
 
     def reattached_call(
         self,
@@ -188,13 +198,72 @@ class RecordedModel:
         return self._model.other(spec)
 
 
+class _Stored:
+    """The response to one request, if its vendor stores it (`background=True`), for who comes after a crash.
+
+    key:    of the response; the tokens stand below it, one for each time that the request was sent
+    attach: makes a call that reads a stored response from its beginning
+    """
+
+    def __init__(
+        self, steps: Steps, key: str, provider: str, model: str, attach: Callable[[ResumeToken], Call]
+    ) -> None:
+        self._steps, self._key, self._attach = steps, key, attach
+        self._provider, self._model = provider, model
+        self._count = 0
+        self._noted = ""
+
+    def _next_key(self) -> str:
+        return f"{self._key}/stored" if self._count == 0 else f"{self._key}/stored/{self._count + 1}"
+
+    async def note(self, call: Call) -> None:
+        """Records where the vendor stores the response, once it is known."""
+        position = call.position
+        if position is None or position.response_id == self._noted:
+            return
+        token = ResumeToken(self._provider, self._model, position.response_id)
+
+        async def do() -> bytes:
+            return msgspec.json.encode(token)
+
+        await self._steps.step(self._next_key(), do, again=True)
+        self._count, self._noted = self._count + 1, token.response_id
+
+    async def attached(self) -> tuple[Call, list[Event]] | None:
+        """A call that reads on what a dead process had begun to read, and its first events.
+
+        None if there is nothing, or it cannot be read: then the request is sent again.
+        """
+        token: ResumeToken | None = None
+        while (found := await self._steps.wait(self._next_key(), 0)) is not None:
+            token = _token(found)
+            self._count, self._noted = self._count + 1, token.response_id
+        if token is None:
+            return None
+        call = self._attach(token)
+        first: list[Event] = []
+        try:
+            while batch := await call.next():
+                first += batch
+                if not all(isinstance(event, _NO_CONTENT) for event in first):
+                    return call, first
+        except BaseException:
+            await call.aclose()
+            raise
+        await call.aclose()
+        _log.warning(
+            "run %s: the stored response of %s cannot be read: %s", self._steps.run, self._key, call.error
+        )
+        return None
+
+
 class _RecordedCall:
     """A response that is recorded, as a `Call`. A task reads it, so that its step is one awaitable."""
 
-    def __init__(self, steps: Steps, key: str, head: Head, make: Callable[[], Call]) -> None:
+    def __init__(self, steps: Steps, key: str, head: Head, make: Callable[[], Call], stored: _Stored) -> None:
         self.error: LLMStreamError | None = None
         self.earlier: Position | None = None
-        self._steps, self._key, self._head, self._make = steps, key, head, make
+        self._steps, self._key, self._head, self._make, self._stored = steps, key, head, make, stored
         self._inner: Call | None = None
         self._task: asyncio.Task[bytes] | None = None
         self._batches: deque[list[Event]] = deque()
@@ -248,11 +317,13 @@ class _RecordedCall:
 
     async def _ask(self) -> bytes:
         """Reads the response of the model; what it returns is recorded."""
-        call = self._inner = self._make()
+        call, batch = await self._stored.attached() or (self._make(), None)
+        self._inner = call
         events: list[Event] = []
         try:
-            while batch := await call.next():
+            while batch := await call.next() if batch is None else batch:
                 events += batch
+                await self._stored.note(call)
                 self._held += [event for event in batch if type(event) is Finish]
                 if shown := [event for event in batch if type(event) is not Finish]:
                     self._batches.append(shown)
@@ -260,6 +331,7 @@ class _RecordedCall:
                 while self._batches:  # the reader may be slower than the model
                     self._room.clear()
                     await self._room.wait()
+                batch = None
         finally:
             await call.aclose()
         if call.error is not None:

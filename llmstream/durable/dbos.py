@@ -14,7 +14,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 
     from llmstream.agent.agent import Agent
 
-__all__ = ["engine", "workflow"]
+__all__ = ["engine", "reap", "workflow"]
 
 _log: Final = logging.getLogger("llmstream.durable")
 
 _MISSING: Final = "durable runs on DBOS need the extra `dbos`: pip install 'llmstream-sdk[dbos]'"
+
+# Of the names of the workflows.
+_PREFIX: Final = "llmstream."
+
+# How often the reaper looks in the time after which an executor counts as dead.
+_LOOKS: Final = 5
 
 # How often a workflow looks whether a run that waits was given something, or the database is back.
 _LOOK_S: Final = 0.5
@@ -91,7 +97,7 @@ def workflow(
         return ended.text
 
     made: Callable[[str, str], Coroutine[Any, Any, str]] = DBOS.workflow(
-        name=f"llmstream.{agent.name}",
+        name=f"{_PREFIX}{agent.name}",
         max_recovery_attempts=max_recovery_attempts,
         serialization_type=WorkflowSerializationFormat.PORTABLE,  # JSON; by default DBOS pickles
     )(clerk)
@@ -132,6 +138,67 @@ async def _stopped(runs: Runs, run_id: str) -> None:
         await runs.stop(run_id)
     except LLMStreamError as error:
         _log.warning("durable run %r of a cancelled DBOS workflow is not stopped: %s", run_id, error)
+
+
+async def reap(runs: Runs, *, after_s: float | None = None) -> None:
+    """Starts workflows whose executor is dead again, on executors that live, until it is cancelled.
+
+    DBOS itself recovers only the workflows of an executor id that starts again. Let one process run this, or
+    several: a workflow that is started although it runs already follows its run, and does no harm.
+
+    runs:    those of the workflows
+    after_s: how long a run may make no sign before its executor counts as dead: longer than the lease of the
+             runs; by default twice as long
+    raises:  InvalidRequest; Unsupported without the extra
+    """
+    try:
+        from dbos import DBOS
+    except ImportError:
+        raise Unsupported(_MISSING) from None
+    after_s = 2 * runs.lease_s if after_s is None else after_s
+    if after_s <= runs.lease_s:
+        raise InvalidRequest(f"after_s must be longer than the lease of {runs.lease_s} s, got {after_s!r}")
+    seen: dict[str, _Sign] = {}
+    while True:
+        try:
+            found = await DBOS.list_workflows_async(status="PENDING", load_output=False)
+            open_ones = [each for each in found if each.name.startswith(_PREFIX)]
+            signs = {each.workflow_id: await _sign(runs, each, seen) for each in open_ones}
+            seen = {name: sign for name, sign in signs.items() if sign is not None}
+            for each in open_ones:
+                sign = seen.get(each.workflow_id)
+                if sign is not None and sign.looks > _LOOKS:
+                    del seen[each.workflow_id]
+                    # In its own queue, so that the queue's limits hold.
+                    await DBOS.resume_workflows_async([each.workflow_id], queue_name=each.queue_name)
+        except Exception as error:  # DBOS or its database: whatever it is, the next look may succeed
+            _log.warning("workflows of dead executors cannot be started again: %r", error)
+        await asyncio.sleep(after_s / _LOOKS)
+
+
+class _Sign(NamedTuple):
+    """What a run showed last, and how many looks in a row have seen it.
+
+    Looks are counted, and not time: a process that was asleep itself has seen nothing.
+    """
+
+    shown: tuple[Any, ...]
+    looks: int
+
+
+async def _sign(runs: Runs, workflow: Any, seen: dict[str, _Sign]) -> _Sign | None:
+    """The sign of a run that a living executor would change soon; None for one that waits for others.
+
+    Leases are only held against what they were before, so that no two clocks are compared.
+    """
+    given = workflow.input
+    run_id = given["args"][0] if given["args"] else given["kwargs"]["run_id"]
+    info = await runs.status(run_id)
+    if info is not None and info.state == "waiting" and not info.ready:
+        return None
+    shown = () if info is None else (info.state, info.lease_until, info.changed)
+    before = seen.get(workflow.workflow_id)
+    return _Sign(shown, before.looks + 1 if before is not None and before.shown == shown else 0)
 
 
 def engine(where: str, *, synchronous: Literal["normal", "full"] = "full") -> Engine:

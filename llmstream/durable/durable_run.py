@@ -54,6 +54,7 @@ class RunInfo(msgspec.Struct, frozen=True):
 
     state:          "running", "waiting", "done", "failed" or "stopped"
     owner:          the process that has it; "" for none
+    lease_until:    until when, unless it renews the lease
     pending:        the calls that wait for a decision or a result
     text:           of the answer so far; known while the run waits, and when it is over
     usage_by_model: tokens by "provider:model", over all processes; of `Runs.list`, known as `text` is
@@ -66,6 +67,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     agent: str
     state: State
     owner: str
+    lease_until: float
     created: float
     changed: float
     ended: float | None
@@ -86,6 +88,7 @@ class RunInfo(msgspec.Struct, frozen=True):
             agent=record.agent,
             state=record.state,
             owner=record.owner,
+            lease_until=record.lease_until,
             created=record.created,
             changed=record.changed,
             ended=record.ended,

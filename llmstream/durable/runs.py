@@ -73,6 +73,7 @@ class Runs:
         self._own_logs = logs is None
         self.logs = logs or open_logs(str(where), lease_s=lease_s, keep_s=keep_s)
         self._keep_s = keep_s
+        self.lease_s = lease_s
         owner = owner or f"{socket.gethostname()}:{os.getpid()}"
         self._worker = Worker(self._store, self.logs, owner=owner, lease_s=lease_s, keep_s=keep_s)
         self._opening: asyncio.Future[None] | None = None

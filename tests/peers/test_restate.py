@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +90,9 @@ class Server:
         assert status in (200, 202), answer
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+@contextmanager
+def running_server() -> Iterator[Server]:
+    """A server in a folder of its own; it may not serve yet."""
     program = binary()
     if not program.is_file():
         pytest.skip(f"{program.parent.parent.name} is not installed; see tests/peers/README.md")
@@ -107,13 +108,18 @@ def server() -> Iterator[Server]:
             env={**os.environ, "RESTATE_DISABLE_TELEMETRY": "true"},
         )
     try:
-        found = Server(folder / "test")
-        asyncio.run(found.ready())
-        yield found
+        yield Server(folder / "test")
     finally:
         process.kill()
         process.wait()
         shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with running_server() as found:
+        asyncio.run(found.ready())
+        yield found
 
 
 @pytest.fixture

@@ -1,0 +1,197 @@
+"""`python -m benchmarks.engines [ENGINE ...]`: what a durable step costs on each engine, beside a bare one.
+
+Needs the extra `frameworks`, Debian's `postgresql`, Restate's server (`npm install --prefix tests/peers`).
+A step is one response of a scripted model and two tools, all instant. Each engine has a process of its own;
+engines take turns, and the figures are medians over all runs: milliseconds a step on the clock, and of CPU in
+the process of the worker, without that of a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import llmstream as ls
+from llmstream.durable import Runs
+from llmstream.durable.sqlite import SQLiteRunStore
+from llmstream.log import open_logs
+from llmstream.request import Request
+from llmstream.simulator.script import Call
+from llmstream.testing import ScriptedModel, Turn
+
+STEPS = 10
+RUNS = 5
+ROUNDS = 3
+
+Run = Callable[[str], Awaitable[Any]]
+
+
+def agent() -> ls.Agent:
+    def weigh(item: int) -> str:
+        """Weigh an item."""
+        return f"item {item}: 2 kg"
+
+    def answer(request: Request) -> Turn:
+        number = sum(message.role == "assistant" for message in request.messages)
+        if number >= STEPS:
+            return Turn(text="Done.")
+        return Turn(text="Weighing.", calls=(Call("weigh", {"item": 1}), Call("weigh", {"item": 2})))
+
+    return ls.Agent(ScriptedModel(answer), name="clerk", tools=[weigh], max_steps=STEPS + 1)
+
+
+@asynccontextmanager
+async def bare() -> AsyncIterator[Run]:
+    yield lambda run: agent().run("Weigh.")
+
+
+@asynccontextmanager
+async def own(runs: Runs) -> AsyncIterator[Run]:
+    async with runs:
+        yield lambda run: runs.run(agent(), run, "Weigh.")
+
+
+@asynccontextmanager
+async def sqlite_normal() -> AsyncIterator[Run]:
+    with tempfile.TemporaryDirectory() as folder:
+        store = SQLiteRunStore(f"{folder}/runs.db", synchronous="normal")
+        async with open_logs(f"sqlite:{folder}/log.db") as logs, own(Runs(store, logs=logs)) as run:
+            yield run
+
+
+@asynccontextmanager
+async def sqlite_full() -> AsyncIterator[Run]:
+    with tempfile.TemporaryDirectory() as folder:
+        async with own(Runs(f"sqlite:{folder}/runs.db")) as run:
+            yield run
+
+
+@contextlib.contextmanager
+def postgres_address() -> Any:
+    from tests.postgres import removed, started
+
+    server = started()
+    try:
+        yield server.database("runs")
+    finally:
+        removed(server)
+
+
+@asynccontextmanager
+async def postgres() -> AsyncIterator[Run]:
+    with postgres_address() as where:
+        async with own(Runs(where)) as run:
+            yield run
+
+
+@asynccontextmanager
+async def dbos(where: str, **database: Any) -> AsyncIterator[Run]:
+    from dbos import DBOS, DBOSPortableJSONSerializer
+
+    from llmstream.durable.dbos import workflow
+
+    config = {"name": "bench", "serializer": DBOSPortableJSONSerializer(), "application_version": "1"}
+    DBOS(config={**config, **database, "log_level": "ERROR"})
+    async with Runs(where) as runs:
+        clerk = workflow(agent(), runs)
+        DBOS.launch()
+
+        async def run(name: str) -> None:
+            await (await DBOS.start_workflow_async(clerk, name, "Weigh.")).get_result()
+
+        yield run
+        DBOS.destroy()
+
+
+@asynccontextmanager
+async def dbos_sqlite() -> AsyncIterator[Run]:
+    from llmstream.durable.dbos import engine
+
+    with tempfile.TemporaryDirectory() as folder:
+        system = engine(f"sqlite:{folder}/dbos.db")
+        async with dbos(f"sqlite:{folder}/runs.db", system_database_engine=system) as run:
+            yield run
+
+
+@asynccontextmanager
+async def dbos_postgres() -> AsyncIterator[Run]:
+    with postgres_address() as where:
+        async with dbos(where, system_database_url=where) as run:
+            yield run
+
+
+@asynccontextmanager
+async def restate() -> AsyncIterator[Run]:
+    from tests.peers.test_restate import running_server, serve
+
+    with (
+        running_server() as server,
+        tempfile.TemporaryDirectory() as folder,
+        socket.create_server(("127.0.0.1", 0)) as at,
+    ):
+        async with Runs(f"sqlite:{folder}/runs.db") as runs:
+            serving = asyncio.create_task(serve(agent(), runs, at.fileno(), asyncio.Event().wait))
+            await server.ready()
+            await server.register(at.getsockname()[1])
+
+            async def run(name: str) -> None:
+                status, answer = await server.call(f"/llmstream.clerk/{name}/run", "Weigh.")
+                assert status == 200, answer
+
+            yield run
+            serving.cancel()
+            await asyncio.wait([serving])
+
+
+ENGINES: dict[str, Callable[[], Any]] = {
+    "bare": bare,
+    "sqlite-normal": sqlite_normal,
+    "sqlite": sqlite_full,
+    "postgres": postgres,
+    "dbos-sqlite": dbos_sqlite,
+    "dbos-postgres": dbos_postgres,
+    "restate": restate,
+}
+
+
+async def measured(name: str) -> list[tuple[float, float]]:
+    """Milliseconds a step, on the clock and of CPU, of each run."""
+    found = []
+    async with ENGINES[name]() as run:
+        for number in range(RUNS + 1):
+            wall, cpu = time.perf_counter(), time.process_time()
+            await run(f"run-{number}")
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            found.append((wall * 1000 / (STEPS + 1), cpu * 1000 / (STEPS + 1)))
+    return found[1:]  # the first one imports and connects
+
+
+def main(names: list[str]) -> None:
+    found: dict[str, list[list[float]]] = {name: [] for name in names}
+    for _ in range(ROUNDS):
+        for name in names:
+            command = [sys.executable, "-m", "benchmarks.engines", "--one", name]
+            root = Path(__file__).resolve().parents[1]
+            done = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+            found[name] += json.loads(done.stdout.splitlines()[-1])
+    for name, runs in found.items():
+        wall, cpu = (statistics.median(column) for column in zip(*runs, strict=True))
+        print(f"{name:<14} {wall:6.1f} ms wall  {cpu:6.1f} ms CPU a step")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one"]:
+        print(json.dumps(asyncio.run(measured(sys.argv[2]))))
+    else:
+        main(sys.argv[1:] or list(ENGINES))
