@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import time
@@ -58,6 +59,10 @@ _SECURITY: Final = {"x-content-type-options": "nosniff", "referrer-policy": "no-
 
 # Reserved for a request that sets no limit; what it really used is settled after it.
 _USUAL_OUTPUT_TOKENS: Final = 4_096
+
+# Models that no pattern of the price list fits, which takes long to find out.
+_unpriced: Final[set[str]] = set()
+_MOST_UNPRICED: Final = 10_000
 
 # Enough for a summary; a header has no room for more.
 _MOST_WARNINGS_CHARS: Final = 1_000
@@ -117,6 +122,7 @@ class Gateway:
         self._heartbeat_s = heartbeat_s
         self._sides = [server_side(dialect) for dialect in default_dialects()]
         self._router = Router(self._sides)
+        self._side_of = functools.lru_cache(maxsize=1024)(self._find_side)
 
     async def answer(self, http: HttpRequest, read: ReadBody | None = None) -> Body:
         """Returns the response to one request: status, headers and an async iterator of bytes.
@@ -126,7 +132,7 @@ class Gateway:
         http: the request as received: path and query, header names in lower case
         read: returns the body, and is called once the request is admitted; without it `http` has the body
         """
-        side = self._router.find(http)
+        side = self._side_of(http.method, http.url.partition("?")[0])
         recorded, tap = _recorded.set(None), tapped.set(None)
         try:
             try:
@@ -165,6 +171,9 @@ class Gateway:
         if side is None:
             raise _no_such_path(http)
         return await self._respond(ClientCall.of(side, http), key)
+
+    def _find_side(self, method: str, path: str) -> ServerSide | None:
+        return self._router.find(HttpRequest(path, method=method))
 
     def _public_page(self, http: HttpRequest) -> HttpResponse | None:
         """A page for probes and for clients that look whether a server is there; it needs no key."""
@@ -377,10 +386,15 @@ def _price(model: str, usage: Usage, target: Target) -> float | None:
         return target.price.cost(usage)
     from llmstream.prices import price
 
+    if model in _unpriced:
+        return None
     try:
-        return price(model, usage)
+        found = price(model, usage)
     except LLMStreamError:
         return None  # the price list is not installed
+    if found is None and usage.input_tokens is not None and len(_unpriced) < _MOST_UNPRICED:
+        _unpriced.add(model)
+    return found
 
 
 def _carrier_of(admission: Admission) -> Carrier:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import re
 from typing import Any, Final
 
@@ -69,23 +70,23 @@ def passable(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | N
     return None
 
 
+@functools.lru_cache(maxsize=512)
 def _is_same_wire(ours: Dialect, theirs: Dialect) -> bool:
     """Claude on a cloud has the name of Anthropic's dialect, but another framing or place of the model."""
     if ours.name != theirs.name or ours.content_type != theirs.content_type:
         return False
-    return bool(MODEL_IN_PATH.search(_example(ours, "m").url)) == bool(
-        MODEL_IN_PATH.search(_example(theirs, "m").url)
-    )
+    return bool(MODEL_IN_PATH.search(_path(ours, "m"))) == bool(MODEL_IN_PATH.search(_path(theirs, "m")))
 
 
 def _is_same_vendor(one: Provider, other: Provider) -> bool:
     return one.key_env == other.key_env and one.base_url.split("/")[2:3] == other.base_url.split("/")[2:3]
 
 
-def _example(dialect: Dialect, model: str, provider: str = "") -> HttpRequest:
-    """Any request of a dialect, for its path."""
+@functools.lru_cache(maxsize=512)
+def _path(dialect: Dialect, model: str, provider: str = "") -> str:
+    """The path of a dialect, by any request of it, whose encoding would be a fifth of what a call costs."""
     asked = Request(model=model, messages=(Message.user("Hi"),), settings=Settings(max_output_tokens=16))
-    return dialect.encode(asked, provider=provider or dialect.name).http
+    return dialect.encode(asked, provider=provider or dialect.name).http.url.partition("?")[0]
 
 
 def _vendor_url(client: ClientCall, model: Model[Any]) -> str:
@@ -93,7 +94,7 @@ def _vendor_url(client: ClientCall, model: Model[Any]) -> str:
     own, _, query = client.http.url.partition("?")
     # Google takes a key in the query too.
     kept = "&".join(one for one in query.split("&") if one and not carries_secret(one.partition("=")[0]))
-    theirs = _example(model.provider.dialect, model.name, model.provider.name).url.partition("?")[0]
+    theirs = _path(model.provider.dialect, model.name, model.provider.name)
     asked, place = MODEL_IN_PATH.search(own), MODEL_IN_PATH.search(theirs)
     if asked is not None and place is not None:
         theirs = theirs[: place.end()] + own[asked.end() :]
