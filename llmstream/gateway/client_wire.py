@@ -118,6 +118,7 @@ class ClientCall(msgspec.Struct, frozen=True):
     model:    the name that it asked for
     streamed: whether it wants a stream
     most_output_tokens: the limit that the client sets; None if it sets none
+    other:    whether the path is none of a wire, such as /v1/embeddings; `model` may be ""
     """
 
     side: ServerSide
@@ -125,6 +126,24 @@ class ClientCall(msgspec.Struct, frozen=True):
     model: str
     streamed: bool
     most_output_tokens: int | None = None
+    other: bool = False
+
+    @property
+    def path(self) -> str:
+        """Without the query."""
+        return self.http.url.partition("?")[0]
+
+    @classmethod
+    def of_other(cls, side: ServerSide, http: HttpRequest) -> ClientCall:
+        """Reads the model of a request that is of no wire, if it names one.
+
+        side: for the form of errors
+        """
+        found = MODEL_IN_PATH.search(http.url)
+        name: Any = unquote(found["model"]) if found is not None else None
+        if name is None and http.body[:1] == b"{":
+            name = _fields(http.body).model
+        return cls(side, http, name if isinstance(name, str) else "", streamed=False, other=True)
 
     @classmethod
     def of(cls, side: ServerSide, http: HttpRequest) -> ClientCall:
