@@ -127,7 +127,10 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
                     account.usage = event.usage
                     account.complete = event.finish_reason != "error"
                     if account.wire != account.row.wire:
-                        event = msgspec.structs.replace(event, usage=_portable(event.usage))
+                        # The vendor's own word for the reason is none on the client's wire.
+                        event = msgspec.structs.replace(
+                            event, usage=_portable(event.usage), raw_finish_reason=None
+                        )
                 yield event
             batch = []
     finally:
