@@ -28,6 +28,8 @@ _UNITS: Final = {
     "ns_per_fragment": "{} fragments, ns",
     "ms": "{}, ms",
     "ms_per_step": "{}, ms",
+    "us_per_call": "{}, us a call",
+    "peak_mb": "{}, MB",
     "size": "{}",
 }
 

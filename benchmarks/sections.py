@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Callable, Iterator
 
 from benchmarks.blocking import longest_ms
@@ -13,6 +14,7 @@ from benchmarks.curves import CURVES, MILLION
 from benchmarks.event_log import WORK, latency_ms, stores
 from benchmarks.first_event import first_ms, first_request_ms
 from benchmarks.floor import FLOORS
+from benchmarks.gateway import CLIENTS, figures, per_call
 from benchmarks.imports import import_ms
 from benchmarks.installed import footprint
 from benchmarks.latency import between_ms
@@ -164,6 +166,19 @@ def serving(args: argparse.Namespace, base: str) -> Iterator[Figure]:
             yield {"writes": writes, "us_per_event": found, "ratio": ratios(found)}
 
 
+def gateway(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Microseconds of a gateway's CPU an event and a call, beside a loop that copies bytes; on Linux."""
+    if not sys.platform.startswith("linux"):
+        return
+    for writes in ("events", "blocks"):
+        for clients in CLIENTS:
+            found = figures(base, clients, writes, 1 if args.quick else 5)
+            us = found["us_per_event"]
+            yield {"clients": clients, "writes": writes, **found, "ratio": ratios(us)}
+    found = per_call(base, 50 if args.quick else 300)
+    yield {"writes": "one event", **found, "ratio": ratios(found["us_per_call"])}
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "latency": latency,  # first: what a process has read before changes what its memory costs
     "cpu": cpu,
@@ -179,6 +194,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "installed": installed,
     "loops": event_loops,
     "serving": serving,
+    "gateway": gateway,
 }
 
 

@@ -14,7 +14,7 @@ from llmstream.events import ErrorEvent, Event, Finish
 from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
 from llmstream.request import Request
 from llmstream.serve.writers import PING, UNBUFFERED
-from llmstream.server_side.routing import as_streamed, is_complete_requested
+from llmstream.server_side.routing import as_streamed, is_complete
 from llmstream.server_side.wires import EventEncoder, ServerSide
 
 __all__ = [
@@ -94,6 +94,7 @@ _OF_VENDORS: Final = re.compile(r"(anthropic|openai|x-goog|x-amz|x-amzn|x-stainl
 
 class _ModelOf(msgspec.Struct):
     model: Any = None
+    stream: Any = None
     max_tokens: Any = None
     max_completion_tokens: Any = None
     max_output_tokens: Any = None
@@ -121,12 +122,33 @@ class ClientCall(msgspec.Struct, frozen=True):
     http:     as received
     model:    the name that it asked for
     streamed: whether it wants a stream
+    most_output_tokens: the limit that the client sets; None if it sets none
+    other:    whether the path is none of a wire, such as /v1/embeddings; `model` may be ""
     """
 
     side: ServerSide
     http: HttpRequest
     model: str
     streamed: bool
+    most_output_tokens: int | None = None
+    other: bool = False
+
+    @property
+    def path(self) -> str:
+        """Without the query."""
+        return self.http.url.partition("?")[0]
+
+    @classmethod
+    def of_other(cls, side: ServerSide, http: HttpRequest) -> ClientCall:
+        """Reads the model of a request that is of no wire, if it names one.
+
+        side: for the form of errors
+        """
+        found = MODEL_IN_PATH.search(http.url)
+        name: Any = unquote(found["model"]) if found is not None else None
+        if name is None and http.body[:1] == b"{":
+            name = _fields(http.body).model
+        return cls(side, http, name if isinstance(name, str) else "", streamed=False, other=True)
 
     @classmethod
     def of(cls, side: ServerSide, http: HttpRequest) -> ClientCall:
@@ -134,27 +156,20 @@ class ClientCall(msgspec.Struct, frozen=True):
 
         raises: BadRequest if the body is not JSON or names no model
         """
+        # Once, and no more of it than is needed: bodies of agents have hundreds of kilobytes.
+        fields = _fields(http.body)
         # Wires have it in different places: a field of the body, another path, an `alt=sse` in the query.
-        complete = as_streamed(http) is not None or is_complete_requested(side, http)
+        complete = as_streamed(http) is not None or is_complete(side, http, fields.stream)
+        most = _most_output_tokens(fields)
         found = MODEL_IN_PATH.search(http.url)
         if found is not None:
-            return cls(side, http, unquote(found["model"]), not complete)
-        model = _fields(http.body).model
+            return cls(side, http, unquote(found["model"]), not complete, most)
+        model = fields.model
         if not isinstance(model, str) or not model:
             raise BadRequest(
                 "the request names no model", status=400, reason="invalid_request", param="model"
             )
-        return cls(side, http, model, not complete)
-
-    @property
-    def most_output_tokens(self) -> int | None:
-        """The limit that the client sets; None if it sets none."""
-        found = _fields(self.http.body)
-        given = [found.max_completion_tokens, found.max_output_tokens, found.max_tokens]
-        for outer, name in _NESTED_LIMITS:
-            inner = getattr(found, outer)
-            given.append(inner.get(name) if isinstance(inner, dict) else None)
-        return next((one for one in given if isinstance(one, int) and one > 0), None)
+        return cls(side, http, model, not complete, most)
 
     def request(self) -> Request:
         """Decodes the request, checked as the vendor checks it, but for the rules of its own models.
@@ -163,6 +178,14 @@ class ClientCall(msgspec.Struct, frozen=True):
         """
         neutral = with_model(as_streamed(self.http) or self.http, _NEUTRAL)
         return msgspec.structs.replace(self.side.decode_request(neutral), model=self.model)
+
+
+def _most_output_tokens(found: _ModelOf) -> int | None:
+    given = [found.max_completion_tokens, found.max_output_tokens, found.max_tokens]
+    for outer, name in _NESTED_LIMITS:
+        inner = getattr(found, outer)
+        given.append(inner.get(name) if isinstance(inner, dict) else None)
+    return next((one for one in given if isinstance(one, int) and one > 0), None)
 
 
 def _fields(body: bytes) -> _ModelOf:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import time
@@ -29,9 +30,9 @@ from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, 
 from llmstream.gateway.draining import Drains
 from llmstream.gateway.ledger import Key, Ledger
 from llmstream.gateway.metrics import Metrics
-from llmstream.gateway.passing import open_passed, passable
+from llmstream.gateway.passing import open_passed, other_path, passable
 from llmstream.gateway.recordings import CallRecord, Recordings
-from llmstream.gateway.routes import Limits, RouteLike, Routes, Target, routes_of
+from llmstream.gateway.routes import Limits, Route, RouteLike, Routes, Target, routes_of
 from llmstream.gateway.translating import answer_whole, events_of
 from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
@@ -59,6 +60,17 @@ _SECURITY: Final = {"x-content-type-options": "nosniff", "referrer-policy": "no-
 
 # Reserved for a request that sets no limit; what it really used is settled after it.
 _USUAL_OUTPUT_TOKENS: Final = 4_096
+
+_FAMILIES: Final = (
+    frozenset({"openai-chat", "openai-responses"}),
+    frozenset({"gemini", "gemini-interactions"}),
+)
+# The name that a pattern gets for a path that names no model; no vendor sees it.
+_NO_MODEL: Final = "-"
+
+# Models that no pattern of the price list fits, which takes long to find out.
+_unpriced: Final[set[str]] = set()
+_MOST_UNPRICED: Final = 10_000
 
 # Enough for a summary; a header has no room for more.
 _MOST_WARNINGS_CHARS: Final = 1_000
@@ -118,6 +130,7 @@ class Gateway:
         self._heartbeat_s = heartbeat_s
         self._sides = [server_side(dialect) for dialect in default_dialects()]
         self._router = Router(self._sides)
+        self._side_of = functools.lru_cache(maxsize=1024)(self._find_side)
 
     async def answer(self, http: HttpRequest, read: ReadBody | None = None) -> Body:
         """Returns the response to one request: status, headers and an async iterator of bytes.
@@ -127,7 +140,7 @@ class Gateway:
         http: the request as received: path and query, header names in lower case
         read: returns the body, and is called once the request is admitted; without it `http` has the body
         """
-        side = self._router.find(http)
+        side = self._side_of(http.method, http.url.partition("?")[0])
         recorded, tap = _recorded.set(None), tapped.set(None)
         try:
             try:
@@ -165,8 +178,13 @@ class Gateway:
         if counted is not None:
             return _whole(counted)
         if side is None:
-            raise _no_such_path(http)
-        return await self._respond(ClientCall.of(side, http), key)
+            client = ClientCall.of_other(self._router.guess(http), http)
+            return await self._respond(client, key, self._route_of_other(client))
+        client = ClientCall.of(side, http)
+        return await self._respond(client, key, self.routes.find(client.model))
+
+    def _find_side(self, method: str, path: str) -> ServerSide | None:
+        return self._router.find(HttpRequest(path, method=method))
 
     def _public_page(self, http: HttpRequest) -> HttpResponse | None:
         """A page for probes and for clients that look whether a server is there; it needs no key."""
@@ -184,10 +202,25 @@ class Gateway:
             return HttpResponse(200, body, {"content-type": content_type})
         return lookup(http, [name for name in self.routes.names if key.may_use(name)])
 
-    async def _respond(self, client: ClientCall, key: Key) -> Body:
-        self.admission.check_model(key, client.model)
-        route = self.routes.find(client.model)
-        targets = route.asked(client.model)
+    def _route_of_other(self, client: ClientCall) -> Route:
+        """The route of a path that is of no wire: of the model that it names, else of the client's vendor.
+
+        raises: NotFound with what to do
+        """
+        wanted = [self.routes.find(client.model)] if client.model else self.routes.all
+        for route in wanted:
+            if not route.other_paths:
+                continue
+            model, _ = route.asked(client.model or _NO_MODEL)[0]
+            dialect = model.provider.dialect
+            is_vendors = bool(client.model) or dialect.name in _family(client.side.name)
+            if is_vendors and other_path(dialect, client.path) is not None:
+                return route
+        raise _no_such_path(client)
+
+    async def _respond(self, client: ClientCall, key: Key, route: Route) -> Body:
+        self.admission.check_model(key, client.model or route.pattern)
+        targets = route.asked(client.model or _NO_MODEL)
         first, target = targets[0]
         row = Row(
             started=time.time(),
@@ -195,17 +228,16 @@ class Gateway:
             tag=self.admission.tag_of(key, client.http),
             route=route.pattern,
             wire=client.side.name,
-            asked=client.model,
+            asked=client.model or client.path,
             model=f"{first.provider.name}:{first.name}",
             streamed=client.streamed,
         )
-        asked = estimated_tokens(len(client.http.body))
-        most = Usage(asked, client.most_output_tokens or _USUAL_OUTPUT_TOKENS)
+        most = _most_usage(client)
+        asked, made = most.input_tokens or 0, most.output_tokens or 0
+        cost_usd = _price(row.model, most, target) if asked else 0.0
         # The most that the call may cost, before it is made: calls at the same time cannot overspend
         # together.
-        await self.admission.reserve(
-            row, key, asked + (most.output_tokens or 0), _price(row.model, most, target)
-        )
+        await self.admission.reserve(row, key, asked + made, cost_usd)
         if self._metrics is not None:
             self._metrics.began()
         # Past the reserve every path settles: here, when the body ends, or when the client leaves.
@@ -239,12 +271,12 @@ class Gateway:
     ) -> Body:
         """Asks the models in order; from the first on that speaks another wire, all of them translated."""
         for number, (model, target) in enumerate(targets, 1):
-            passed = passable(client, model, target.lane)
+            passed = model if client.other else passable(client, model, target.lane)
             if passed is None:
                 return await self._translated(client, targets[number - 1 :], account, drain=drain)
             account.row.lane = "pass"
             account.asked(model, target)
-            more = number < len(targets)
+            more = number < len(targets) and not client.other
             try:
                 body = await open_passed(
                     client, passed, account, more=more, drains=self.drains if drain else None
@@ -367,9 +399,27 @@ def _whole(reply: HttpResponse) -> Body:
     return Body.whole(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
 
 
-def _no_such_path(http: HttpRequest) -> NotFound:
-    path = http.url.partition("?")[0]
-    return NotFound(f"The gateway has no path {http.method} {path}.", status=404, reason="not_found")
+def _most_usage(client: ClientCall) -> Usage:
+    """The most that a call can use. Of another path without a model, such as an upload, nothing is known."""
+    if client.other:
+        return Usage(estimated_tokens(len(client.http.body)) if client.model else 0, 0)
+    output = client.most_output_tokens or _USUAL_OUTPUT_TOKENS
+    return Usage(estimated_tokens(len(client.http.body)), output)
+
+
+def _family(wire: str) -> frozenset[str]:
+    """The wires of one vendor, whose other paths are the same."""
+    return next((family for family in _FAMILIES if wire in family), frozenset({wire}))
+
+
+def _no_such_path(client: ClientCall) -> NotFound:
+    what = f"the route of {client.model!r}" if client.model else "a route of its vendor"
+    return NotFound(
+        f"The gateway has no path {client.http.method} {client.path}. With `other_paths = true` in {what}, "
+        "it passes what is below the vendor's own address.",
+        status=404,
+        reason="not_found",
+    )
 
 
 def _warning_header(warnings: Sequence[Warning]) -> dict[str, str]:
@@ -386,10 +436,15 @@ def _price(model: str, usage: Usage, target: Target | None) -> float | None:
         return target.price.cost(usage)
     from llmstream.prices import price
 
+    if model in _unpriced:
+        return None
     try:
-        return price(model, usage)
+        found = price(model, usage)
     except LLMStreamError:
         return None  # the price list is not installed
+    if found is None and usage.input_tokens is not None and len(_unpriced) < _MOST_UNPRICED:
+        _unpriced.add(model)
+    return found
 
 
 def _carrier_of(admission: Admission) -> Carrier:

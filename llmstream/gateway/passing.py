@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import re
 from typing import Any, Final
+from urllib.parse import unquote
 
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect, Encoded
@@ -35,7 +37,7 @@ from llmstream.streams.model import Model
 from llmstream.transport.deadlines import Watchdog, deadline_error
 from llmstream.transport.http import Response, send
 
-__all__ = ["open_passed", "passable"]
+__all__ = ["open_passed", "other_path", "passable"]
 
 # As `serve.Body` waits for the status of a translated response.
 _HOLD_S: Final = 10.0
@@ -45,7 +47,7 @@ _ENVELOPES: Final = (b'"ls1.', b'"bHMxL')
 
 # What clients read of a vendor's response: its type, ids for support, limits and when to come back.
 _SENT_BACK: Final = re.compile(
-    r"content-type|content-length|.*request-?id|retry-after(-ms)?|x-should-retry|.*rate-?limit.*"
+    r"content-type|content-length|content-disposition|.*request-?id|retry-after(-ms)?|x-should-retry|.*rate-?limit.*"
     r"|anthropic-(?!organization).*|openai-(?!organization|project).*|x-amzn-(?!remapped).*"
 )
 
@@ -71,13 +73,12 @@ def passable(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | N
     return None
 
 
+@functools.lru_cache(maxsize=512)
 def _is_same_wire(ours: Dialect, theirs: Dialect) -> bool:
     """Claude on a cloud has the name of Anthropic's dialect, but another framing or place of the model."""
     if ours.name != theirs.name or ours.content_type != theirs.content_type:
         return False
-    return bool(MODEL_IN_PATH.search(_example(ours, "m").url)) == bool(
-        MODEL_IN_PATH.search(_example(theirs, "m").url)
-    )
+    return bool(MODEL_IN_PATH.search(_path(ours, "m"))) == bool(MODEL_IN_PATH.search(_path(theirs, "m")))
 
 
 def _is_same_vendor(one: Provider, other: Provider) -> bool:
@@ -85,21 +86,46 @@ def _is_same_vendor(one: Provider, other: Provider) -> bool:
     return one.key_env == other.key_env and one.base_url.split("/")[2:3] == other.base_url.split("/")[2:3]
 
 
-def _example(dialect: Dialect, model: str, provider: str = "") -> HttpRequest:
-    """Any request of a dialect, for its path."""
+@functools.lru_cache(maxsize=512)
+def _path(dialect: Dialect, model: str, provider: str = "") -> str:
+    """The path of a dialect, by any request of it, whose encoding would be a fifth of what a call costs."""
     asked = Request(model=model, messages=(Message.user("Hi"),), settings=Settings(max_output_tokens=16))
-    return dialect.encode(asked, provider=provider or dialect.name).http
+    return dialect.encode(asked, provider=provider or dialect.name).http.url.partition("?")[0]
 
 
-def _vendor_url(client: ClientCall, model: Model[Any]) -> str:
-    """The client's path and query at the vendor, relative to its base URL."""
-    own, _, query = client.http.url.partition("?")
+# What clients of a wire write before its paths, where it is a part of the vendor's base URL.
+_PREFIXES: Final = {
+    "openai-chat": "/v1",
+    "openai-responses": "/v1",
+    "gemini": "/v1beta",
+    "gemini-interactions": "/v1beta",
+    "mistral": "/mistral/v1",
+}
+
+
+def other_path(dialect: Dialect, path: str) -> str | None:
+    """A client's path that is of no wire, relative to the vendor's base URL; None for one outside of it."""
+    prefix = _PREFIXES.get(dialect.name, "")
+    within = path.startswith(f"{prefix}/") and not any(
+        step in ("..", ".") for step in unquote(path).split("/")
+    )
+    return path.removeprefix(prefix) if within else None
+
+
+def _vendor_url(client: ClientCall, model: Model[Any], url: str) -> str:
+    """The client's path and query at the vendor, relative to its base URL.
+
+    url: the client's, with the model's name
+    """
+    own, _, query = url.partition("?")
     # Google takes a key in the query too.
     kept = "&".join(one for one in query.split("&") if one and not carries_secret(one.partition("=")[0]))
-    theirs = _example(model.provider.dialect, model.name, model.provider.name).url.partition("?")[0]
-    asked, place = MODEL_IN_PATH.search(own), MODEL_IN_PATH.search(theirs)
-    if asked is not None and place is not None:
-        theirs = theirs[: place.end()] + own[asked.end() :]
+    theirs = other_path(model.provider.dialect, own) if client.other else None
+    if theirs is None:
+        theirs = _path(model.provider.dialect, model.name, model.provider.name)
+        asked, place = MODEL_IN_PATH.search(own), MODEL_IN_PATH.search(theirs)
+        if asked is not None and place is not None:
+            theirs = theirs[: place.end()] + own[asked.end() :]
     return theirs + (f"?{kept}" if kept else "")
 
 
@@ -120,9 +146,10 @@ async def open_passed(
     raises: LLMStreamError where there is no response, or it must not reach the client
     """
     request = Request(model=model.name)
+    is_named = client.model in ("", model.name)
     # No byte of the body changes otherwise, so that a field which we do not know yet reaches the vendor.
-    renamed = with_model(client.http, model.name) if client.model != model.name else client.http
-    http = HttpRequest(_vendor_url(client, model), renamed.body, {}, client.http.method)
+    renamed = client.http if is_named else with_model(client.http, model.name)
+    http = HttpRequest(_vendor_url(client, model, renamed.url), renamed.body, {}, client.http.method)
     prepared = await model._addressed(Encoded(http), request, sent_headers(client.http.headers))
     response = await _head(prepared.http, model)
     try:
@@ -187,7 +214,7 @@ class _Passing:
         self._reading: ReadStream | ReadWhole = (
             ReadStream(provider.dialect.decoder(provider=provider.name), account, self._watchdog)
             if client.streamed
-            else ReadWhole(account, response.headers.get("content-type", ""))
+            else ReadWhole(account, response.headers.get("content-type", ""), other=client.other)
         )
 
     async def hold(self) -> None:

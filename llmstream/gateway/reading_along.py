@@ -90,14 +90,20 @@ class ReadStream:
 
 
 class ReadWhole:
-    """Reads a response in one piece along; as `ReadStream`."""
+    """Reads a response in one piece along; as `ReadStream`.
 
-    def __init__(self, account: Account, content_type: str) -> None:
+    other: whether it is of no wire: nothing is estimated then, because its bytes are no generated text
+    """
+
+    def __init__(self, account: Account, content_type: str, *, other: bool = False) -> None:
         self.failure: LLMStreamError | None = None
         self.truncated = False
         self._account = account
         self._is_json = "json" in content_type
         self._body: bytearray | None = bytearray()
+        self._other = other
+        if other:
+            account.usage = Usage(0, 0)
 
     def leave(self) -> None:
         """Has no usage before the end."""
@@ -105,7 +111,8 @@ class ReadWhole:
     def feed(self, piece: bytes) -> None:
         """Collects a piece."""
         self._account.begin()
-        self._account.chars += len(piece)
+        if not self._other:
+            self._account.chars += len(piece)
         if self._body is not None:
             self._body += piece
             if len(self._body) > _MOST_READ_BYTES:
@@ -123,7 +130,11 @@ class ReadWhole:
             self.truncated, account.complete = True, False
             self.failure = IncompleteStream("the response is not complete JSON")
             return
-        account.usage = usage_in(value)
+        found = usage_in(value)
+        if not self._other:
+            account.usage = found
+        elif found.input_tokens is not None:  # embeddings have no output
+            account.usage = msgspec.structs.replace(found, output_tokens=found.output_tokens or 0)
 
 
 _INPUT: Final = [

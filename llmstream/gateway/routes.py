@@ -91,6 +91,7 @@ class Route(msgspec.Struct, frozen=True):
     models:  made elsewhere, in place of `targets`: a `Model` with middleware, for example
     record:  keeps the bytes of each call in a folder
     drain:   reads a response to its end where its client leaves, for exact usage
+    other_paths: passes paths that are of no wire, such as /v1/embeddings, to the vendor of the first model
     """
 
     pattern: str
@@ -98,6 +99,7 @@ class Route(msgspec.Struct, frozen=True):
     models: tuple[Model[Any], ...] = ()
     record: bool = False
     drain: bool = False
+    other_paths: bool = False
 
     def asked(self, name: str) -> list[tuple[Model[Any], Target]]:
         """Returns the models for a name that a client asked for.
@@ -229,6 +231,7 @@ class _RouteTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retries: int = 0
     record: bool = False
     drain: bool = False
+    other_paths: bool = False
 
     def targets(self) -> tuple[Target, ...]:
         uses = [self.use] if isinstance(self.use, str) else self.use
@@ -315,7 +318,7 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise InvalidRequest(f"{where}: {error}") from None
     routes = Routes(
-        Route(name, table.targets(), record=table.record, drain=table.drain)
+        Route(name, table.targets(), record=table.record, drain=table.drain, other_paths=table.other_paths)
         for name, table in found.models.items()
     )
     settings = Settings(

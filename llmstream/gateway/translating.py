@@ -110,7 +110,10 @@ async def _answer(model: Model[Any], request: Request, account: Account) -> Asyn
                     account.usage = event.usage
                     account.complete = event.finish_reason != "error"
                     if account.wire != account.row.wire:
-                        event = msgspec.structs.replace(event, usage=_portable(event.usage))
+                        # The vendor's own word for the reason is none on the client's wire.
+                        event = msgspec.structs.replace(
+                            event, usage=_portable(event.usage), raw_finish_reason=None
+                        )
                 yield event
             # The generator is suspended in `next` with its locals alive; the events of a batch are freed
             # before it waits.

@@ -12,7 +12,7 @@ from llmstream.dialects.base import Dialect
 from llmstream.exchange import HttpRequest
 from llmstream.server_side.wires import ServerSide
 
-__all__ = ["Router", "as_streamed", "default_dialects", "is_complete_requested"]
+__all__ = ["Router", "as_streamed", "default_dialects", "is_complete", "is_complete_requested"]
 
 
 def default_dialects() -> list[Dialect]:
@@ -109,7 +109,11 @@ def is_complete_requested(side: ServerSide, http: HttpRequest) -> bool:
         body = http.json()
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
-    wanted = body.get("stream") if isinstance(body, dict) else None
+    return is_complete(side, http, body.get("stream") if isinstance(body, dict) else None)
+
+
+def is_complete(side: ServerSide, http: HttpRequest, wanted: object) -> bool:
+    """Whether the response comes in one piece, by what the body has as `stream`; None if it has nothing."""
     if wanted is None:
         action = http.url.partition("?")[0].rpartition("/")[2].lower()
         wanted = side.name not in _COMPLETE_BY_DEFAULT or "stream" in action

@@ -13,7 +13,7 @@ import llmstream as ls
 from llmstream.events import Usage
 from llmstream.exchange import HttpRequest
 from llmstream.gateway import Gateway
-from llmstream.testing import Cut, Refuse, Simulator, Stall, Turn
+from llmstream.testing import Call, Cut, Refuse, Simulator, Stall, Turn
 
 ANSWERS = {
     "openai-chat",
@@ -100,6 +100,32 @@ async def test_usage_is_of_the_clients_wire() -> None:
         usage = msgspec.json.decode(body)["usage"]
         assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (9, 2, 11)
         assert "cache_read_input_tokens" not in usage
+
+
+@pytest.mark.parametrize(
+    ("client", "reasons"),
+    [
+        ("openai-chat", [b'"finish_reason":"length"', b'"finish_reason":"tool_calls"']),
+        ("openai-responses", [b'"reason":"max_output_tokens"', b'"status":"completed"']),
+        ("anthropic", [b'"stop_reason":"max_tokens"', b'"stop_reason":"tool_use"']),
+        ("gemini", [b'"finishReason":"MAX_TOKENS"', b'"finishReason":"STOP"']),
+        ("mistral", [b'"finish_reason":"length"', b'"finish_reason":"tool_calls"']),
+        ("cohere", [b'"finish_reason":"MAX_TOKENS"', b'"finish_reason":"TOOL_CALL"']),
+        ("ollama", [b'"done_reason":"length"', b'"done_reason":"stop"']),
+        ("bedrock-converse", [b'"stopReason":"max_tokens"', b'"stopReason":"tool_use"']),
+    ],
+)
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_reasons_are_of_the_clients_wire(client: str, reasons: list[bytes], streamed: bool) -> None:
+    """Clients run tools, and see that a limit cut the answer, by the words of their own API."""
+    turns = [Turn(text="Half", finish_reason="length"), Turn(calls=(Call("weather", {"city": "Oslo"}),))]
+    for vendor in ("anthropic", "gemini"):
+        if vendor == client:
+            continue
+        async with gateway_before(vendor, turns) as (url, _):
+            for reason in reasons:
+                _, _, body = await post(url, request_of(client, streamed=streamed))
+                assert reason in body.replace(b": ", b":"), (vendor, body)
 
 
 async def test_names_what_has_no_place() -> None:

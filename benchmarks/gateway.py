@@ -1,0 +1,226 @@
+"""What a gateway costs: `llmstream.gateway` beside a loop that copies bytes and reads none of them.
+
+All are servers on aiohttp.web, each in a process of its own, before the replay server. The loop is aiohttp's
+client and server, with nothing between them. `pass` serves clients of the vendor's own wire, `translate`
+clients of Chat Completions on Anthropic's. This process only asks and reads; what a server used is in /proc,
+so Linux alone has this section.
+
+With LITELLM=/path/to/bin/litellm (pip install 'litellm[proxy]' in an environment of its own), its proxy does
+what `translate` does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from aiohttp import ClientSession, ClientTimeout, web
+
+import llmstream as ls
+from llmstream.dialects.base import dialect_class
+from llmstream.gateway import Gateway
+from llmstream.request import Request, Settings
+
+LITELLM = os.environ.get("LITELLM", "")
+ROLES = ("loop", "pass", "translate", *(("litellm",) if LITELLM else ()))
+CLIENTS = {1: 10_000, 20: 1_000, 200: 200}
+"""Clients at a time, and the events of each one's answer."""
+VENDOR = "anthropic"
+
+
+def request_of(role: str) -> bytes:
+    """The request that a client of the role's wire sends, with its head."""
+    dialect = dialect_class("openai-chat" if role in ("translate", "litellm") else VENDOR)()
+    asked = Request(
+        model="sim", messages=(ls.Message.user("Hello"),), settings=Settings(max_output_tokens=100)
+    )
+    http = dialect.encode(asked, provider=dialect.name).http
+    path = http.url if http.url.startswith("/v1") else f"/v1{http.url}"
+    headers = {**http.headers, "host": "localhost", "content-type": "application/json"}
+    lines = [f"{name}: {value}" for name, value in headers.items()]
+    head = "\r\n".join([f"POST {path} HTTP/1.1", *lines, f"content-length: {len(http.body)}", "", ""])
+    return head.encode() + http.body
+
+
+async def answer(port: int, request: bytes) -> tuple[float, int]:
+    """Asks once; returns the seconds to the first content, and the bytes of the body."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024 * 1024)
+    begun = time.perf_counter()
+    writer.write(request)
+    body, first = bytearray(), 0.0
+    while not body.endswith(b"\r\n0\r\n\r\n"):
+        piece = await reader.read(64 * 1024)
+        if not piece:
+            raise SystemExit(f"the answer broke off: {bytes(body[:300])!r}")
+        if not first and b"The" in piece:
+            first = time.perf_counter() - begun
+        body += piece
+    writer.close()
+    return first, len(body)
+
+
+async def answers(port: int, request: bytes, clients: int) -> list[float]:
+    """So many clients at once; the seconds to the first content of each."""
+    found = await asyncio.gather(*(answer(port, request) for _ in range(clients)))
+    return [first for first, _ in found]
+
+
+def cpu_ns(pid: int) -> int:
+    """What all threads of a process have used."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+def peak_mb(pid: int) -> float:
+    """The peak of its resident memory."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
+
+
+@contextlib.contextmanager
+def running(role: str, base: str, count: int, writes: str) -> Iterator[tuple[int, int]]:
+    """Process id and port of a server."""
+    place = f"{base}/{VENDOR}/{count}/{writes}"
+    if role == "litellm":
+        with _litellm(place) as found:
+            yield found
+        return
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.gateway", role, place], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        yield process.pid, int(process.stdout.readline())
+    finally:
+        process.terminate()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def _litellm(base: str) -> Iterator[tuple[int, int]]:
+    params = {"model": "anthropic/sim", "api_base": base, "api_key": "k"}
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        config = Path(folder) / "config.yaml"  # JSON is YAML
+        config.write_text(json.dumps({"model_list": [{"model_name": "sim", "litellm_params": params}]}))
+        free.close()
+        command = [LITELLM, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+        environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+        )
+        try:
+            while not _listens(port):
+                if process.poll() is not None:
+                    raise SystemExit("LiteLLM's proxy does not start")
+                time.sleep(0.2)
+            yield process.pid, port
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def figures(base: str, clients: int, writes: str, rounds: int) -> dict[str, dict[str, float]]:
+    """By role: microseconds of CPU an event, and the peak of memory in MB."""
+    count = CLIENTS[clients]
+    us: dict[str, list[float]] = {role: [] for role in ROLES}
+    with contextlib.ExitStack() as stack:
+        servers = {role: stack.enter_context(running(role, base, count, writes)) for role in ROLES}
+        for number in range(rounds + 1):
+            for role, (pid, port) in servers.items():
+                if role == "litellm" and number > 1:
+                    continue  # a hundred times slower, so that one round says enough
+                before = cpu_ns(pid)
+                asyncio.run(answers(port, request_of(role), clients))
+                if number:  # the first round warms up
+                    us[role].append((cpu_ns(pid) - before) / count / clients / 1000)
+        return {
+            "us_per_event": {role: statistics.median(times) for role, times in us.items()},
+            "peak_mb": {role: peak_mb(pid) for role, (pid, _) in servers.items()},
+        }
+
+
+def per_call(base: str, calls: int) -> dict[str, dict[str, float]]:
+    """By role: microseconds of CPU a call of one event, and milliseconds to its first content."""
+    us, first = dict[str, float](), dict[str, float]()
+    with contextlib.ExitStack() as stack:
+        servers = {role: stack.enter_context(running(role, base, 1, "whole")) for role in ROLES}
+        port = int(base.rpartition(":")[2])
+        direct = request_of("pass").replace(b"POST /v1", f"POST /{VENDOR}/1/whole/v1".encode(), 1)
+        first["direct"] = _p50([asyncio.run(_one_by_one(port, direct, calls))])
+        for role, (pid, port) in servers.items():
+            asyncio.run(_one_by_one(port, request_of(role), 20))
+            before = cpu_ns(pid)
+            first[role] = _p50([asyncio.run(_one_by_one(port, request_of(role), calls))])
+            us[role] = (cpu_ns(pid) - before) / calls / 1000
+    return {"us_per_call": us, "first_ms": first}
+
+
+async def _one_by_one(port: int, request: bytes, calls: int) -> list[float]:
+    return [(await answer(port, request))[0] for _ in range(calls)]
+
+
+def _p50(found: list[list[float]]) -> float:
+    return statistics.median(found[0]) * 1000
+
+
+# The servers.
+
+
+def _copying(base: str) -> web.Application:
+    """The loop."""
+    application = web.Application(client_max_size=0)
+
+    async def client(app: web.Application):  # type: ignore[no-untyped-def]
+        async with ClientSession(auto_decompress=False, timeout=ClientTimeout()) as session:
+            app["session"] = session
+            yield
+
+    async def copy(incoming: web.Request) -> web.StreamResponse:
+        body = await incoming.read()
+        session: ClientSession = incoming.app["session"]
+        async with session.post(f"{base}/v1/messages", data=body) as upstream:
+            response = web.StreamResponse(headers={"content-type": upstream.headers["content-type"]})
+            await response.prepare(incoming)
+            async for piece in upstream.content.iter_any():
+                await response.write(piece)
+        await response.write_eof()
+        return response
+
+    application.cleanup_ctx.append(client)
+    application.router.add_route("*", "/{path:.*}", copy)
+    return application
+
+
+async def _serve(role: str, base: str) -> None:
+    if role == "loop":
+        application = _copying(base)
+    else:
+        application = Gateway({"*": ls.Model(f"{VENDOR}:sim", base_url=base, api_key="k")}).aiohttp()
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=1024).start()
+    print(runner.addresses[0][1], flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_serve(*sys.argv[1:]))
