@@ -2,8 +2,8 @@
 
 One process runs all programs; each is warm by then. It marks a program's begin and end by a call of
 `getloadavg`, at which callgrind writes down what was executed since the last mark. The hash seed is
-fixed, garbage is collected between the programs only, and what two marks cost with nothing in between
-is taken off. There is no kernel and no other process in it: connections end in memory.
+fixed, garbage is collected at the end of a program, and what two marks cost with nothing in between is
+taken off. There is no kernel and no other process in it: connections end in memory.
 """
 
 from __future__ import annotations
@@ -62,9 +62,11 @@ def programs() -> dict[str, Callable[[], Program]]:
     for kind in ("text", "tools"):
         found[f"fold/{kind}"] = partial(_folding, kind)
     for wire in BODIES:
-        found[f"floor/{wire}"] = partial(_floor, wire)
-        found[f"call/{wire}/text"] = partial(_call, wire, "text")
-        found[f"call/{wire}/tools"] = partial(_call, wire, "tools")
+        found[f"floor/{wire}/1"] = partial(_floor, wire, 1)
+        found[f"call/{wire}/1"] = partial(_call, wire, 1)
+        found[f"floor/{wire}/200"] = partial(_floor, wire)
+        found[f"call/{wire}/200"] = partial(_call, wire)
+        found[f"call/{wire}/tools"] = partial(_call, wire, kind="tools")
     found["agent/10 steps"] = _agent
     return found
 
@@ -122,9 +124,9 @@ def _folding(kind: str) -> Program:
     return fold
 
 
-def _answered(wire: str, kind: str) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
-    """Sessions in which each request gets an answer of 200 events."""
-    answer = response(CONTENT_TYPES[wire], body_of(wire, 200, kind))
+def _answered(wire: str, count: int, kind: str) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
+    """Sessions in which each request gets an answer of so many events."""
+    answer = response(CONTENT_TYPES[wire], body_of(wire, count, kind))
     return _opened_sessions(lambda request: answer)
 
 
@@ -134,15 +136,15 @@ def _opened_sessions(answers: Answers) -> tuple[aiohttp.ClientSession, aiohttp.C
     return made
 
 
-def _floor(wire: str) -> Program:
+def _floor(wire: str, count: int = 200) -> Program:
     """The same as `_call` by hand."""
-    session, _ = _answered(wire, "text")
+    session, _ = _answered(wire, count, "text")
     return readers(wire, _URL, session)["floor"]
 
 
-def _call(wire: str, kind: str) -> Program:
+def _call(wire: str, count: int = 200, kind: str = "text") -> Program:
     """A call from `Model.stream` to the end, all but the kernel."""
-    _, session = _answered(wire, kind)
+    _, session = _answered(wire, count, kind)
     model = ls.Model(f"{PROVIDERS[wire]}:any", base_url=_URL, api_key="key", session=session)
 
     async def read() -> int:
@@ -182,10 +184,13 @@ async def _run(wanted: str) -> None:
             program = make()
             await _repeat(program, _WARM_UP_DECODING if name.startswith("decode/") else _WARM_UP)
             gc.collect()
+            gc.freeze()
             print(name)
             os.getloadavg()
             await _repeat(program, _ROUNDS)
+            gc.collect()  # what a round leaves to the collector is part of its cost
             os.getloadavg()
+            gc.unfreeze()
     gc.enable()
     while _opened:
         await _opened.pop().close()

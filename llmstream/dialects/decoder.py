@@ -137,6 +137,14 @@ class PayloadDecoder(Generic[T]):
             )
         )
 
+    def release(self) -> None:
+        """Frees the decoder's parts after the last use of it.
+
+        They refer to the decoder: without this a hundred objects of each response, its request among them,
+        would stay until the garbage collector comes.
+        """
+        self.__dict__.clear()
+
     def feed(self, chunk: bytes) -> list[Event]:
         """Decodes a slice of the body; returns the events that it completes."""
         if self.done:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llmstream.dialects.base import Decoder, can_continue
+from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.history_parts import with_origin
 from llmstream.errors import IncompleteStream, LLMStreamError, error_from_info
 from llmstream.events import Event, Warning, merge_metadata
@@ -78,6 +79,11 @@ class GuardedDecoder:
     def fail(self, error: LLMStreamError) -> list[Event]:
         """Ends the stream in an error, even if the response may be complete."""
         return [] if self.done else self._end(error)
+
+    def release(self) -> None:
+        """Frees the decoder's parts after the last use of it."""
+        if isinstance(self.decoder, PayloadDecoder):
+            self.decoder.release()
 
     def _end(self, error: LLMStreamError | None) -> list[Event]:
         events: list[Event] = []

@@ -83,7 +83,7 @@ class AttemptClock:
         """Ends the attempt."""
         watchdog, self._watchdog = self._watchdog, None
         if watchdog is not None:
-            watchdog.stop()
+            watchdog.release()
 
     def leave(self) -> None:
         """Ends the current step and the attempt."""

@@ -104,6 +104,7 @@ class Conversation:
             first = make_request(model, self.messages, self.options, answered=answered)
             # With what earlier requests had repaired: a long run does not read its history again at each
             # step.
+            self._repairs.begin()
             messages = Growing.of(first.messages, self._repairs)
             first = msgspec.structs.replace(first, messages=messages)
         return first

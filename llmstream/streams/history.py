@@ -15,6 +15,7 @@ from llmstream.chats.content import Audio, Document, File, Image, Part, Reasonin
 from llmstream.chats.copying import unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Dialect
+from llmstream.dialects.written import Conversation, Written
 from llmstream.events import OtherWarning
 from llmstream.request import Request
 from llmstream.unique_ids import UniqueIds
@@ -82,6 +83,8 @@ class Repairs:
     """
 
     def __init__(self) -> None:
+        self.written: Written | None = None
+        self._requests = 0
         self._known: list[Any] = []
         self._given: list[Message] = []
         self._before_last: tuple[int, _Mender] | None = None
@@ -91,6 +94,12 @@ class Repairs:
     @cached_property
     def _mender(self) -> _Mender:
         return _Mender()
+
+    def begin(self) -> None:
+        """Counts a request. From the second one on, what its messages become on the wire is remembered."""
+        self._requests += 1
+        if self._requests == 2:  # most conversations have one request, which would gain nothing
+            self.written = Written()
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
         """As `repaired`."""
@@ -127,13 +136,18 @@ class Repairs:
         del self._known[start:], self._given[start:]
 
 
-class Growing(tuple[Message, ...]):
+class Growing(Conversation):
     """The messages of a request, with the `Repairs` of their conversation.
 
     Code that replaces the messages uses a plain tuple, which is repaired separately.
     """
 
     repairs: Repairs
+
+    @property
+    def written(self) -> Written | None:
+        """What its messages became on the wire before."""
+        return self.repairs.written
 
     @classmethod
     def of(cls, messages: Iterable[Message], repairs: Repairs) -> Growing:

@@ -61,6 +61,7 @@ class HTTPCall:
 
     _report: Reporter | None = None
     _paid = Usage()  # tokens of the answer's earlier responses
+    _last_usage = Usage()  # once the decoder is gone
 
     def __init__(self, plan: Plan, *, total_started: float | None = None) -> None:
         self.error: LLMStreamError | None = None
@@ -84,7 +85,7 @@ class HTTPCall:
     @property
     def usage(self) -> Usage:
         """Usage as far as the vendor has reported it."""
-        return self._sentence.decoder.usage if self._sentence is not None else Usage()
+        return self._sentence.decoder.usage if self._sentence is not None else self._last_usage
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -115,6 +116,7 @@ class HTTPCall:
             if answer is not None:  # the connection may serve again
                 # Only here, not at `finish`: the reader has the last events, and does not wait for the drain.
                 await answer.response.finish()
+            self._release_decoder()
             return []
         if self._follow is not None:
             self.earlier = self._follow.position
@@ -124,6 +126,14 @@ class HTTPCall:
         self._shown = self._shown or _has_content(events)
         events = self._finished(answer, events) if answer.over else self._cleaned(answer, events)
         return self._reported(events)
+
+    def _release_decoder(self) -> None:
+        """Frees the decoder of a response that was read to its end, unless its position may be asked for."""
+        sentence = self._sentence
+        if sentence is not None and self._follow is None:
+            self._last_usage, self._sentence = sentence.decoder.usage, None
+            self._reopener = self._continuer = None  # they call back
+            sentence.release()
 
     def close(self) -> None:
         """Leaves at once: closes the socket unless the body is over, and ends a pending read."""

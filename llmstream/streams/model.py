@@ -37,7 +37,7 @@ from llmstream.streams.call_plan import (
     secrets_of,
 )
 from llmstream.streams.event_stream import EventStream
-from llmstream.streams.history import Inliner, is_plain, repaired
+from llmstream.streams.history import Growing, Inliner, is_plain, repaired
 from llmstream.streams.observations import Observe
 from llmstream.streams.options import (
     ChatOptions,
@@ -503,7 +503,9 @@ class Model(Generic[T]):
             if request.messages and not messages:
                 raise InvalidRequest("the conversation is empty: none of its messages has content")
             inliner = inliner or Inliner(self.provider.dialect, self.downloads)
-            request = await inliner.inline(msgspec.structs.replace(request, messages=tuple(messages)))
+            given = request.messages
+            sent = Growing.of(messages, given.repairs) if isinstance(given, Growing) else tuple(messages)
+            request = await inliner.inline(msgspec.structs.replace(request, messages=sent))
         encoded = self.provider.dialect.encode(request, provider=self.provider.name)
         if before or warnings:
             encoded = msgspec.structs.replace(encoded, warnings=[*before, *warnings, *encoded.warnings])

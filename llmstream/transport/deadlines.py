@@ -90,6 +90,10 @@ def sooner(first: Due | None, second: Due | None) -> Due | None:
     return first if first <= second else second
 
 
+def _nobody(error: DeadlineExceeded) -> None:
+    """The callback of a watchdog that has ended."""
+
+
 class Watchdog:
     """Calls `abort` when a deadline passes.
 
@@ -135,6 +139,11 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def release(self) -> None:
+        """Ends all deadlines for good, and forgets the callback: its answer refers to this watchdog."""
+        self.stop()
+        self._abort = _nobody
 
     def _due(self) -> Due | None:
         which, limit = self._soft

@@ -128,6 +128,11 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
         """Usage of all interactions, as far as the vendor has reported it."""
         return self._responses.usage(self._counts.usage)
 
+    def release(self) -> None:
+        """Frees the decoder's parts after the last use of it."""
+        self._steps.release()
+        super().release()
+
     def _interaction(self, interaction: dict[str, Any]) -> None:
         if interaction.get("id"):
             self._interaction_id = str(interaction["id"])

@@ -79,6 +79,10 @@ class Steps:
         self._blocks = 0
         self._sources = Sources(lambda: self._fresh_id("source"), reader.hold)
 
+    def release(self) -> None:
+        """Frees the sources, which get their ids here."""
+        del self._sources
+
     @property
     def ids(self) -> frozenset[str]:
         """Ids of all blocks, calls and sources so far."""

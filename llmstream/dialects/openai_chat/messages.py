@@ -12,6 +12,8 @@ import mimetypes
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import msgspec
+
 from llmstream.chats.content import (
     Audio,
     Custom,
@@ -40,6 +42,7 @@ from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
 from llmstream.dialects.openai_chat.reasoning import joined
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import CUSTOM_CALL, json_input
+from llmstream.dialects.written import Written, written_of
 from llmstream.errors import Unsupported
 from llmstream.events import Metadata
 
@@ -220,32 +223,61 @@ class MessageWriter:
         self._out: list[dict[str, Any]] = []
         self._result_files: list[tuple[str, Part]] = []
         self._short_ids: ShortCallIds | None = None
+        self._written: Written | None = None
+        self._json: dict[int, msgspec.Raw] = {}  # by the id of what stands for it in `_out`
         self._answered = False  # whether there are results of calls
 
-    def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """Returns the messages of the wire.
+    def write(self, messages: Iterable[Message]) -> list[Any]:
+        """Returns the messages of the wire: as objects, or as their JSON where they were in the last request.
 
         raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
+        written = written_of(messages)
         messages = without_custom_parts(messages, self._warn)
         if self._quirks.tools.short_call_ids:
             self._short_ids = ShortCallIds(messages)
+        elif written is not None and self._quirks.reasoning.echo != "current-turn":
+            # Elsewhere a message is written by itself, whatever stands before and after it.
+            written.begin(self._quirks, self._provider, self._system_role)
+            self._written = written
         # Such servers reject reasoning of earlier turns, and need that of the current one between its calls.
         turn = _last_turn(messages) if self._quirks.reasoning.echo == "current-turn" else -1
         for place, message in enumerate(messages):
             if self._result_files and message.role != Role.TOOL:
                 self._flush_result_files()
-            role = role_of(message)
-            if role == Role.SYSTEM:
-                self._system(message)
-            elif role == Role.USER:
-                self._user(message)
-            elif role == Role.ASSISTANT:
-                self._assistant(message, in_turn=place > turn)
+            if self._written is None:
+                self._message(message, in_turn=place > turn)
             else:
-                self._results(message.parts)
+                self._as_before(message, self._written)
         self._flush_result_files()
-        return in_call_order(self._out) if self._answered else self._out
+        out = in_call_order(self._out) if self._answered else self._out
+        return [self._json.get(id(each), each) for each in out] if self._json else out
+
+    def _as_before(self, message: Message, written: Written) -> None:
+        """Writes a message as in the last request; encodes and remembers it if it was not in it."""
+        forms = written.find(message)
+        if forms is None:
+            start = len(self._out)
+            self._message(message, in_turn=True)
+            forms = written.add(message, self._out[start:])
+            if forms is None:
+                return
+            del self._out[start:]
+        for known, json in forms:
+            self._json[id(known)] = json
+            self._out.append(known)
+            self._answered = self._answered or known["role"] == "tool"
+
+    def _message(self, message: Message, *, in_turn: bool) -> None:
+        role = role_of(message)
+        if role == Role.SYSTEM:
+            self._system(message)
+        elif role == Role.USER:
+            self._user(message)
+        elif role == Role.ASSISTANT:
+            self._assistant(message, in_turn=in_turn)
+        else:
+            self._results(message.parts)
 
     def _system(self, message: Message) -> None:
         for part in message.parts:

@@ -448,9 +448,11 @@ class _Body:
             self.body["messages"].insert(0, {"role": system_role, "content": wanted.instruction})
 
 
-def _marked(messages: list[dict[str, Any]]) -> Iterator[Any]:
+def _marked(messages: list[Any]) -> Iterator[Any]:
     """Yields everything that may carry a cache mark, in the order of the prompt."""
     for message in messages:
+        if isinstance(message, msgspec.Raw):  # as in the last request; such a message has no marks
+            continue
         if isinstance(message.get("content"), list):
             yield from message["content"]
         yield from message.get("tool_calls") or ()
