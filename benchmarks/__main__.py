@@ -55,6 +55,10 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     parser.add_argument("--events", type=int, default=20_000, help="content events in one stream (cpu)")
     parser.add_argument("--rounds", type=int, default=7, help="rounds of which the median is taken (cpu)")
+    parser.add_argument(
+        "--conversations", type=int, default=100_000, metavar="N", help="the most in a store (store)"
+    )
+    parser.add_argument("--postgres", metavar="ADDRESS", help="an empty database, measured too (store)")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, a minute in all")
     parser.add_argument("--json", action="store_true", help="figures as JSON, one line each")
     parser.add_argument("--save", metavar="FILE", help="the figures as JSON lines, for benchmarks.plots")

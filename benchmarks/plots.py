@@ -51,7 +51,20 @@ def concurrency(figures: Figures) -> str:
     return lines(title, [*found.items()], x_title="streams at once", y_title="events a second")
 
 
-PLOTS = {"peers": peers, "curves": curves, "concurrency": concurrency}
+def store(figures: Figures) -> str:
+    """What a store takes by how much is in it."""
+    made = [
+        Line(
+            f"{figure['work']} ({figure['store']})",
+            [(int(n.replace(",", "")), ms) for n, ms in figure["ms"].items()],
+        )
+        for figure in figures
+        if figure.get("section") == "store" and len(figure["ms"]) > 1
+    ]
+    return lines("Milliseconds by the number of conversations of ten messages", made)
+
+
+PLOTS = {"peers": peers, "curves": curves, "concurrency": concurrency, "store": store}
 
 
 def figures_of(rows: Iterable[str]) -> Iterator[dict[str, Any]]:

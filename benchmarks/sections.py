@@ -23,7 +23,7 @@ from benchmarks.loops import loops, us_per_event
 from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
 from benchmarks.serving import TOGETHER, us_per_served
-from benchmarks.store import filled, store_ms, turn_ms
+from benchmarks.store import growth_ms, turn_ms
 
 Figure = dict[str, object]
 """What was measured (words and counts), the figures by reader, and ratios over the floor."""
@@ -130,11 +130,13 @@ def event_log(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 def store(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds of what a store of conversations does as it grows; a turn, beside simonw/llm's."""
-    for count in (1_000,) if args.quick else (1_000, 10_000, 100_000):
-        with filled(count) as found:
-            yield {"conversations": count, "ms": store_ms(found, 20 if args.quick else 100)}
-    kept = turn_ms(100 if args.quick else 2_000)
-    yield {"conversations": 1, "ms": {f"a turn, {name}": value for name, value in kept.items()}}
+    sizes = (1_000,) if args.quick else (1_000, 10_000, 100_000)
+    counts = [count for count in sizes if count <= args.conversations] or [args.conversations]
+    found = growth_ms(counts, 20 if args.quick else 100, args.postgres)
+    for (work, name), ms in found.items():
+        yield {"work": work, "store": name, "ms": {f"{count:,}": value for count, value in ms.items()}}
+    for name, ms in turn_ms(100 if args.quick else 2_000).items():
+        yield {"work": "a turn", "store": name, "ms": {"1": ms}}
 
 
 def imports(args: argparse.Namespace, base: str) -> Iterator[Figure]:

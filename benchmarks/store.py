@@ -12,7 +12,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from llmstream.chats import Message
 from llmstream.store import Store, conversations, open_store
 from llmstream.store.importing import Imported, Node, add
 
-__all__ = ["filled", "store_ms", "turn_ms"]
+__all__ = ["filled", "growth_ms", "store_ms", "turn_ms"]
 
 MESSAGES: Final = 10
 WORDS: Final = 60
@@ -31,16 +31,46 @@ _SUMS: Final = list(accumulate(1 / (n + 1) for n in range(20_000)))
 _SEARCHED: Final = {"rare": "w19000", "usual": "w300", "common": "w0"}
 
 
+def growth_ms(
+    counts: Iterable[int], rounds: int, postgres: str | None
+) -> dict[tuple[str, str], dict[int, float]]:
+    """Milliseconds of what people do, by it and the store, at each number of conversations.
+
+    postgres: the address of an empty database, to be measured too
+    """
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for count in counts:
+        for name, address in {"sqlite": None, "postgres": postgres}.items():
+            if name == "sqlite" or address is not None:
+                with filled(count, address) as store:
+                    for work, ms in store_ms(store, rounds).items():
+                        found.setdefault((work, name), {})[count] = ms
+    return found
+
+
 @contextlib.contextmanager
-def filled(count: int) -> Iterator[Store]:
-    """A store of so many conversations."""
-    with tempfile.TemporaryDirectory() as folder, open_store(f"sqlite:{folder}/chats.db") as store:
+def filled(count: int, address: str | None = None) -> Iterator[Store]:
+    """A store of so many conversations, which is deleted at the end: in a file, or in an empty database."""
+    with contextlib.ExitStack() as end:
+        if address is None:
+            address = f"sqlite:{end.enter_context(tempfile.TemporaryDirectory())}/chats.db"
+        else:
+            end.callback(_drop, address)
+        store = end.enter_context(open_store(address))
         words = random.Random(1)  # the same words each time
         for start in range(0, count, _TOGETHER):
             with store.database.writing():
                 for number in range(start, min(start + _TOGETHER, count)):
                     add(store, _conversation(words, number))
+        store.optimize()
         yield store
+
+
+def _drop(address: str) -> None:
+    import psycopg
+
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("drop schema llmstream_store cascade")
 
 
 def _conversation(words: random.Random, number: int) -> Imported:
@@ -95,7 +125,7 @@ def turn_ms(turns: int) -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         if importlib.util.find_spec("llm") is not None:
-            found["llm"] = _llm_ms(Path(folder), texts)
+            found["simonw/llm"] = _llm_ms(Path(folder), texts)
         with open_store(f"sqlite:{folder}/chats.db") as store:
             chat = store.chat("one")
             begin = time.perf_counter()
@@ -104,7 +134,7 @@ def turn_ms(turns: int) -> dict[str, float]:
                 turn = chat.turn("sim:demo")
                 turn.feed(_events(answer))
                 turn.add([Message.assistant(answer)])
-            found["ours"] = (time.perf_counter() - begin) / turns * 1000
+            found["sqlite"] = (time.perf_counter() - begin) / turns * 1000
     return found
 
 

@@ -112,7 +112,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--branch",
         metavar="N",
         type=count,
-        help="go on with this branch of it, by its number in logs show --tree; of the last one by default",
+        help="continue this branch of it, by its number in logs show --tree; without --chat, of the last one",
     )
     add("--no-log", dest="log", action="store_false", help="do not keep the conversation")
     add("--save", metavar="FILE", help="save the conversation to a new file after each turn")

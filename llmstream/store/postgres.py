@@ -38,9 +38,11 @@ SCHEMA: Final = "llmstream_store"
 _CONNECT_S: Final = 10
 
 # A process that stops inside a transaction must not hold up others for ever, and one whose machine is gone
-# is seen as dead after a minute, not after the two hours of TCP.
+# is seen as dead after a minute, not after the two hours of TCP. A plan for any word would be the worst one
+# for rare words: a search in the order of time instead of the index.
 _OPTIONS: Final = (
     f"-c search_path={SCHEMA} -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s "
+    "-c plan_cache_mode=force_custom_plan "
     "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
 )
 

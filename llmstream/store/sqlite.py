@@ -56,6 +56,10 @@ _DIALECT: Final = Dialect(
 )
 
 
+# Connections of the process that this one was forked from: closing them would take that one's locks.
+_inherited: Final[list[SQLiteConnection]] = []
+
+
 class SQLiteConnection:
     """The connection of one thread; see `Connection`. Closed with its thread, or with its store."""
 
@@ -63,6 +67,7 @@ class SQLiteConnection:
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self.raw = raw
+        self.process = os.getpid()
 
     def __del__(self) -> None:
         self.raw.close()
@@ -97,10 +102,13 @@ class FileWriter:
     def __init__(self, path: Path) -> None:
         self._folder = path.with_name(f"{path.name}-writers")
         self._file: int | None = None
+        self._process = os.getpid()
         self.id = uuid.uuid4().hex
 
     def appear(self) -> None:
         """As in `Writer`."""
+        if self._process != os.getpid():  # a fork is a writer of its own; the lock of the file is not its own
+            self._process, self._file, self.id = os.getpid(), None, uuid.uuid4().hex
         if self._file is None:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             file = os.open(self._folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
@@ -112,8 +120,9 @@ class FileWriter:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-            with contextlib.suppress(OSError):
-                (self._folder / self.id).unlink()
+            if self._process == os.getpid():
+                with contextlib.suppress(OSError):
+                    (self._folder / self.id).unlink()
 
     def is_alive(self, writer: str) -> bool:
         """As in `Writer`."""
@@ -163,7 +172,8 @@ class SQLiteDatabase:
         """As in `Database`."""
         self._closed = True
         for connection in list(self._all):
-            connection.raw.close()
+            if connection.process == os.getpid():
+                connection.raw.close()
         self._threads = threading.local()
 
     def writer(self) -> FileWriter:
@@ -174,6 +184,9 @@ class SQLiteDatabase:
     def connection(self) -> SQLiteConnection:
         """That of this thread."""
         found: SQLiteConnection | None = getattr(self._threads, "connection", None)
+        if found is not None and found.process != os.getpid():
+            _inherited.append(found)
+            found = None
         if found is None:
             if self._closed:
                 raise StoreError(f"the store {self.path} is closed")

@@ -138,6 +138,8 @@ class StoredTurn:
 
     def _draft(self, events: bytes) -> None:
         store = self._chat.store
+        if self._row is not None and not store.content:
+            return
         with self._chat.changing() as db:
             if self._row is None:
                 store.writer.appear()

@@ -1,8 +1,9 @@
-"""`python -m tests.store.drill kill|write|open ...`: processes that die, write or begin at the same time.
+"""`python -m tests.store.drill kill|write|open|inherit ...`: processes that die, write, begin or fork.
 
     kill FOLDER [EVERY]            a conversation with tools and files, killed at each statement of SQL
     write FOLDER [PROCESSES] [S]   processes that write at once, each to its own chat and all to one
     open FOLDER [PROCESSES]        processes that make the same store at once
+    inherit FOLDER                 a process that is forked from one that has the store open
 
 FOLDER is for the files; where it is the address of a PostgreSQL database, its store is deleted first. Prints
 one line of JSON. Processes are forked, so that one takes milliseconds and not a second.
@@ -16,6 +17,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -180,6 +182,33 @@ def faults_after(address: str, shown: str) -> list[str]:
     return found
 
 
+def inherit(place: str) -> dict[str, Any]:
+    """Uses a store that is open, and in the middle of an answer, in a forked process too."""
+    address = new_store(place, "shared")
+
+    async def talk() -> list[int]:
+        with open_store(address) as store:
+            events = aiter(ls.stream("sim:demo", "Hi", chat=store.chat("parent")))
+            await anext(events)
+
+            def work() -> None:
+                answer = ls.stream("sim:demo", "Hi", chat=store.chat("child"))
+                asyncio.run(answer.collect())
+                store.close()
+
+            failed = os.waitpid(forked(work), 0)[1]  # noqa: ASYNC222  # nothing else goes on
+            with open_store(address) as other:  # completes what dead processes left
+                states = [turn.state for turn in other.turns("parent")]
+            async for _ in events:
+                pass
+        return [failed, *states]
+
+    failed, *states = asyncio.run(talk())
+    with open_store(address) as store:
+        ends = {name: [turn.state for turn in store.turns(name)] for name in ("parent", "child")}
+        return {"failed": failed, "meanwhile": states, "ends": ends, "wrong": store.check()}
+
+
 def kill(place: str, every: int = 1) -> dict[str, Any]:
     """Kills at each statement until one conversation is not killed any more."""
     at, faults, kept = 1, [], 0
@@ -254,10 +283,22 @@ def begin(place: str, processes: int = 8) -> dict[str, Any]:
         return {"failed": failed, "chats": chats, "branches": branches, "wrong": store.check()}
 
 
+def in_a_process(*argv: object) -> dict[str, Any]:
+    """What a drill found that ran in a process of its own: one with threads should not be forked."""
+    command = [sys.executable, "-m", "tests.store.drill", *map(str, argv)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
 def main() -> None:
     """Runs one drill."""
     name, place, *rest = sys.argv[1:]
-    drill: Callable[..., dict[str, Any]] = {"kill": kill, "write": write, "open": begin}[name]
+    drill: Callable[..., dict[str, Any]] = {"kill": kill, "write": write, "open": begin, "inherit": inherit}[
+        name
+    ]
     print(json.dumps(drill(place, *[float(one) if "." in one else int(one) for one in rest])))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -15,6 +14,7 @@ import pytest
 
 import llmstream as ls
 from llmstream.store import StoreError, open_store, tables
+from tests.store.drill import in_a_process as drill
 
 HI = ls.Message.user("Hi")
 FILLS = """
@@ -46,19 +46,6 @@ def folder():
     found = tempfile.mkdtemp(dir=base)
     yield Path(found)
     shutil.rmtree(found)
-
-
-def drill(*argv: object) -> dict[str, object]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.store.drill", *map(str, argv)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
 
 
 def test_files_are_for_their_owner_only(store, path):
@@ -207,6 +194,17 @@ def test_processes_may_begin_at_once(folder):
     found = drill("open", folder, 6)
     assert found.pop("branches") in range(1, 7)
     assert found == {"failed": 0, "chats": 7, "wrong": []}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_writes_too(folder):
+    assert drill("inherit", folder) == {
+        "failed": 0,
+        "meanwhile": ["open"],
+        "ends": {"parent": ["done"], "child": ["done"]},
+        "wrong": [],
+    }
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ import pytest
 import llmstream as ls
 from llmstream.store import StoreError, open_store, tables
 from llmstream.store.database import Words
-from tests.store.drill import begin, emptied, kill, write
+from tests.store.drill import emptied
+from tests.store.drill import in_a_process as drill
 from tests.store.test_chat import BIG, said, texts
 
 postgres = pytest.importorskip("llmstream.store.postgres", reason="the extra `postgres` is not installed")
@@ -181,15 +182,26 @@ def test_backups_are_the_servers(store, tmp_path):
 @slow
 @forks
 def test_processes_may_begin_at_once(address):
-    found = begin(address, 6)
+    found = drill("open", address, 6)
     assert found.pop("branches") in range(1, 7)
     assert found == {"failed": 0, "chats": 7, "wrong": []}
 
 
 @slow
 @forks
+def test_a_forked_process_writes_too(address):
+    assert drill("inherit", address) == {
+        "failed": 0,
+        "meanwhile": ["open"],
+        "ends": {"parent": ["done"], "child": ["done"]},
+        "wrong": [],
+    }
+
+
+@slow
+@forks
 def test_processes_may_write_at_once(address):
-    found = write(address, 4, 2.0)
+    found = drill("write", address, 4, 2.0)
     assert (found["failed"], found["lost"], found["wrong"]) == (0, 0, [])
     assert found["written"] > 8
 
@@ -198,6 +210,6 @@ def test_processes_may_write_at_once(address):
 @forks
 def test_a_killed_process_loses_nothing(address):
     """At each eleventh statement of SQL; `python -m tests.store.drill kill ADDRESS` is for all."""
-    found = kill(address, 11)
+    found = drill("kill", address, 11)
     assert found["faults"] == []
     assert found["kills"] > 10
