@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from llmstream.cli.dialects import wire_of
+from llmstream.cli.kept import store_path
 from llmstream.cli.local_page import add_page_options, is_local, listen, page_token, serve_page
 from llmstream.cli.replay import looks_like
 from llmstream.dialects.base import DIALECTS
@@ -27,8 +29,8 @@ replay, and export as a recording or a test. Nothing is sent anywhere.
 
 A place is a trace that ls.inspect() writes, also while it grows; a recording of
 llmstream.testing.record; the body of a response; a cassette; an answer of a cache;
-sqlite:PATH of an event log; or a folder of such files. Without a place it shows what the programs
-of this user trace: add ls.inspect() to one.
+sqlite:PATH of an event log or a store of conversations; or a folder of such files. Without a place
+it shows what the programs of this user trace, if they call ls.inspect(), and kept chats.
 
 The page is served to this machine only, and to those who have its address, which has a random
 token. Traces hold prompts and responses as they are, without keys.
@@ -48,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("places", nargs="*", metavar="PLACE", help="file, folder, or sqlite:PATH of an event log")
+    add("places", nargs="*", metavar="PLACE", help="file, folder, or sqlite:PATH of a log or store")
     add(
         "--dialect",
         metavar="DIALECT",
@@ -63,12 +65,17 @@ def run(arguments: argparse.Namespace) -> int:
     from llmstream.inspector.live import default_folder
     from llmstream.inspector.sources import Calls
 
-    places = arguments.places or [str(default_folder())]
-    if not arguments.places:
-        with suppress(OSError):
-            default_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    places = arguments.places or _usual_places(default_folder())
     calls = Calls(places, lambda head: _decoding(head, arguments.dialect, arguments.provider))
     return serve_page(_serve(arguments, calls, places), arguments, _PORT)
+
+
+def _usual_places(traces: Path) -> list[str]:
+    """Where this user's traces are, and the conversations that `llmstream chat` keeps."""
+    with suppress(OSError):
+        traces.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept = store_path()
+    return [str(traces), *([f"sqlite:{kept}"] if kept is not None and kept.is_file() else [])]
 
 
 def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decoding:

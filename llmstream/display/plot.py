@@ -33,6 +33,8 @@ _STEPS: Final = (1, 2, 5)
 # On a longer axis only powers of ten are labelled.
 _FEW_DECADES: Final = 2.5
 _MOST_LABELS: Final = 10
+# Of a name in the text that a pointer shows.
+_HINT_CHARS: Final = 200
 
 
 class Curve(NamedTuple):
@@ -144,7 +146,7 @@ def distribution(title: str, curves: Sequence[Curve], *, x_title: str, y_title: 
         made.append(f'<polyline points="{points}" fill="none" {_stroke(curve)}/>')
         for percent, name in _MARKS:
             time = percentile(curve.values, percent)
-            shown = f"<title>{escape(curve.name)} {name}: {seconds(time)}</title>"
+            shown = f"<title>{escape(one_line(curve.name, _HINT_CHARS))} {name}: {seconds(time)}</title>"
             made.append(_mark(name, axis.at(time), y(percent / 100), curve, shown))
     made += _legend_of(curves, left, foot + 64)
     return _document(made)
@@ -201,7 +203,8 @@ def bars(title: str, rows: Sequence[tuple[str, float]], *, x_title: str, ours: s
             x = axis.at(value)
             made.append(_line(x, x, _TOP, foot + 6))
             made.append(_text(x, foot + 22, f"{value:,.10g}", "middle"))
-    made.append(_text((left + _WIDTH - 70) / 2, foot + 44, f"{x_title} (logarithmic scale)", "middle"))
+    shown = one_line(f"{x_title} (logarithmic scale)", int((_WIDTH - 70 - left) / _CHAR))
+    made.append(_text((left + _WIDTH - 70) / 2, foot + 44, shown, "middle"))
     for place, (name, value) in enumerate(rows):
         y, width = _TOP + step * place, axis.at(value) - left
         color = COLORS[0] if name.startswith(ours) else "#b8b8b8"
@@ -321,7 +324,8 @@ def _columns(
         for kind in filter(stack.get, sorted(stack)):
             high = stack[kind] / top * _PLOT
             y -= high
-            shown = f"<title>{escape(f'{name}, {kind}: {stack[kind]:.6g}')}</title>"
+            hint = f"{one_line(name, _HINT_CHARS)}, {one_line(kind, _HINT_CHARS)}: {stack[kind]:.6g}"
+            shown = f"<title>{escape(hint)}</title>"
             yield (
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{high:.1f}" '
                 f'fill="{colors[kind]}">{shown}</rect>'

@@ -39,6 +39,7 @@ _BUFFERED: Final = 10
 _SILENCE_S: Final = 1.0
 # So much time between two reads is not decoding.
 _BUSY_S: Final = 0.25
+_BUSY_SHARE: Final = 0.1
 _NS: Final = 1e9
 
 
@@ -338,9 +339,11 @@ def _silences(call: CallTrace) -> Iterable[Finding]:
         if waits[at][0] >= _SILENCE_S:
             text = f"The longest silence was {_seconds(waits[at][0])}, before read {at + 1} of {len(waits)}."
             yield Finding("silence", text, firsts.get(at))
+        busy = sum(busy for _, busy in waits)
         at = max(range(len(waits)), key=lambda place: waits[place][1])
-        if waits[at][1] >= _BUSY_S:
-            text = f"This program did not read for {_seconds(waits[at][1])} before read {at + 1}."
+        if busy >= max(_BUSY_S, _BUSY_SHARE * (call.end_ns - call.start_ns) / _NS):
+            most = f", {_seconds(waits[at][1])} of it before read {at + 1}"
+            text = f"This program did not read for {_seconds(busy)}{most}: its own code was busy."
             yield Finding("busy", text, firsts.get(at))
         return
     gaps = call.gaps_s()

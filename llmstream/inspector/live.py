@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, Any, Final, Self
 
 import msgspec
 
@@ -251,8 +251,7 @@ class _TracedBody:
 
     def __init__(self, body: Body, notes: _Notes, tap: FrameTap) -> None:
         self.status, self.headers, self.url = body.status, body.headers, body.url
-        self.abort, self.read_error, self.read_all = body.abort, body.read_error, body.read_all
-        self.finish = body.finish
+        self.abort, self.close, self.finish = body.abort, body.close, body.finish
         self._body, self._notes, self._tap = body, notes, tap
         tap.end_body()
         self._offset = tap.offset
@@ -266,26 +265,31 @@ class _TracedBody:
             )
         )
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._body, name)  # a WebSocket can be steered
+
     async def read(self) -> bytes:
         """The next piece; b"" at the end."""
-        began = time.monotonic_ns()
-        piece = await self._body.read()
-        now = time.monotonic_ns()
-        self._notes.write(
-            Read(
-                call=self._notes.call,
-                ns=now,
-                waited_ns=now - began,
-                offset=self._offset,
-                size=len(piece),
-            )
-        )
-        self._offset += len(piece)
-        return piece
+        return await self._noted(self._body.read())
 
-    def close(self) -> None:
-        """Leaves it at once."""
-        self._body.close()
+    async def read_error(self) -> bytes:
+        """The body of a refusal."""
+        data = await self._noted(self._body.read_error())
+        self._tap.note(data)
+        return data
+
+    async def read_all(self, max_bytes: int) -> bytes:
+        """A response that is not streamed; its frame is noted as the decoder reads it."""
+        return await self._noted(self._body.read_all(max_bytes))
+
+    async def _noted(self, reading: Awaitable[bytes]) -> bytes:
+        began = time.monotonic_ns()
+        data = await reading
+        now, offset = time.monotonic_ns(), self._offset
+        self._offset += len(data)
+        line = Read(call=self._notes.call, ns=now, waited_ns=now - began, offset=offset, size=len(data))
+        self._notes.write(line)
+        return data
 
 
 class _TracedCall:

@@ -1,4 +1,4 @@
-"""Where calls come from: traces, which may still grow; recordings, cassettes, caches and event logs.
+"""Where calls come from: traces, which may still grow; recordings, cassettes, caches, event logs, stores.
 
 `Calls` has all calls of a list of places. `refresh` reads what is new; it is called for each request of the
 page, and costs little if nothing is.
@@ -22,6 +22,7 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import InvalidRequest
 from llmstream.events import ErrorEvent, Event, Finish, decode, encode
 from llmstream.inspector.calls import CallTrace
+from llmstream.inspector.stored import StoredCalls, is_store
 from llmstream.inspector.tap import FrameTap, TappedDecoder
 from llmstream.inspector.trace import (
     CallBegan,
@@ -62,7 +63,7 @@ FindDecoding: TypeAlias = Callable[[bytes], Decoding]
 class Calls:
     """All calls of some places.
 
-    places: files, folders, or "sqlite:PATH" of an event log
+    places: files, folders, or "sqlite:PATH" of an event log or a store of conversations
     find:   how recorded bodies are decoded
     raises: InvalidRequest if a place that was named cannot be read
     """
@@ -72,7 +73,7 @@ class Calls:
         self._calls: dict[str, CallTrace] = {}
         self._files: dict[Path, _Growing] = {}
         self._known: dict[Path, tuple[int, int]] = {}
-        self._logs: list[_EventLog] = []
+        self._databases: list[_EventLog | StoredCalls] = []
         self._folders: list[Path] = []
         self._look_at = 0.0
         self.version = 0
@@ -104,18 +105,19 @@ class Calls:
             self._look_at = ended + max(_LOOK_S, _LOOK_SHARE * (ended - began))
         for growing in self._files.values():
             self.version += growing.read(self._calls)
-        for log in self._logs:
-            self.version += log.read(self._calls)
+        for database in self._databases:
+            self.version += database.read(self._calls)
         if len(self._calls) > _MOST_CALLS:
             for call in self.list()[_MOST_CALLS:]:
                 del self._calls[call.id]
         return self.version
 
     def _add(self, place: str) -> None:
-        if path := sqlite_path(place):
-            self._logs.append(_EventLog(Path(os.path.expanduser(path))))
+        given = sqlite_path(place)
+        found = Path(os.path.expanduser(given or place))
+        if given or _is_sqlite(found):
+            self._databases.append(StoredCalls(found) if is_store(found) else _EventLog(found))
             return
-        found = Path(place)
         if found.is_dir() and not (found / "response.bin").exists():
             self._folders.append(found)
             return
@@ -166,6 +168,13 @@ class Calls:
             call.began_at = call.began_at or path.stat().st_mtime
             self.put(call)
         return bool(found)
+
+
+def _is_sqlite(path: Path) -> bool:
+    try:
+        return path.is_file() and _head(path).startswith(b"SQLite format 3\0")
+    except OSError:
+        return False
 
 
 def _head(path: Path) -> bytes:

@@ -126,6 +126,12 @@ class FrameTap:
             self._give(whole=False)
         self._cutter = FrameCutter(self._content_type)
 
+    def note(self, data: bytes) -> None:
+        """Notes bytes that no decoder reads: the body of a refusal, as one frame."""
+        self.end_body()
+        self._frame(self.offset, data, whole=True)
+        self.offset += len(data)
+
     def _give(self, *, whole: bool) -> None:
         data = bytes(self._held)
         self._held.clear()

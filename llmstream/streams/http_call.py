@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 from llmstream.chats.content import Part
 from llmstream.dialects.base import Position, ResumableDecoder, can_continue
@@ -40,6 +40,9 @@ from llmstream.streams.resuming import Continuer, Reconnector, followed
 from llmstream.transport.deadlines import Watchdog
 from llmstream.transport.http import Body, send
 from llmstream.transport.limiter import Permit, RateLimiter
+
+if TYPE_CHECKING:
+    from llmstream.transport.socket_body import SocketAnswer
 
 __all__ = ["HTTPCall"]
 
@@ -157,11 +160,9 @@ class HTTPCall:
             )
         if answer is None or answer.over:
             raise InvalidRequest("no response is in progress that could be steered. Read the stream first.")
-        from llmstream.transport.socket_body import SocketAnswer
-
-        assert isinstance(answer.response, SocketAnswer)
+        response = cast("SocketAnswer", answer.response)  # what plan.body made of one passes it on
         try:
-            await answer.response.steer(list(content), plan.deadlines.idle_s)
+            await response.steer(list(content), plan.deadlines.idle_s)
         except LLMStreamError as error:
             failure = self._attempts.scrubbed(error)
         else:
@@ -300,10 +301,6 @@ class HTTPCall:
         return await self._sent(await self._prepared(prepare))
 
     async def _sent(self, prepared: Prepared) -> Body:
-        body, wrap = await self._answered(prepared), self._plan.body
-        return body if wrap is None else wrap(body)
-
-    async def _answered(self, prepared: Prepared) -> Body:
         plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else this continues an answer
             self._paid = Usage()
@@ -313,11 +310,14 @@ class HTTPCall:
             self._follow = followed(self._sentence.decoder) if plan.follows else None
         if self._report is not None and prepared.encoded.warnings:
             self._report.changed(prepared.encoded.warnings)
+        body: Body
         if plan.sockets is not None:
             from llmstream.transport.socket_body import ask  # loaded only for WebSockets
 
-            return await ask(prepared.http, plan.deadlines, plan.session, plan.sockets, plan.decode_error)
-        return await send(prepared.http, plan.deadlines, plan.session)
+            body = await ask(prepared.http, plan.deadlines, plan.session, plan.sockets, plan.decode_error)
+        else:
+            body = await send(prepared.http, plan.deadlines, plan.session)
+        return body if plan.body is None else plan.body(body)
 
     async def _prepared_in_turn(
         self, limiter: RateLimiter, prepare: Callable[[], Awaitable[Prepared]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -117,6 +118,7 @@ def overwritten(body: bytes, secrets: Iterable[str]) -> bytes:
     return body
 
 
+@functools.lru_cache(maxsize=64)
 def _spelled(secret: str) -> re.Pattern[bytes]:
     """Matches a secret with each character verbatim, escaped as in JSON, or quoted as in a URL."""
     return re.compile(b"".join(map(_spellings, secret)))

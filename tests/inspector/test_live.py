@@ -17,7 +17,7 @@ import pytest
 import llmstream as ls
 from llmstream.inspector import inspect
 from llmstream.inspector.trace import CallEnded, EventsSeen, Frame, Head, Read, RequestSent, lines_of
-from llmstream.testing import Do, FaultServer, Simulator, answered, cassette
+from llmstream.testing import Do, FaultServer, Pace, Script, Simulator, Turn, answered, cassette
 from tests.inspector.conftest import END, KEY, ask, calls_of, chunk
 
 
@@ -119,6 +119,51 @@ async def test_attempts_are_noted(tmp_path: Path) -> None:
     (call,) = calls_of(tmp_path / "t.jsonl").list()
     assert (len(call.requests), [one.status for one in call.failed]) == (2, [503])
     assert [finding.kind for finding in call.findings()] == ["retry"]
+
+
+async def test_a_refusal_has_its_body(tmp_path: Path) -> None:
+    body = b'{"error": {"message": "Slow down, please."}}'
+    with inspect(tmp_path / "t.jsonl"):
+        async with FaultServer(answered(body, status=429, content_type="application/json")) as server:
+            model = ls.Model("deepseek:m", base_url=server.url, api_key=KEY, retry=ls.Retry(max_retries=0))
+            with pytest.raises(ls.RateLimited):
+                await model.ask("Hi")
+    (call,) = calls_of(tmp_path / "t.jsonl").list()
+    assert (call.state, call.body, call.heads[0].status) == ("failed", body, 429)
+
+
+async def test_one_json_value_is_a_frame(tmp_path: Path) -> None:
+    """Of a server that does not stream."""
+    message = {"role": "assistant", "content": "All at once."}
+    body = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+    with inspect(tmp_path / "t.jsonl"):
+        async with FaultServer(answered(body, content_type="application/json")) as server:
+            model = ls.Model("deepseek:m", base_url=server.url, api_key=KEY)
+            assert (await model.ask("Hi")).text == "All at once."
+    (call,) = calls_of(tmp_path / "t.jsonl").list()
+    assert b"All at once." in call.body
+    assert call.summary().reads == 1
+
+
+async def test_a_websocket_is_traced_and_steered(tmp_path: Path) -> None:
+    long = Turn(text="one two three four five six seven eight nine ten", pace=Pace(delta_s=0.02))
+    with inspect(tmp_path / "t.jsonl"):
+        async with Simulator(Script((long, Turn(text="Deux mots.")))) as simulator:
+            model = ls.Model(
+                "openai-responses:gpt-5",
+                base_url=simulator.url + "/v1",
+                api_key=KEY,
+                transport="websocket",
+            )
+            async with model.stream("Count") as stream:
+                async for event in stream:
+                    if isinstance(event, ls.TextDelta) and "two" in event.delta:
+                        await stream.steer("Stop. In French.")
+    assert stream.text.endswith("Deux mots.")
+    (call,) = calls_of(tmp_path / "t.jsonl").list()
+    deltas = [seen for seen in call.events if seen.kind == "text-delta"]
+    assert all(b"response.output_text.delta" in call.frames[seen.frame].data for seen in deltas)
+    assert call.state == "complete"
 
 
 async def test_streams_at_once_are_told_apart(tmp_path: Path) -> None:

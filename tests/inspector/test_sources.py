@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import llmstream as ls
+from llmstream.grammar import check
 from llmstream.middleware.caching.form import Answer, encode_answer
+from llmstream.store import open_store
 from llmstream.testing import cassette, record
 from tests.dialects.recordings import SSE
 from tests.inspector.conftest import END, calls_of, chunk
@@ -108,6 +110,33 @@ async def test_an_event_log_is_followed(tmp_path: Path) -> None:
                 calls.refresh()
     assert calls.version > before
     assert {call.id for call in calls.list()} == {"log-one", "log-two"}
+
+
+async def test_a_store_is_followed(tmp_path: Path) -> None:
+    """Each request of its conversations, by the address or the file; new ones appear."""
+    with open_store(f"sqlite:{tmp_path / 'chats.db'}") as store:
+        chat = store.chat("trip")
+        async with ls.stream("sim:demo", "Hello", chat=chat) as stream:
+            await stream.collect()
+        calls = calls_of(f"sqlite:{tmp_path / 'chats.db'}")
+        (call,) = calls.list()
+        texts = [event.delta for event in call.decoded() if isinstance(event, ls.TextDelta)]
+        assert texts == [stream.text]
+        summary = call.summary()
+        assert (summary.state, summary.provider, summary.model, summary.has_bytes) == (
+            "complete",
+            "sim",
+            "demo",
+            False,
+        )
+        assert summary.output_tokens == stream.usage.output_tokens
+        assert check(call.decoded()) == []
+        before = calls.refresh()
+        assert calls.refresh() == before
+        async with ls.stream("sim:demo", "And then?", chat=chat) as stream:
+            await stream.collect()
+        assert calls.refresh() > before
+        assert len(calls_of(tmp_path / "chats.db")) == len(calls) == 2
 
 
 def test_places_that_are_nothing(tmp_path: Path) -> None:
