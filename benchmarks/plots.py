@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from llmstream.display.plot import bars, lines
 
@@ -54,14 +53,15 @@ def concurrency(figures: Figures) -> str:
 def store(figures: Figures) -> str:
     """What a store takes by how much is in it."""
     made = [
-        Line(
+        (
             f"{figure['work']} ({figure['store']})",
             [(int(n.replace(",", "")), ms) for n, ms in figure["ms"].items()],
         )
         for figure in figures
         if figure.get("section") == "store" and len(figure["ms"]) > 1
     ]
-    return lines("Milliseconds by the number of conversations of ten messages", made)
+    title = "Time by the number of conversations of ten messages"
+    return lines(title, made, x_title="conversations", y_title="milliseconds")
 
 
 PLOTS = {"peers": peers, "curves": curves, "concurrency": concurrency, "store": store}
@@ -85,7 +85,7 @@ def main() -> None:
         drawn = plot(figures)
         if drawn:
             (target / f"{name}.svg").write_text(drawn, encoding="utf-8")
-            print(escape(f"{target / name}.svg"))
+            print(target / f"{name}.svg")
 
 
 if __name__ == "__main__":
