@@ -35,8 +35,9 @@ from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.inspector.calls import CallTrace
 from llmstream.inspector.trace import CallBegan, CallEnded, EventsSeen
 from llmstream.store import open_store
-from llmstream.store.database import APPLICATION
+from llmstream.store.database import Connection
 from llmstream.store.rows import read_message
+from llmstream.store.sqlite import APPLICATION
 from llmstream.usage import Usage
 
 __all__ = ["StoredCalls", "is_store"]
@@ -89,7 +90,7 @@ class StoredCalls:
                     count += 1
         return count
 
-    def _call(self, db: sqlite3.Connection, row: tuple[Any, ...]) -> CallTrace:
+    def _call(self, db: Connection, row: tuple[Any, ...]) -> CallTrace:
         n, chat, provider, model, state, finish, given, made, cost, started, first_s, total_s, error, head = (
             row
         )
@@ -112,7 +113,7 @@ class StoredCalls:
         return call
 
 
-def _message(db: sqlite3.Connection, head: int | None) -> Message | None:
+def _message(db: Connection, head: int | None) -> Message | None:
     row = db.execute("select n, files, body from messages where n = ?", (head,)).fetchone()
     return None if row is None else read_message(db, *row)
 
