@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 import anyio.to_thread
 
 from llmstream.agent.journal_lines import Line, RunRecord, compacted, encode_line, read_lines, sum_of
-from llmstream.chats.content import ToolCall, ToolResult, write_whole
+from llmstream.chats.content import ToolCall, ToolResult, sync_folder, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.errors import DecodeError, InvalidRequest
@@ -308,7 +308,7 @@ def _opened(path: str, known_end: int | None) -> int:
         if end != size:
             file = _cut(path, file, end)
         # fsync of a new file does not make its name durable; source: fsync(2).
-        _sync_folder(os.path.dirname(os.path.abspath(path)))
+        sync_folder(os.path.dirname(os.path.abspath(path)))
     except BaseException:
         os.close(file)
         raise
@@ -398,17 +398,3 @@ def _complete_lines_end(file: int, before: int | None = None) -> int:
             return start + found + 1
         at = start
     return 0
-
-
-def _sync_folder(folder: str) -> None:
-    """Makes the file's name durable, on systems that can open a folder."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:  # some network file systems
-        pass
-    finally:
-        os.close(descriptor)

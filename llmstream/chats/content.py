@@ -45,6 +45,8 @@ __all__ = [
     "read_data_url",
     "read_whole",
     "register_part",
+    "sniffed_type",
+    "sync_folder",
     "write_whole",
 ]
 
@@ -356,7 +358,7 @@ def write_whole(
     except BaseException:
         os.unlink(temporary)
         raise
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:
@@ -378,8 +380,8 @@ def _open_regular(path: str, flags: int) -> int:
     raise OSError(errno.EINVAL, "not a regular file", path)
 
 
-def _sync_folder(folder: str) -> None:
-    """Make the new name durable, where the system lets a folder be opened."""
+def sync_folder(folder: str) -> None:
+    """Makes the names of new files durable, where the system lets a folder be opened."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:  # Windows, or a folder one may write but not read
@@ -390,6 +392,26 @@ def _sync_folder(folder: str) -> None:
         pass
     finally:
         os.close(descriptor)
+
+
+# Media types by the first bytes, for data without one.
+
+_MAGIC: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+)
+
+
+def sniffed_type(data: bytes) -> str:
+    """The media type that the first bytes of a file show; "" if they show none."""
+    if data[:4] == b"RIFF":
+        return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
+    return next((name for magic, name in _MAGIC if data.startswith(magic)), "")
 
 
 # Files within dicts of messages: data URLs, in both directions.

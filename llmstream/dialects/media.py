@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from llmstream.chats.content import Audio, Document, File, Image, part_kind
+from llmstream.chats.content import Audio, Document, File, Image, part_kind, sniffed_type
 from llmstream.errors import Unsupported
 
 __all__ = [
@@ -30,15 +30,6 @@ __all__ = [
 ]
 
 
-_MAGIC: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-    (b"ID3", "audio/mpeg"),
-    (b"OggS", "audio/ogg"),
-    (b"fLaC", "audio/flac"),
-)
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 # Recordings without a header: a player needs the rate and the channels.
@@ -144,7 +135,7 @@ def part_of_media(media_type: str, *, data: bytes = b"", url: str = "") -> Image
 
 
 def _inline(part: Image | Audio | Document | File, media_type: str, data: bytes, provider: str) -> Media:
-    media_type = media_type or _sniffed(data)
+    media_type = media_type or sniffed_type(data)
     if not media_type and isinstance(part, Document):
         media_type = mimetypes.guess_type(part.filename)[0] or ""
     if not media_type:
@@ -156,32 +147,16 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _sniffed(data: bytes) -> str:
-    if data[:4] == b"RIFF":
-        return {b"WEBP": "image/webp", b"WAVE": "audio/wav"}.get(data[8:12], "")
-    return next((name for magic, name in _MAGIC if data.startswith(magic)), "")
-
-
 def _name(part: Image | Audio | Document | File) -> str:
     if isinstance(part, Document) and part.filename:
         return f"the document {part.filename!r}"
     return f"a part of kind {part_kind(part)!r}"
 
 
-# Media types by the first bytes, for data without one.
-
-_IMAGES: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-)
-
-
 def image_type(data: bytes, otherwise: str = "image/png") -> str:
     """Returns the media type of an image."""
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((name for magic, name in _IMAGES if data.startswith(magic)), otherwise)
+    found = sniffed_type(data)
+    return found if found.startswith("image/") else otherwise
 
 
 def audio_type(data: bytes) -> str:

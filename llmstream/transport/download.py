@@ -21,6 +21,7 @@ import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from llmstream.chats.content import sniffed_type
 from llmstream.errors import (
     ConnectionFailed,
     DeadlineExceeded,
@@ -42,16 +43,6 @@ __all__ = ["Downloaded", "download"]
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
 _NO_TYPE: Final = ("", "application/octet-stream", "binary/octet-stream")
-_MAGIC: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-    (b"ID3", "audio/mpeg"),
-    (b"fLaC", "audio/flac"),
-    (b"OggS", "audio/ogg"),
-)
-_RIFF: Final = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 # source: RFC 6838, 4.2
 _MEDIA_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,126}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 # Signed URLs have thousands of characters; the host and the beginning of the path tell them apart.
@@ -240,10 +231,7 @@ def _media_type(declared: str, data: bytes, url: str) -> str:
     """Media type by header, else by content, else by the path's extension."""
     if declared not in _NO_TYPE and _MEDIA_TYPE.fullmatch(declared):
         return declared
-    if data[:4] == b"RIFF" and data[8:12] in _RIFF:
-        return _RIFF[data[8:12]]
-    shown = next((name for magic, name in _MAGIC if data.startswith(magic)), None)
-    return shown or mimetypes.guess_type(URL(url).path if url else "")[0] or ""
+    return sniffed_type(data) or mimetypes.guess_type(URL(url).path if url else "")[0] or ""
 
 
 def _too_large(url: str, limits: DownloadLimits) -> LimitExceeded:

@@ -28,6 +28,7 @@ from llmstream.chats.content import (
     ToolCall,
     ToolResult,
     part_kind,
+    sniffed_type,
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.anthropic.quirks import Quirks
@@ -42,12 +43,6 @@ __all__ = ["Conversation", "accepts_url", "read_media"]
 
 # Images and documents.
 
-_MAGIC: Final = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-)
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml")
 
 
@@ -123,7 +118,7 @@ def _source(part: Image | Document, file_id: Any, provider: str, quirks: Quirks)
 
 
 def _inline(part: Image | Document, media_type: str, data: bytes, provider: str) -> dict[str, Any]:
-    media_type = media_type.split(";")[0].strip().lower() or _sniffed(data)
+    media_type = media_type.split(";")[0].strip().lower() or sniffed_type(data)
     # A common name for image/jpeg, which the API does not know.
     if media_type == "image/jpg":
         media_type = "image/jpeg"
@@ -146,12 +141,6 @@ def _data_url(url: str, provider: str) -> tuple[str, bytes]:
         return head[5:].removesuffix(";base64"), base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         raise Unsupported("a data URL is not base64", provider=provider) from None
-
-
-def _sniffed(data: bytes) -> str:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((name for magic, name in _MAGIC if data.startswith(magic)), "")
 
 
 def _name(part: Image | Document) -> str:
