@@ -22,10 +22,11 @@ from weakref import WeakValueDictionary
 import anyio.to_thread
 
 from llmstream.agent.journal_lines import Line, RunRecord, compacted, encode_line, read_lines, sum_of
+from llmstream.agent.journal_steps import JournalSteps
 from llmstream.chats.content import ToolCall, ToolResult, sync_folder, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
-from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.errors import DecodeError, InvalidRequest, Lost
 from llmstream.file_lock import is_at, lock
 
 __all__ = [
@@ -50,7 +51,7 @@ class Journal:
 
     After a number of lines the file is compacted, atomically: of completed runs it keeps the last of
     each agent, and superseded lines of the other runs are removed. Interrupted runs stay until the
-    file is deleted.
+    file is deleted, and recorded steps (`steps`) until they are forgotten.
 
     compact_after: the number of lines; None for never
     raises:        InvalidRequest for less than one
@@ -78,6 +79,29 @@ class Journal:
         """
         # The thread is not abandoned, so a cancelled writer still completes the line.
         await anyio.to_thread.run_sync(self._file.write, line, self._compact_after)
+
+    async def steps(self, run: str) -> JournalSteps:
+        """Where a run records its steps, for `Agent.stream(prompt, steps=)`; the same id goes on with it.
+
+        They stay in the file until `forget`, also those of a run that is over.
+
+        run:    id of the run, as the application chooses it
+        raises: DecodeError if the file is damaged; OSError, JournalInUse as `write`
+        """
+        owner = object()
+
+        async def write(line: Line) -> None:
+            await anyio.to_thread.run_sync(self._file.write, line, self._compact_after, owner)
+
+        await write(Line("steps", run))
+        return JournalSteps(run, await anyio.to_thread.run_sync(_lines_of, self.path, run), write)
+
+    async def forget(self, run: str) -> None:
+        """Forgets the steps of a run; the next compaction removes them.
+
+        raises: OSError, JournalInUse as `write`
+        """
+        await self.write(Line("forget", run))
 
     def leave(self, run: str) -> None:
         """Reports a cancelled run: no more lines and no end will be written for it."""
@@ -136,6 +160,17 @@ class RunJournal:
             await self._journal.write(Line("discard", self._run, step=step))
 
 
+def _lines_of(path: str, run: str) -> list[Line]:
+    """The lines of one run since it was forgotten last."""
+    found: list[Line] = []
+    for line in read_lines(path):
+        if line.run == run:
+            if line.type == "forget":
+                found.clear()
+            found.append(line)
+    return found
+
+
 def recovered(journal: Journal | str | os.PathLike[str], agent: str) -> list[Message]:
     """The history of the agent's last run in the journal, with a result for every call.
 
@@ -188,6 +223,7 @@ class JournalFile:
         self._end: int | None = None  # end of the last complete line, if a write after it failed
         self._sum = 0  # checksum of the last line
         self.left: set[str] = set()
+        self._owners: dict[str, object] = {}  # of the steps of runs
 
     @classmethod
     def at(cls, path: str) -> JournalFile:
@@ -212,13 +248,20 @@ class JournalFile:
     def __del__(self) -> None:
         self.close()
 
-    def write(self, line: Line, compact_after: int | None) -> None:
+    def write(self, line: Line, compact_after: int | None, owner: object = None) -> None:
         """Appends a line and syncs it to disk; compacts the file after `compact_after` lines.
 
-        raises: OSError, JournalInUse
+        owner:  of the steps of a run, who writes them; a line "steps" makes it the only one
+        raises: OSError, JournalInUse; Lost for an owner that is not the last one
         """
         with self._lock:
+            if owner is not None and line.type != "steps" and self._owners.get(line.run) is not owner:
+                raise Lost(f"the steps of run {line.run!r} were opened again, or forgotten; these are void.")
             self._append(line)
+            if line.type == "steps":
+                self._owners[line.run] = owner
+            elif line.type == "forget":
+                self._owners.pop(line.run, None)
             if compact_after is not None and (self._lines or 0) >= compact_after:
                 self._compact()
 
@@ -229,7 +272,10 @@ class JournalFile:
         if self._file is not None and not is_at(self._file, self._path):
             os.close(self._file)
             self._file = self._lines = None
-            if line.type != "run":  # the run's earlier lines are lost; a partial record would mislead
+            if line.type not in (
+                "run",
+                "steps",
+            ):  # the run's earlier lines are lost; a partial record would mislead
                 raise FileNotFoundError(
                     errno.ENOENT, "the journal was moved or deleted while a run wrote to it", self._path
                 )

@@ -20,7 +20,8 @@ __all__ = ["Line", "RunRecord", "compacted", "encode_line", "read_lines", "sum_o
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line of a journal.
 
-    type:         "run", "messages", "call", "result", "discard" or "end"
+    type:         "run", "messages", "call", "result", "discard" or "end"; of a run whose steps are recorded,
+                  "steps" each time that it is opened, "begin", "done", and "forget"
     run:          the id of the run
     agent:        with "run": the agent's name
     step:         the number of the step
@@ -28,6 +29,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     messages:     their saved form
     call, result: the call as it ran, and the result for the model
     repeatable:   with "call": whether the tool may run again without harm
+    key, data:    with "begin" and "done": the key of the step, and what is recorded under it
     """
 
     type: str
@@ -39,6 +41,8 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
     call: ToolCall | None = None
     result: ToolResult | None = None
     repeatable: bool = False
+    key: str = ""
+    data: str = ""
 
 
 # The form of a line in the file, and its checksum.
@@ -151,6 +155,7 @@ class RunRecord:
         self._begun: dict[tuple[int, str], Line] = {}
         self._results: dict[tuple[int, str], ToolResult] = {}
         self._calls: dict[tuple[int, str], ToolCall] = {}
+        self._steps: dict[str, Line] = {}
 
     def read(self, line: Line) -> None:
         """Adds a line.
@@ -181,9 +186,20 @@ class RunRecord:
                         del found[key]
             case Line(type="end"):
                 self.ended = True
+            case Line(type="steps"):
+                self._steps.setdefault("", line)  # the first one; its key is empty
+                self.ended = False
+            case Line(type="begin" | "done"):
+                self._steps[line.key] = line
+            case Line(type="forget"):
+                self._steps.clear()
+                self.ended = True
 
     def lines(self, run: str) -> Iterator[Line]:
-        """The fewest equivalent lines: the conversation, and the calls that are not in it yet."""
+        """The fewest equivalent lines: the conversation and calls that are not in it yet, or the steps."""
+        if self._steps:
+            yield from self._steps.values()
+            return
         yield Line("run", run, agent=self.agent)
         if self._messages:
             saved = dump_messages(self._messages).decode()

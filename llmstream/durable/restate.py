@@ -10,6 +10,7 @@ run at most once. While a run waits, Restate suspends the workflow, and no proce
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Mapping
 from datetime import timedelta
@@ -45,12 +46,12 @@ class _Found(TypedDict):
     """Where a run is: what Restate stores.
 
     error:   code and message of one that ended without an answer
-    waits:   the approval or call id of each call that it waits for; empty if it is over
+    waits:   the approval or call id of each call that it waits for; None if it is over
     """
 
     text: str
     error: tuple[str, str] | None
-    waits: list[str]
+    waits: list[str] | None
 
 
 class Given(TypedDict, total=False):
@@ -90,12 +91,13 @@ def workflow(agent: Agent[Any, Any], runs: Runs) -> Workflow:
         look_s = _FIRST_LOOK_S
         try:
             found: _Found = await context.run_typed("llmstream.run", produce)
-            while found["waits"]:
-                look_s = await _woken(context, found["waits"], look_s)
+            while (waits := found["waits"]) is not None:
+                look_s = await _woken(context, waits, look_s)
                 found = await context.run_typed("llmstream.run", produce)
         except TerminalError as error:
             if error.status_code == _CANCELLED:
-                await runs.stop(context.key())
+                with contextlib.suppress(RunNotFound):  # cancelled before it began
+                    await runs.stop(context.key())
             raise
         if found["error"] is not None:
             raise TerminalError(": ".join(found["error"]))
@@ -133,8 +135,8 @@ async def _produced(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str
     except LogUnavailable:
         raise
     except LLMStreamError as error:  # such as an id that is one of another agent
-        return _Found(text="", error=(error.code, error.message), waits=[])
-    return _Found(text=info.text, error=info.failure, waits=[])
+        return _Found(text="", error=(error.code, error.message), waits=None)
+    return _Found(text=info.text, error=info.failure, waits=None)
 
 
 def _waits(info: RunInfo) -> list[str]:

@@ -18,6 +18,7 @@ from llmstream.durable.store import RunStore
 from llmstream.durable.store_steps import StoreSteps
 from llmstream.errors import DecodeError, LogUnavailable, Lost
 from llmstream.events import Raw, RetryNotice
+from tests.durable.opening import opener
 
 
 @pytest.fixture
@@ -35,19 +36,7 @@ async def test_store_passes_every_check(check: StoreCheck, store: RunStore) -> N
 
 @pytest.mark.parametrize("check", STEPS_CHECKS, ids=lambda check: check.__name__)
 async def test_steps_pass_every_check(check: StepsCheck, store: RunStore) -> None:
-    async def open_steps(run: str) -> StoreSteps:
-        await store.create(run, "clerk", "{}")
-        known = await store.record(run)
-        assert known is not None
-        await store.leave(run, known.epoch, "running", "", "")
-        record = await store.claim(run, "process", 600)
-        assert record is not None
-        steps = StoreSteps(store, run, record.epoch, await store.steps(run))
-        opened.append(steps)
-        return steps
-
-    opened = list[StoreSteps]()
-    await check(open_steps)
+    await check(opener(store))
 
 
 async def test_nothing_is_recorded_once_lost(store: RunStore) -> None:

@@ -25,8 +25,11 @@ import pytest
 
 import llmstream as ls
 from llmstream.durable import Runs
+from llmstream.durable.conformance import STEPS_CHECKS
+from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.errors import InvalidRequest
 from tests.durable.clerk import ANSWER, PROMPT, Effects, clerk
+from tests.durable.opening import opener
 
 restate = pytest.importorskip("restate", reason="restate_sdk is not installed (extra: frameworks)")
 
@@ -133,11 +136,11 @@ def opened(folder: Path) -> Runs:
     return Runs(f"sqlite:{folder / 'runs.db'}", lease_s=LEASE_S)
 
 
-async def serve(agent: ls.Agent, runs: Runs, descriptor: int, until: Callable[[], Any]) -> None:
+async def serve(agent: ls.Agent, runs: Runs, descriptor: int, until: Callable[[], Any], *others: Any) -> None:
     config = hypercorn.config.Config()
     config.bind = [f"fd://{os.dup(descriptor)}"]  # it closes what it serves
     config.graceful_timeout = 0.1
-    app = restate.app([workflow(agent, runs)])
+    app = restate.app([workflow(agent, runs), *others])
     await hypercorn.asyncio.serve(app, config, shutdown_trigger=until)
 
 
@@ -235,6 +238,33 @@ async def test_restate_reports_a_failed_run(server: Server, tmp_path: Path, list
         status, answer = await found.answer()
     assert status == 500
     assert answer["message"].startswith("invalid-request: run 'order' is one of agent 'other'")
+
+
+async def test_restate_steps_pass_every_check(
+    server: Server, tmp_path: Path, listening: socket.socket
+) -> None:
+    """The conformance checks over the steps of runs, within an entry of Restate's journal."""
+    checks = restate.Service("checks")
+
+    @checks.handler()
+    async def check(context: Any, number: int) -> str:
+        async def done() -> str:
+            await STEPS_CHECKS[number](opener(store))
+            return STEPS_CHECKS[number].__name__
+
+        return await context.run_typed("check", done)
+
+    store = SQLiteRunStore(tmp_path / "steps.db")
+    await store.open()
+    end = asyncio.Event()
+    async with opened(tmp_path) as runs, asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
+        agent = clerk(Effects(tmp_path / "effects"), name="checked")
+        group.create_task(serve(agent, runs, listening.fileno(), end.wait, checks))
+        await server.register(listening.getsockname()[1])
+        for number, expected in enumerate(STEPS_CHECKS):
+            assert await server.call("/checks/check", number) == (200, expected.__name__)
+        end.set()
+    await store.aclose()
 
 
 def test_restate_needs_a_named_agent(tmp_path: Path) -> None:
