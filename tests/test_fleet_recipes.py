@@ -1,10 +1,15 @@
-"""docs/recipes/ray-and-dask.md: four shards of one file, each answered by a worker, are the whole file."""
+"""docs/recipes/ray-and-dask.md: four shards of one file, each answered by a worker, are the whole file.
+
+The tests of DBOS run in the environment of the extra `frameworks`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -28,7 +33,7 @@ def recipe(tmp_path, monkeypatch):
     # Workers are processes of their own.
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{PAGE.parents[2]}")
     yield SimpleNamespace(source=str(source), output=str(tmp_path / "answers"), folder=tmp_path)
-    for title in ("shard", "with_ray", "with_dask", "ray_actor"):
+    for title in ("shard", "with_ray", "with_dask", "ray_actor", "with_dbos"):
         sys.modules.pop(title, None)
 
 
@@ -86,4 +91,51 @@ def test_dask_answers_the_shards(recipe):
         distributed.Client(cluster) as client,
     ):
         assert main(client, recipe.source, recipe.output, 4, SPEC) == ROWS
+    assert answered(recipe) == list(range(ROWS))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the package's own
+def test_dbos_answers_the_shards(recipe):
+    dbos = pytest.importorskip("dbos", reason="dbos is not installed: pip install 'llmstream-sdk[dbos]'")
+    import with_dbos
+
+    with_dbos.launch(f"sqlite:{recipe.folder / 'dbos.db'}")
+    try:
+        assert with_dbos.main(recipe.source, recipe.output, 4, SPEC) == ROWS
+        assert answered(recipe) == list(range(ROWS))
+        for path in recipe.folder.glob("answers.*"):
+            path.unlink()
+        # What is done is known by its id, and not done again.
+        assert with_dbos.main(recipe.source, recipe.output, 4, SPEC) == ROWS
+        assert answered(recipe) == []
+    finally:
+        dbos.DBOS.destroy(destroy_registry=True)
+
+
+KILLED = """
+import sys, with_dbos
+with_dbos.launch(sys.argv[1])
+print(with_dbos.main(*sys.argv[2:4], 4, sys.argv[4]), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_killed_dbos_worker_goes_on(recipe):
+    """Killed in the middle of its shards, and started again: each row has one line."""
+    pytest.importorskip("dbos", reason="dbos is not installed: pip install 'llmstream-sdk[dbos]'")
+    script = recipe.folder / "slow.json"
+    script.write_text('{"turns": [{"text": "good"}], "pace": {"first_s": 0.3}}')
+    command = [sys.executable, "-W", "ignore", "-c", KILLED, f"sqlite:{recipe.folder / 'dbos.db'}"]
+    command += [recipe.source, recipe.output, f"sim:{script}"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as first:
+        deadline = time.monotonic() + 60
+        while not answered(recipe):
+            assert time.monotonic() < deadline
+            assert first.poll() is None
+            time.sleep(0.02)
+        first.kill()
+    assert len(answered(recipe)) < ROWS
+    again = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert again.stdout.split()[-1:] == [str(ROWS)], again.stderr
     assert answered(recipe) == list(range(ROWS))

@@ -27,6 +27,8 @@ __all__ = ["OWN", "CSVLines", "JSONLines", "Line", "Lines", "fields_of", "key_of
 
 OWN: Final = "llmstream"
 
+_NO_USAGE: Final = Usage()
+
 _UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
@@ -151,7 +153,7 @@ class JSONLines:
             model=result.model,
             attempts=result.attempts,
             finish_reason=result.finish_reason,
-            usage=None if result.usage == Usage() else result.usage,
+            usage=None if result.usage == _NO_USAGE else result.usage,
             cost=result.cost,
             error=None if result.error is None else result.error.info,
         )

@@ -169,8 +169,13 @@ class AdaptiveConcurrency:
                 turn.set_exception(GateClosed())
         self._line.clear()
 
+    @property
+    def _paused(self) -> bool:
+        """Whether a pause has been asked for; to ask the clock at each row costs more."""
+        return self._not_before > -math.inf
+
     def _free(self) -> bool:
-        return self.under_way < self.limit and self._clock() >= self._not_before
+        return self.under_way < self.limit and not (self._paused and self.paused_s > 0)
 
     def _wake(self) -> None:
         """Gives free turns to the first in line; comes back when a pause ends."""
@@ -179,8 +184,7 @@ class AdaptiveConcurrency:
             if not turn.done():
                 self._take()
                 turn.set_result(None)
-        wait_s = self._not_before - self._clock()
-        if self._line and wait_s > 0 and self._timer is None:
+        if self._line and self._timer is None and self._paused and (wait_s := self.paused_s) > 0:
             self._timer = asyncio.get_running_loop().call_later(wait_s, self._rung)
 
     def _rung(self) -> None:

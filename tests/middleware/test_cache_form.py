@@ -19,7 +19,8 @@ from llmstream.middleware import Ask, cache, wrap
 from llmstream.middleware.caching import cache_key
 from llmstream.middleware.caching.form import Answer, decode_answer, encode_answer
 from llmstream.providers.registry import find_provider
-from llmstream.testing import ScriptedModel, VirtualClock
+from llmstream.simulator.script import Pace
+from llmstream.testing import Script, ScriptedModel, Simulator, Turn, VirtualClock
 
 MARK = "llmstream"
 
@@ -176,3 +177,34 @@ async def test_recordings_are_stored_as_they_are(shared_dir: Path) -> None:
         assert replayed[-1].usage == events[-1].usage  # type: ignore[union-attr]
         count += 1
     assert count > 500
+
+
+async def test_pace_on_the_real_clock() -> None:
+    """No event of a response over HTTP comes earlier than it did, and all come in their order."""
+    kept = dict[str, bytes]()
+    pace = Pace(first_s=0.05, delta_s=0.02)
+    async with Simulator(Script((Turn(text="one two three four", pace=pace),))) as simulator:
+        model = wrap(ls.Model("sim-anthropic:m", base_url=simulator.url), cache(kept, times="original"))
+        first = await arrivals(model)
+        (stored,) = [decode_answer(data) for data in kept.values()]
+        due = [at for at, events in stored.batches for _ in events]
+        words = sum(isinstance(event, ls.TextDelta) for _, event in first)
+        assert words > 1
+        assert due[-1] >= 0.05 + 0.02 * (words - 1)
+        again = [(when, event) for when, event in await arrivals(model) if not is_mark(event)]
+        assert len(simulator.requests) == 1
+    assert [event for _, event in again] == [event for _, event in first]
+    early = [(at, when) for at, (when, _) in zip(due, again, strict=True) if when < at]
+    assert not early
+
+
+def is_mark(event: ls.Event) -> bool:
+    """Whether it says that the answer was stored."""
+    return isinstance(event, ls.ResponseMetadata) and MARK in (event.provider_metadata or {})
+
+
+async def arrivals(model: ls.Model) -> list[tuple[float, ls.Event]]:
+    """Each event, with its seconds since the request."""
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    return [(clock() - began, event) async for event in model.events(model.request("Hi"))]

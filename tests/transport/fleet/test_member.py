@@ -237,7 +237,7 @@ async def test_a_thousand_waiters_do_not_poll(make: Make) -> None:
     tasks = [asyncio.create_task(one(limiter)) for limiter in fleet for _ in range(250)]
     await until(lambda: granted > 50)
     before, trips = granted, sum(member_of(limiter).trips for limiter in fleet)
-    await until(lambda: granted > 500)
+    await until(lambda: granted > 250)
     spent = sum(member_of(limiter).trips for limiter in fleet) - trips
     assert spent <= 2 * (granted - before)
     for task in tasks:
@@ -248,7 +248,7 @@ async def test_a_thousand_waiters_do_not_poll(make: Make) -> None:
 # The store is away.
 
 
-@pytest.mark.parametrize("how", ["killed", "stopped"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("stopped", marks=pytest.mark.slow)])
 async def test_a_lost_store_leaves_a_share(
     make_redis: Any, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -62,6 +62,7 @@ async def test_places_of_the_killed_come_back(shared: str) -> None:
             permit.release()
 
 
+@pytest.mark.slow
 async def test_tokens_of_killed_waiters_are_free(shared: str) -> None:
     """Their turns, for minutes to come, are given to those who live."""
     limits = {"tokens_per_minute": 6000, "lease_s": LEASE_S}
@@ -75,6 +76,7 @@ async def test_tokens_of_killed_waiters_are_free(shared: str) -> None:
         (await waiting).release()
 
 
+@pytest.mark.slow
 async def test_who_ends_leaves_at_once(shared: str) -> None:
     """Not after the lease."""
     order = orders(shared, permits=4, wait=3)

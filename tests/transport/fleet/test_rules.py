@@ -252,9 +252,16 @@ UNSHRUNK = (Phase.explicit, Phase.generate)  # each example asks a server
 numbers = itertools.count()
 
 
-@settings(max_examples=60, phases=UNSHRUNK, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, phases=UNSHRUNK, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES)
 def test_redis_has_the_same_rules(redis_server: Any, batches: list[tuple[float, Batch]]) -> None:
+    asyncio.run(compare(redis_server.url, batches))
+
+
+@pytest.mark.slow
+@settings(max_examples=100, phases=UNSHRUNK, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(BATCHES)
+def test_redis_has_the_rules_at_length(redis_server: Any, batches: list[tuple[float, Batch]]) -> None:
     asyncio.run(compare(redis_server.url, batches))
 
 
