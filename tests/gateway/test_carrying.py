@@ -10,50 +10,18 @@ from gateway_parts import WIRES, gateway_before, model_at
 
 import llmstream as ls
 from llmstream.chats.content import Reasoning, ToolCall
-from llmstream.events import (
-    Event,
-    Finish,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
-    Usage,
-)
-from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.gateway.carrying import Carrier
 from llmstream.testing import Turn
+from tests.signed_turns import CALLS, SIGNED, THOUGHT, THOUGHTS, signed_turn
 
-SIGNED = base64.b64encode(b"signed by the model that thought").decode()
-THOUGHTS = {
-    "anthropic": {"anthropic": {"signature": SIGNED}},
-    "bedrock-converse": {"bedrock": {"signature": SIGNED}},
-    "openai-responses": {"openai": {"encrypted_content": SIGNED}},
-    "gemini": None,
-}
-CALLS = {"gemini": {"google": {"thought_signature": SIGNED}}}
+VENDORS = [wire for wire in WIRES if wire in THOUGHTS]
 
 
 def signed_turns(wire: str) -> list[Turn]:
     """A call after signed thoughts, then an answer."""
-    events: tuple[Event, ...] = (
-        ReasoningStart("1"),
-        ReasoningDelta("They want the weather.", "1"),
-        ReasoningEnd("1", provider_metadata=THOUGHTS[wire]),
-        TextStart("2"),
-        TextDelta("I look it up.", "2"),
-        TextEnd("2"),
-        ToolInputStart("weather", "call_1"),
-        ToolInputDelta('{"city":"Oslo"}', "call_1"),
-        ToolInputEnd("call_1"),
-        ToolCallEvent("weather", '{"city":"Oslo"}', "call_1", provider_metadata=CALLS.get(wire)),
-        Finish("tool-calls", Usage(10, 10)),
-    )
-    return [Turn(events=events), Turn(text="Sunny.")]
+    # Gemini signs the call alone.
+    thought = None if wire in CALLS else THOUGHTS[wire]
+    return [Turn(events=tuple(signed_turn(thought, CALLS.get(wire), ["call_1"]))), Turn(text="Sunny.")]
 
 
 def weather(city: str) -> str:
@@ -72,7 +40,7 @@ def signatures(request: ls.Request) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("vendor", list(THOUGHTS))
+@pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("client", WIRES)
 async def test_signatures_come_back(client: str, vendor: str, tmp_path: Path) -> None:
     async with gateway_before(vendor, signed_turns(vendor), keys=tmp_path / "gateway.db") as (url, simulator):
@@ -84,7 +52,7 @@ async def test_signatures_come_back(client: str, vendor: str, tmp_path: Path) ->
         assert signatures(second) == [SIGNED]
         thoughts = [part.text for m in second.messages for part in m.parts if isinstance(part, Reasoning)]
         if vendor != "gemini":  # whose thoughts are not sent back
-            assert thoughts == ["They want the weather."]
+            assert thoughts == [THOUGHT]
         assert "ls1." not in str(simulator.requests[1].http.body)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 
 import llmstream as ls
@@ -11,29 +9,14 @@ from llmstream.accumulate import Accumulator
 from llmstream.chats import Audio, Chat, Document, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from llmstream.dialects.base import Dialect
 from llmstream.dialects.guarded_decoder import GuardedDecoder
-from llmstream.events import (
-    Event,
-    Finish,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
-    Usage,
-)
-from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.exchange import HttpRequest
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, ToolSpec
 from llmstream.server_side.wires import server_side
 from llmstream.streams.history import repaired
+from tests.signed_turns import SIGNED, THOUGHTS, signed_turn
 
-SIGNED = base64.b64encode(b"signed by the model that thought").decode()
-CLAUDE, GEMINI = {"anthropic": {"signature": SIGNED}}, {"google": {"thought_signature": SIGNED}}
+CLAUDE, GEMINI = THOUGHTS["anthropic"], THOUGHTS["gemini"]
 CLOUDS = {
     "vertex": ("gemini-3-pro-preview", GEMINI),
     "vertex-anthropic": ("claude-sonnet-4-5@20250929", CLAUDE),
@@ -68,20 +51,8 @@ def of_one_vendor(first: str, second: str) -> bool:
 def heard(name: str) -> Message:
     """An answer with thoughts, words and two calls, once it has been over the wire in pieces."""
     model, signed = PLACES[name]
-    said: list[Event] = [
-        ReasoningStart("1"),
-        ReasoningDelta("They want the weather.", "1"),
-        ReasoningEnd("1", provider_metadata=signed),
-        TextStart("2"),
-        TextDelta("I look it up.", "2"),
-        TextEnd("2"),
-    ]
-    for place, city in enumerate(("Oslo", "Rome")):
-        text, call = f'{{"city":"{city}"}}', f"call_{place}"
-        told = GEMINI if signed is GEMINI and not place else None
-        said += [ToolInputStart("weather", call, provider_metadata=told), ToolInputDelta(text, call)]
-        said += [ToolInputEnd(call), ToolCallEvent("weather", text, call, provider_metadata=told)]
-    said.append(Finish("tool-calls", Usage(3, 5, 8)))
+    told = GEMINI if signed is GEMINI else None
+    said = list(signed_turn(signed, told, ("call_0", "call_1")))
     dialect = dialect_of(name)
     encoder = server_side(dialect).event_encoder(Request(model=model, messages=(Message.user("Hi"),)))
     body = b"".join([encoder.feed(event) for event in said]) + encoder.close()

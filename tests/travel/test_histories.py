@@ -16,42 +16,14 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.history_parts import FOREIGN_REASONING
 from llmstream.events import (
     Event,
-    Finish,
     OtherWarning,
-    ReasoningDelta,
-    ReasoningEnd,
-    ReasoningStart,
     ResponseMetadata,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolInputDelta,
-    ToolInputEnd,
-    ToolInputStart,
-    Usage,
 )
-from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
 from llmstream.server_side.wires import server_side
 from llmstream.streams.history import repaired
-
-SIGNED = base64.b64encode(b"signed by the vendor that thought").decode()
-THOUGHT = {
-    "anthropic": {"anthropic": {"signature": SIGNED}},
-    "bedrock-converse": {"bedrock": {"signature": SIGNED}},
-    "gemini": {"google": {"thought_signature": SIGNED}},
-    "gemini-interactions": {"google": {"signature": SIGNED}},
-    "mistral": {"mistral": {"signature": SIGNED}},
-    "openai-responses": {"openai": {"encrypted_content": SIGNED}},
-}
-"""What each vendor sends with its reasoning and wants back; the others sign nothing."""
-
-CALLED = {
-    "gemini": {"google": {"thought_signature": SIGNED}},
-    "gemini-interactions": {"google": {"signature": SIGNED}},
-}
-"""What it sends with the first call of a turn."""
+from tests.signed_turns import CALLS, SIGNED, THOUGHTS, signed_turn
 
 SAME_MODELS = {("anthropic", "bedrock-converse"), ("gemini", "gemini-interactions")}
 """Wires that lead to the same models, so that a signature may go along."""
@@ -92,23 +64,9 @@ def test_every_dialect_has_a_model_here() -> None:
 
 def answer(name: str, turn: int) -> Iterator[Event]:
     """What a model thinks, says and calls for, as events."""
-    own, calls = THOUGHT.get(name), CALLED.get(name)
     yield ResponseMetadata(MODELS[name], f"r{turn}")
-    think, say = f"think-{turn}", f"say-{turn}"
-    yield ReasoningStart(think)
-    yield ReasoningDelta("They want the weather.", think)
-    yield ReasoningEnd(think, provider_metadata=own)
-    yield TextStart(say)
-    yield TextDelta("I look it up.", say)
-    yield TextEnd(say)
-    for place, city in enumerate(("Oslo", "Rome")):
-        text, call_id = f'{{"city":"{city}"}}', f"call_{turn}.{place}:{name}"
-        told = calls if place == 0 else None
-        yield ToolInputStart("weather", call_id, provider_metadata=told)
-        yield ToolInputDelta(text, call_id)
-        yield ToolInputEnd(call_id)
-        yield ToolCallEvent("weather", text, call_id, provider_metadata=told)
-    yield Finish("tool-calls", Usage(3, 5, 8))
+    ids = [f"call_{turn}.{place}:{name}" for place in range(2)]
+    yield from signed_turn(THOUGHTS.get(name), CALLS.get(name), ids, (f"think-{turn}", f"say-{turn}"))
 
 
 def heard(wire: Wire, turn: int) -> Message:
@@ -188,7 +146,7 @@ def test_signature_goes_only_to_its_vendor(first: str, second: str) -> None:
     assert SIGNED.encode() not in body or (first, second) in SAME_MODELS
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name in THOUGHT])
+@pytest.mark.parametrize("name", [name for name in NAMES if name in THOUGHTS])
 def test_a_signature_goes_back_to_its_vendor(name: str) -> None:
     wire = wire_of(name, None)
     assert SIGNED.encode() in sent(conversation(wire), wire).body
@@ -202,7 +160,7 @@ OPEN_TO_UNSIGNED = ("cohere", "gemini", "gemini-interactions", "mistral", "ollam
     ("first", "second"),
     [
         (first, second)
-        for first in THOUGHT
+        for first in THOUGHTS
         for second in OPEN_TO_UNSIGNED
         if first != second and not {(first, second), (second, first)} & SAME_MODELS
     ],
