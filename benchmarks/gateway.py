@@ -117,7 +117,11 @@ def _litellm(base: str) -> Iterator[tuple[int, int]]:
         config.write_text(json.dumps({"model_list": [{"model_name": "sim", "litellm_params": params}]}))
         free.close()
         command = [LITELLM, "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
-        environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        environment = {
+            **os.environ,
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+        }
         process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
         )

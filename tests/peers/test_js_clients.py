@@ -6,11 +6,17 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "gateway"))
+
+from gateway_parts import gateway_before
 
 from llmstream.chats.message import Role
 from llmstream.events import Usage
@@ -65,22 +71,34 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     (place / "node_modules").symlink_to(modules.resolve(), target_is_directory=True)
     known: dict[tuple[str, ...], Results] = {}
 
-    def results(*program: str, package: str) -> Results:
+    def results(*program: str, package: str, vendor: str = "") -> Results:
         if not (modules / package).is_dir():
             pytest.skip(f"{package} is not installed; see tests/peers/README.md")
-        if program not in known:
-            known[program] = asyncio.run(_results(place, *program))
-        return known[program]
+        key = (*program, vendor)
+        if key not in known:
+            known[key] = asyncio.run(_results(place, *program, vendor=vendor))
+        return known[key]
 
     return results
 
 
-async def _results(place: Path, name: str, *arguments: str) -> Results:
-    async with Simulator(Prompted(), api_keys={"sim-key"}) as simulator:
+@asynccontextmanager
+async def _address(vendor: str) -> AsyncIterator[str]:
+    """Of the simulator, or of a gateway whose vendor it plays over one wire."""
+    if vendor:
+        async with gateway_before(vendor, Prompted()) as (url, _):
+            yield url
+    else:
+        async with Simulator(Prompted(), api_keys={"sim-key"}) as simulator:
+            yield simulator.url
+
+
+async def _results(place: Path, name: str, *arguments: str, vendor: str = "") -> Results:
+    async with _address(vendor) as url:
         process = await asyncio.create_subprocess_exec(
             "node",
             f"{name}.mjs",
-            simulator.url,
+            url,
             *arguments,
             cwd=place,
             stdout=asyncio.subprocess.PIPE,
@@ -267,6 +285,37 @@ def test_newest_model_requests_are_accepted(run: Run, provider: str) -> None:
         # Of the newest Claudes on Bedrock it asks by words alone, which the demo does not read.
         if not (provider == "bedrock" and "claude" in case):
             assert found[case]["value"] == {"city": "Paris", "year": 1}
+
+
+THROUGH = {
+    "openai-chat": "anthropic",
+    "openai-responses": "gemini",
+    "anthropic": "openai-responses",
+    "google": "bedrock-converse",
+    "bedrock": "openai-chat",
+    "mistral": "gemini",
+    "xai": "anthropic",
+}
+"""A vendor of another wire for each provider of the AI SDK."""
+
+
+CASES = "whole,all,loop,loop with thinking,typed,streamed,cut,broken,refuse 429,refuse 503"
+
+
+@pytest.mark.parametrize("provider", THROUGH)
+def test_the_ai_sdk_through_a_gateway(run: Run, provider: str) -> None:
+    found = run("ai_sdk", provider, CASES, package=AI_SDK[provider], vendor=THROUGH[provider])
+    assert found["whole"]["text"] == "Привет, мир"
+    assert (found["all"]["text"], found["all"]["calls"]) == ("Привет, мир", INPUTS)
+    for case in ("loop", "loop with thinking"):
+        assert (found[case]["calls"], found[case]["steps"]) == (INPUTS, 2)
+        assert found[case]["text"].endswith("That is all there is.")
+    for case in ("typed", "streamed"):
+        assert found[case]["value"] == {"city": "Paris", "year": 1}
+    assert found["cut"]["finish"] == "length"
+    assert found["broken"]["error"]
+    assert found["refuse 429"]["error"]["status"] == 429
+    assert "not today" in found["refuse 503"]["error"]["message"]
 
 
 REFUSED = [
