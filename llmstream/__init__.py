@@ -141,6 +141,7 @@ if TYPE_CHECKING:
     from llmstream.transport.deadlines import Deadlines
     from llmstream.transport.limiter import RateLimiter
     from llmstream.transport.public_addresses import DownloadLimits
+    from llmstream.warming import warm_up
 
 __version__ = "0.1.0"
 
@@ -238,6 +239,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "llmstream.tools": ("Tool", "ToolCallStatus", "ToolContext", "ToolOutput", "tool"),
     "llmstream.streams": ("EventStream", "Model", "ResumeToken", "stream"),
     "llmstream.streams.call": ("ResponseInfo",),
+    "llmstream.warming": ("warm_up",),
     "llmstream.streams.lookups": ("Capabilities", "ModelCheck", "TokenCount"),
     "llmstream.streams.observations": (
         "AttemptFailed",
@@ -414,6 +416,7 @@ __all__ = [
     "telemetry",
     "testing",
     "tool",
+    "warm_up",
     "web",
 ]
 

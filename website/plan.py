@@ -67,8 +67,8 @@ PAGES = (
         "Models and streams",
         "Requests to a model and their responses. The guide is [Streaming](../guides/streaming.md).",
         """
-            stream Model EventStream ResponseInfo ModelCheck TokenCount Capabilities ResumeToken Request
-            Provider streams.Prompt streams.ApiKey streams.options.Transport
+            stream warm_up Model EventStream ResponseInfo ModelCheck TokenCount Capabilities ResumeToken
+            Request Provider streams.Prompt streams.ApiKey streams.options.Transport
         """,
     ),
     Page(

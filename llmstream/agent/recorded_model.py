@@ -163,6 +163,10 @@ class RecordedModel:
         self._model, self._steps, self._key, self._digests = model, steps, key, digests
         self._count = 0
 
+    async def load(self) -> None:
+        """Imports what the model's calls need."""
+        await self._model.load()
+
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """A call that asks the model only if no response is recorded."""
         self._count += 1

@@ -282,13 +282,13 @@ class ToolCallTracker:
 
         raises: DecodeError if no rule assigns it to a call, LimitExceeded
         """
-        if not id and not name and metadata is None and type(index) is int and type(arguments) is str:
-            known = self._by_index.get(index)  # the common case: another piece of a call that streams
-            if known is not None and known.pieces and known.id is not None and not known.closed:
-                if not arguments:
-                    return []
-                self._grow(known, arguments)
-                return [ToolInputDelta(arguments, known.id)]
+        if (
+            not id
+            and not name
+            and metadata is None
+            and (delta := self.continued(index, arguments)) is not None
+        ):
+            return [delta]
         out: list[Event] = []
         text = json_text(arguments)
         wire_id = as_id(id)
@@ -311,6 +311,19 @@ class ToolCallTracker:
             call.touched = self._batch
         self._take(call, text, out)
         return out
+
+    def continued(self, index: object, arguments: object) -> ToolInputDelta | None:
+        """Adds another piece of a call that streams, the common case; None for any other fragment.
+
+        raises: LimitExceeded
+        """
+        if type(index) is not int or type(arguments) is not str or not arguments:
+            return None
+        call = self._by_index.get(index)
+        if call is None or not call.pieces or call.id is None or call.closed:
+            return None
+        self._grow(call, arguments)
+        return ToolInputDelta(arguments, call.id)
 
     def finish(
         self, *, truncated: bool = False, in_one_piece: bool = False, keep_cut: bool = False

@@ -132,6 +132,18 @@ class Gateway:
         self._router = Router(self._sides)
         self._side_of = functools.lru_cache(maxsize=1024)(self._find_side)
 
+    async def warm_up(self) -> None:
+        """Imports what requests need, and connects to the vendors of the routes that are no patterns.
+
+        A vendor that cannot be reached is logged. `asgi` and `aiohttp` do this when their server starts.
+        """
+        for name in self.routes.names:
+            try:
+                # The first model only: the others answer where it fails.
+                await self.routes.find(name).asked(name)[0][0].warm_up()
+            except LLMStreamError as error:
+                _log.info("%s: there is no connection yet: %s", name, error)
+
     async def answer(self, http: HttpRequest, read: ReadBody | None = None) -> Body:
         """Returns the response to one request: status, headers and an async iterator of bytes.
 

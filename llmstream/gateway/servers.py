@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -41,13 +42,24 @@ def asgi_application(gateway: Gateway) -> Callable[[Scope, Receive, Send], Await
 
 
 async def _lifespan(gateway: Gateway, receive: Receive, send: Send) -> None:
+    warming: asyncio.Task[None] | None = None
     while True:
         kind = (await receive())["type"]
+        if kind == "lifespan.startup":
+            # Beside the start: a vendor that is down must not hold up the others.
+            warming = asyncio.create_task(gateway.warm_up())
         if kind == "lifespan.shutdown":
+            await _ended(warming)
             await gateway.aclose()
         await send({"type": f"{kind}.complete"})
         if kind == "lifespan.shutdown":
             return
+
+
+async def _ended(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _of_scope(scope: Scope) -> HttpRequest:
@@ -104,10 +116,16 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
             _log.info("a response was cut off: %s", error)
             return web.Response(status=502)
 
+    async def warm(_: web.Application) -> AsyncIterator[None]:
+        warming = asyncio.create_task(gateway.warm_up())
+        yield
+        await _ended(warming)
+
     async def close(_: web.Application) -> None:
         await gateway.aclose()
 
     application.router.add_route("*", "/{path:.*}", handle)
+    application.cleanup_ctx.append(warm)
     application.on_cleanup.append(close)
     return application
 

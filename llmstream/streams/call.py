@@ -120,6 +120,9 @@ class CallingModel(Protocol):
     ) -> Call:
         """Creates a call that reads a stored answer."""
 
+    async def load(self) -> None:
+        """Imports what its calls need, off the event loop."""
+
     async def cancel(self, token: ResumeToken) -> None:
         """Ends an answer that the vendor stores."""
 

@@ -32,6 +32,7 @@ from llmstream.streams.reading import (
     text_deltas,
 )
 from llmstream.streams.showing import stream_form, stream_table
+from llmstream.warming import transport_is_loaded
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # a default (PEP 696) is what type checkers know
@@ -232,6 +233,10 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reading = True
         reader = require_asyncio()
         try:
+            if not transport_is_loaded():  # in a thread, because it would hold the loop for 0.1 s
+                await self.model.load()
+                if self._over:  # left meanwhile
+                    return
             # Nothing is sent before this: a stream that is never read costs nothing.
             call, turn = self._begin(), self._turn
             while batch := await call.next():

@@ -21,6 +21,7 @@ from llmstream.dialects.base import (
 from llmstream.dialects.errors import decoded_error
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
+from llmstream.exchange import HttpRequest
 from llmstream.other_sdks import MODEL, suggests
 from llmstream.providers.base.provider import Provider, Wire
 from llmstream.providers.registry import find_provider
@@ -55,6 +56,7 @@ from llmstream.streams.options import (
 )
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.limiter import RateLimiter
+from llmstream.warming import load_transport, transport_is_loaded
 
 if TYPE_CHECKING:
     import aiohttp
@@ -381,6 +383,8 @@ class Model(Generic[T]):
         given = with_defaults(self.options, with_output(output, options))
         # A ready Request is sent as it is: its own options win over the model's.
         ready = request if isinstance(request, Request) else self._request(request, given)
+        if not transport_is_loaded():
+            await self.load()
         call = self.call(ready, given)
         try:
             while batch := await call.next():
@@ -405,6 +409,26 @@ class Model(Generic[T]):
 
         options["tools"] = tools
         return streaming_chunks(self.events(self.request(messages, **options), **options))
+
+    async def warm_up(self) -> None:
+        """Imports what its calls need, in a thread, and connects to its vendor; see `llmstream.warm_up`.
+
+        raises: InvalidRequest for an invalid address; TransportError if there is no connection
+        """
+        await self.load()
+        if _interceptors:  # its calls do not go out
+            return
+        from llmstream.transport.http import connect_ahead
+
+        key = None if callable(self._api_key) else self._api_key
+        base_url = self.base_url or await self.provider.ready(self.name, key)
+        address = self.provider.address(base_url)
+        routed = self.provider.route(address, HttpRequest(""), self.name, os.environ)
+        await connect_ahead(routed.url, self.deadlines, self._session)
+
+    async def load(self) -> None:
+        """Imports what its calls need, in a thread."""
+        await load_transport()
 
     @property
     def capabilities(self) -> Capabilities:

@@ -92,6 +92,12 @@ class ScriptedModel(Model):
         if len(self.requests) != self._turns:
             raise AssertionError(f"{len(self.requests)} requests were made, but {self._turns} are scripted")
 
+    async def warm_up(self) -> None:
+        """Does nothing: there is no server."""
+
+    async def load(self) -> None:
+        """Does nothing: its calls need no transport."""
+
     def call(self, request: Request, options: Options | None = None, *, started: float | None = None) -> Call:
         """Answers one request."""
         number = len(self.requests)

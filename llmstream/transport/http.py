@@ -23,13 +23,23 @@ from llmstream.errors import (
     RedirectRefused,
 )
 from llmstream.exchange import HttpRequest, shown_address
-from llmstream.transport.aiohttp_patches import Exchange, exchange
+from llmstream.transport.aiohttp_patches import CarefulProtocol, Exchange, exchange
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import login_wanted, typed_failure
 from llmstream.transport.sessions import current_session
 
-__all__ = ["ENCODINGS", "Body", "Response", "check_answer", "check_headers", "parsed_url", "send", "tapped"]
+__all__ = [
+    "ENCODINGS",
+    "Body",
+    "Response",
+    "check_answer",
+    "check_headers",
+    "connect_ahead",
+    "parsed_url",
+    "send",
+    "tapped",
+]
 
 # Enough for any message of a vendor, and for the excerpt that an error shows. Some servers send an error page
 # of hundreds of megabytes, or one that never ends.
@@ -228,6 +238,40 @@ async def send(
     if (tap := tapped.get()) is not None:
         tap(request, answer)
     return answer
+
+
+async def connect_ahead(
+    address: str, deadlines: Deadlines, session: aiohttp.ClientSession | None = None
+) -> None:
+    """Opens a connection, TLS included, which the next request to this server takes from the pool.
+
+    raises: TransportError, InvalidRequest
+    """
+    url, scheme, host, port = parsed_url(address)
+    check_may_leave(host)
+    session = await current_session() if session is None else session
+    proxy, connector = proxy_for(scheme, host, port), session.connector
+    assert connector is not None  # by the session's being open
+    loop = asyncio.get_running_loop()
+    before = exchange.set(Exchange())
+    try:
+        request = aiohttp.ClientRequest(
+            "GET", url, loop=loop, session=session, proxy=URL(proxy) if proxy else None
+        )
+        connection = await connector.connect(request, [], _timeout(deadlines.connect_s))
+        if isinstance(connection.protocol, CarefulProtocol):
+            # The server may close it before it is used; the request is then sent again, as on a used one.
+            connection.protocol.served = True
+        connection.release()
+        return
+    except TimeoutError:
+        late = aiohttp.ConnectionTimeoutError(f"Connection timeout to host {host}")
+        failure = typed_failure(late, host, answered=False, proxy=proxy)
+    except Exception as error:
+        failure = typed_failure(error, host, answered=False, proxy=proxy)
+    finally:
+        exchange.reset(before)
+    raise failure
 
 
 def check_answer(response: aiohttp.ClientResponse, host: str) -> None:

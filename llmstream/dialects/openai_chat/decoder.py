@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -139,7 +139,6 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                     if (
                         delta is not None
                         and delta.reasoning is None
-                        and delta.tool_calls is None
                         and delta.refusal is None
                         and delta.reasoning_details is None
                         and delta.annotations is None
@@ -153,7 +152,10 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                         and self._plain
                     ):
                         content, thought = delta.content, delta.reasoning_content
-                        if thought is None:
+                        if delta.tool_calls is not None:
+                            if not content and thought is None and self._continues_call(delta.tool_calls):
+                                continue
+                        elif thought is None:
                             if blocks.text_id is not None and type(content) is str and content != "":
                                 out.append(TextDelta(content, blocks.text_id))
                                 continue
@@ -393,6 +395,26 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                 )
             elif kind == "image_url":
                 self._attachments.add_image(part)
+
+    def _continues_call(self, fragments: Sequence[wire.ToolCallFragment | None]) -> bool:
+        """Adds a piece of the input of a call that streams, as nearly all chunks of a call are.
+
+        returns: False for anything else, which `on` reads
+        """
+        fragment = fragments[0] if len(fragments) == 1 else None
+        if fragment is None or fragment.id or fragment.extra_content is not None or self._beginning:
+            return False
+        function = fragment.function
+        if function is None or function.name:
+            return False
+        try:
+            delta = self._tools.continued(fragment.index, function.arguments)
+        except LimitExceeded:  # raised again, and reported, in `on`
+            return False
+        if delta is None:
+            return False
+        self.out.append(delta)
+        return True
 
     def _on_tool_calls(self, fragments: Iterable[wire.ToolCallFragment | None]) -> None:
         tools = self._tools

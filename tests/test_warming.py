@@ -1,0 +1,164 @@
+"""Warming up: what a first call finds imported and connected, over a real TLS server."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+import llmstream as ls
+from llmstream.testing import Script, ScriptedModel, Simulator, Turn
+from llmstream.transport.sessions import close_session
+
+BODY = b'data: {"choices":[{"delta":{"content":"Hi."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(BODY)
+
+
+class Server:
+    """Counts handshakes and requests; each request gets the same answer."""
+
+    def __init__(self) -> None:
+        self.connections = self.requests = 0
+        self.writers: list[asyncio.StreamWriter] = []
+        self.url = ""
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.writers.append(writer)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+                await reader.readexactly(int(length))
+                self.requests += 1
+                writer.write(HEAD + BODY)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of localhost with its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    found = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    named = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    key = found.with_name("key.pem")
+    subprocess.run([*made, *named, "-keyout", key, "-out", found], check=True, capture_output=True)
+    found.write_bytes(found.read_bytes() + key.read_bytes())
+    return found
+
+
+@pytest.fixture
+async def server(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
+    """A server of TLS that is trusted."""
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate)
+    handler = Server()
+    listening = await asyncio.start_server(handler, "127.0.0.1", 0, ssl=context)
+    handler.url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
+    yield handler
+    await close_session()
+    listening.close()
+
+
+async def accepted(server: Server, number: int) -> bool:
+    """Waits for so many connections: a server has one a little later than its client."""
+    async with asyncio.timeout(30):
+        while server.connections < number:
+            await asyncio.sleep(0.001)
+    return server.connections == number
+
+
+def model(server: Server) -> ls.Model:
+    """A model of the server."""
+    return ls.Model("openai:m", base_url=server.url, api_key="key")
+
+
+async def test_first_call_takes_the_connection(server: Server):
+    asked = model(server)
+    await ls.warm_up(asked, asked)
+    assert await accepted(server, 1)
+    assert server.requests == 0
+    assert (await asked.ask("Hi")).text == "Hi."
+    assert (server.connections, server.requests) == (1, 1)
+
+
+async def test_stale_connection_is_replaced(server: Server):
+    asked = model(server)
+    await asked.warm_up()
+    assert await accepted(server, 1)
+    server.writers[0].transport.abort()
+    assert (await asked.ask("Hi")).text == "Hi."
+    assert server.connections == 2
+
+
+async def test_untrusted_server_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("REQUESTS_CA_BUNDLE")
+    with pytest.raises(ls.errors.TLSError, match="certificate"):
+        await model(server).warm_up()
+
+
+async def test_nobody_listens_is_an_error():
+    with pytest.raises(ls.ConnectionFailed):
+        await ls.Model("openai:m", base_url="http://127.0.0.1:9/v1", api_key="k").warm_up()
+
+
+async def test_no_key_is_needed(server: Server, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    await ls.Model("openai:m", base_url=server.url).warm_up()
+    assert await accepted(server, 1)
+    assert server.requests == 0
+
+
+async def test_unknown_provider_is_an_error():
+    with pytest.raises(ls.InvalidRequest, match="nobody"):
+        await ls.warm_up("nobody:m")
+
+
+async def test_scripted_model_has_no_server():
+    await ls.warm_up(ScriptedModel("Hi."))
+
+
+FIRST_CALL = """
+import asyncio, sys, threading
+import llmstream as ls
+
+warm_up, found = ls.warm_up, set()
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith({watched}):
+            found.add("loop" if threading.current_thread() is threading.main_thread() else "thread")
+
+async def main():
+    {inside}
+
+asyncio.run(main())
+print(*found)
+"""
+WARMED = 'sys.meta_path.insert(0, Finder()); await warm_up("openai:m")'
+COLD = 'model = ls.Model("openai:m"); sys.meta_path.insert(0, Finder()); await model.ask("Hi")'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("inside", "watched"), [(WARMED, ("aiohttp", "yarl", "llmstream.")), (COLD, ("aiohttp", "yarl"))]
+)
+async def test_imports_are_off_the_loop(inside: str, watched: tuple[str, ...]):
+    async with Simulator(Script((Turn(text="Hi."),))) as simulator:
+        env = {"OPENAI_BASE_URL": f"{simulator.url}/v1", "OPENAI_API_KEY": "key"}
+        command = [sys.executable, "-c", FIRST_CALL.format(inside=inside, watched=watched)]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, env=env)
+        out, _ = await process.communicate()
+    assert out.split() == [b"thread"]
