@@ -57,7 +57,7 @@ _DIALECT: Final = Dialect(
 
 
 # Connections of the process that this one was forked from: closing them would take that one's locks.
-_inherited: Final[list[SQLiteConnection]] = []
+_inherited: Final[list[sqlite3.Connection]] = []
 
 
 class SQLiteConnection:
@@ -70,7 +70,14 @@ class SQLiteConnection:
         self.process = os.getpid()
 
     def __del__(self) -> None:
-        self.raw.close()
+        self.close()
+
+    def close(self) -> None:
+        """Closes it, unless it belongs to the process that this one was forked from."""
+        if self.process == os.getpid():
+            self.raw.close()
+        else:
+            _inherited.append(self.raw)
 
     def execute(self, statement: str, values: Values = (), /) -> sqlite3.Cursor:
         """As in `Connection`."""
@@ -172,8 +179,7 @@ class SQLiteDatabase:
         """As in `Database`."""
         self._closed = True
         for connection in list(self._all):
-            if connection.process == os.getpid():
-                connection.raw.close()
+            connection.close()
         self._threads = threading.local()
 
     def writer(self) -> FileWriter:
@@ -184,10 +190,7 @@ class SQLiteDatabase:
     def connection(self) -> SQLiteConnection:
         """That of this thread."""
         found: SQLiteConnection | None = getattr(self._threads, "connection", None)
-        if found is not None and found.process != os.getpid():
-            _inherited.append(found)
-            found = None
-        if found is None:
+        if found is None or found.process != os.getpid():
             if self._closed:
                 raise StoreError(f"the store {self.path} is closed")
             found = self._threads.connection = SQLiteConnection(self._connect())

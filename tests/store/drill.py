@@ -45,6 +45,12 @@ def look(at: str) -> str:
     return f"the {at} is blue"
 
 
+_OTHERS = (
+    "from pg_stat_activity where datname = current_database() and backend_type = 'client backend' "
+    "and pid <> pg_backend_pid()"
+)
+
+
 def new_store(place: str, name: str) -> str:
     """The address of a store that is not there."""
     if not is_postgres(place):
@@ -54,22 +60,19 @@ def new_store(place: str, name: str) -> str:
 
 
 def emptied(address: str) -> None:
-    """Deletes the store in a PostgreSQL database, once nobody has it open any more."""
+    """Deletes the store in a PostgreSQL database; who has it open loses the connection."""
     import psycopg
 
     with psycopg.connect(address, autocommit=True, options="-c client_min_messages=warning") as connection:
+        connection.execute(f"select pg_terminate_backend(pid) {_OTHERS}")
         alone(connection)
         connection.execute("drop schema if exists llmstream_store cascade")
 
 
 def alone(connection: Any) -> None:
     """Waits until the server has seen that all other processes are gone."""
-    others = (
-        "select count(*) from pg_stat_activity where datname = current_database() "
-        "and backend_type = 'client backend' and pid <> pg_backend_pid()"
-    )
     until = time.monotonic() + 60
-    while connection.execute(others).fetchone()[0]:
+    while connection.execute(f"select count(*) {_OTHERS}").fetchone()[0]:
         assert time.monotonic() < until, "another process has the database open"
         time.sleep(0.002)
 
