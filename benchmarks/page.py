@@ -28,6 +28,7 @@ _UNITS: Final = {
     "ns_per_fragment": "{} fragments, ns",
     "ms": "{}, ms",
     "ms_per_step": "{}, ms",
+    "cores": "{}, cores",
     "size": "{}",
 }
 
