@@ -123,9 +123,9 @@ async def cores(address: str, seconds: float) -> dict[str, float]:
 
     tasks = [asyncio.create_task(drained()) for _ in range(MANY)]
     sources = await spent(lambda: asyncio.wait(tasks))
-    gate = asyncio.Event()
+    gate, name = asyncio.Event(), f"many {time.monotonic_ns()}"
     async with open_logs(address) as logs:
-        lives = [await logs.start(f"many {gate} {n}", words(count, 1 / RATE, gate)) for n in range(MANY)]
+        lives = [await logs.start(f"{name} {n}", words(count, 1 / RATE, gate)) for n in range(MANY)]
         both = await spent(lambda: asyncio.gather(*[live.wait() for live in lives]))
     return {"sources": sources, "sources and log": both}
 
