@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -23,11 +23,13 @@ from llmstream import events
 from llmstream.events import Event, Finish, StreamStart, TextDelta, TextEnd, TextStart
 from llmstream.log import open_logs
 
-__all__ = ["WORK", "latency_ms", "stores"]
+__all__ = ["WORK", "cores", "latency_ms", "stores"]
 
 RUNS: Final = 200
 RATE: Final = 50
 """Events a second of each run: about what a fast model writes."""
+
+MANY: Final = 1_000
 
 COMMITS: Final = 100
 """A second: one each 10 ms, which is the default."""
@@ -62,10 +64,14 @@ def stores() -> Iterator[dict[str, str]]:
         yield found
 
 
-async def words(count: int, pause_s: float | None = None) -> AsyncIterator[Event]:
-    """A response of so many deltas."""
+async def words(
+    count: int, pause_s: float | None = None, gate: asyncio.Event | None = None
+) -> AsyncIterator[Event]:
+    """A response of so many deltas, which wait for a gate."""
     yield StreamStart()
     yield TextStart(DELTA.id)
+    if gate is not None:
+        await gate.wait()
     for _ in range(count):
         yield DELTA
         if pause_s is not None:
@@ -98,6 +104,30 @@ async def idle(seconds: float) -> float:
     began = time.process_time()
     await asyncio.gather(*[drained() for _ in range(RUNS)])
     return (time.process_time() - began) / (RUNS * count) * 1e6
+
+
+async def cores(address: str, seconds: float) -> dict[str, float]:
+    """The share of a core that 1,000 runs with 50 events a second each take, once they have started."""
+    count, gate = int(seconds * RATE), asyncio.Event()
+
+    async def drained() -> None:
+        async for _ in words(count, 1 / RATE, gate):
+            pass
+
+    async def spent(over: Callable[[], Awaitable[object]]) -> float:
+        await asyncio.sleep(1.0)  # what their start has left to do
+        began = time.process_time()
+        gate.set()
+        await over()
+        return (time.process_time() - began) / seconds  # not the time it took, if others had the machine
+
+    tasks = [asyncio.create_task(drained()) for _ in range(MANY)]
+    sources = await spent(lambda: asyncio.wait(tasks))
+    gate, name = asyncio.Event(), f"many {time.monotonic_ns()}"
+    async with open_logs(address) as logs:
+        lives = [await logs.start(f"{name} {n}", words(count, 1 / RATE, gate)) for n in range(MANY)]
+        both = await spent(lambda: asyncio.gather(*[live.wait() for live in lives]))
+    return {"sources": sources, "sources and log": both}
 
 
 async def burst(address: str, count: int) -> float:

@@ -30,6 +30,7 @@ _UNITS: Final = {
     "ms_per_step": "{}, ms",
     "us_per_call": "{}, us a call",
     "peak_mb": "{}, MB",
+    "cores": "{}, cores",
     "size": "{}",
 }
 

@@ -11,7 +11,7 @@ from benchmarks.blocking import longest_ms
 from benchmarks.concurrency import throughput
 from benchmarks.cpu import MODES, measure
 from benchmarks.curves import CURVES, MILLION
-from benchmarks.event_log import WORK, latency_ms, stores
+from benchmarks.event_log import WORK, cores, latency_ms, stores
 from benchmarks.first_event import first_ms, first_request_ms
 from benchmarks.floor import FLOORS
 from benchmarks.gateway import CLIENTS, figures, per_call
@@ -126,6 +126,8 @@ def event_log(args: argparse.Namespace, base: str) -> Iterator[Figure]:
                 yield {"work": name, "store": store, "us_per_event": found, "ratio": ratios(found)}
             found = asyncio.run(latency_ms(address, 50 if args.quick else 500))
             yield {"work": "to a reader", "store": store, "ms": found}
+            found = asyncio.run(cores(address, 1.0 if args.quick else 5.0))
+            yield {"work": "1,000 runs, 50 events/s", "store": store, "cores": found}
 
 
 def store(args: argparse.Namespace, base: str) -> Iterator[Figure]:

@@ -9,6 +9,7 @@ from typing import Any, Final, Unpack
 
 import msgspec
 
+from llmstream.agent.nested import shown_ids
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message, Role
@@ -131,6 +132,7 @@ class RunInput:
             )
         given = {result.tool_call_id: result for result in self._results()}
         results: list[ToolResult] = []
+        names = shown_ids(suspension)
         for pending in suspension.pending:
             if pending.approval_id:
                 if pending.approval_id not in decisions:
@@ -139,7 +141,9 @@ class RunInput:
                         "`resume`, with status resolved or cancelled."
                     )
                 continue
-            found = given.get(pending.call_id) or _renamed(given, pending.call_id)
+            # The events of the run had another id for a call whose id an earlier step had used.
+            shown = names[pending.call_id]
+            found = given.get(shown) or _renamed(given, shown) or given.get(pending.call_id)
             if found is None:
                 raise InvalidRequest(
                     f"the call {pending.call_id!r} of {pending.name} has no result. Send a tool message."

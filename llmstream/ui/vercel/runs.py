@@ -60,10 +60,10 @@ class PageRun:
     ) -> None:
         self.run = run
         self._before_finish = before_finish
-        self._edited = list(_edited(resumed, decisions)) if resumed is not None else []
-        # Calls of sub-agents that the page shows, and that have no result yet.
-        self._nested = {} if resumed is None else _nested(resumed)
         names = {} if resumed is None else shown_ids(resumed)
+        self._edited = [] if resumed is None else list(_edited(resumed, decisions, names))
+        # Calls of sub-agents that the page shows, and that have no result yet.
+        self._nested = {} if resumed is None else _nested(resumed, names)
         self._given = {names.get(result.tool_call_id, result.tool_call_id) for result in results}
         self._events: AsyncGenerator[Event] | None = None
 
@@ -117,7 +117,7 @@ class PageRun:
     def _missing(self) -> Iterator[Event]:
         """What the page does not know yet of calls that wait, or that waited and have no result."""
         suspension = self.run.suspended
-        waiting = {} if suspension is None else _nested(suspension)
+        waiting = {} if suspension is None else _nested(suspension, shown_ids(suspension))
         for call_id, lost in self._nested.items():
             if call_id not in waiting:
                 mark = outcome_mark("cancelled")
@@ -128,15 +128,15 @@ class PageRun:
                 yield ToolApprovalRequest(call_id, call.approval_id)
 
 
-def _nested(suspension: Suspension) -> dict[str, PendingCall]:
+def _nested(suspension: Suspension, names: Mapping[str, str]) -> dict[str, PendingCall]:
     """The waiting calls of sub-agents, by the ids that the page has of them."""
-    names = shown_ids(suspension)
     return {names[call.call_id]: call for _, _, call in suspension.within}
 
 
-def _edited(resumed: Suspension, decisions: Mapping[str, Approve | Deny]) -> Iterator[Event]:
+def _edited(
+    resumed: Suspension, decisions: Mapping[str, Approve | Deny], names: Mapping[str, str]
+) -> Iterator[Event]:
     """The approved calls that run with other arguments than the page shows."""
-    names = shown_ids(resumed)
     for call in resumed.pending:
         decision = decisions.get(call.approval_id)
         if isinstance(decision, Approve) and decision.arguments is not None:

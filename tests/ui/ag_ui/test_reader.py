@@ -326,6 +326,24 @@ async def test_answers_are_those_of_waiting_calls() -> None:
     assert [(result.tool_call_id, result.content) for result in results] == [(external.call_id, "Oslo")]
 
 
+async def test_answer_is_of_the_newest_call() -> None:
+    """A server that gives each call the same id: the events have another for the second."""
+    turn = Turn(calls=(Call("locate", {}, "c"),))
+    agent = ls.Agent(ScriptedModel(turn, turn), tools=[ls.ToolSpec("locate")])
+    run = agent.stream("Go")
+    await run.collect()
+    assert run.suspended is not None
+    run = agent.resume(run.suspended, results={"c": "Oslo"})
+    await run.collect()
+    assert run.suspended is not None
+    results = [
+        {"id": f"m-{call_id}", "role": "tool", "toolCallId": call_id, "content": place}
+        for call_id, place in (("1/c", "Lima"), ("c", "Oslo"))
+    ]
+    _, found = ag_ui.read(request(USER, *results)).answers(run.suspended)
+    assert [(result.tool_call_id, result.content) for result in found] == [("c", "Lima")]
+
+
 async def test_every_waiting_call_needs_an_answer() -> None:
     """A run that went on with half of them would have no interrupts for the rest."""
     suspension = await suspended()
