@@ -29,7 +29,7 @@ from llmstream.request import Request
 from llmstream.server_side.wires import server_side
 from llmstream.simulator.recording import Recording
 
-__all__ = ["pieces_of", "recording_of", "recording_zip", "replayed", "test_of", "trace_of"]
+__all__ = ["pieces_of", "pytest_of", "recording_of", "recording_zip", "replayed", "trace_of"]
 
 _NS: Final = 1e9
 _CONTENT: Final = ("text-delta", "reasoning-delta", "tool-input-delta")
@@ -146,7 +146,7 @@ def replayed(call: CallTrace, dialect: str) -> CallTrace:
 # Tests.
 
 
-def test_of(call: CallTrace) -> bytes:
+def pytest_of(call: CallTrace) -> bytes:
     """A file for pytest that plays the recorded bytes, in the recorded pieces, and compares the events.
 
     raises: InvalidRequest if the bytes are not known

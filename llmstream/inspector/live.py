@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final, ParamSpec, Self
 
 import msgspec
 
@@ -47,6 +47,8 @@ from llmstream.transport.http import Body
 from llmstream.usage import Usage
 
 __all__ = ["Inspection", "default_folder", "inspect"]
+
+_P = ParamSpec("_P")
 
 # One file for each process that traces; the oldest are deleted when another is made.
 _MOST_FILES: Final = 50
@@ -389,9 +391,9 @@ def _traced(plan: Plan, notes: _Notes) -> Plan:
     """The plan of a call that is noted."""
     tap = notes.tap = FrameTap(plan.content_type, notes.frame)
 
-    def noted(prepare: Callable[[], Awaitable[Prepared]]) -> Callable[[], Awaitable[Prepared]]:
-        async def prepared() -> Prepared:
-            found = await prepare()
+    def noted(prepare: Callable[_P, Awaitable[Prepared]]) -> Callable[_P, Awaitable[Prepared]]:
+        async def prepared(*args: _P.args, **kwargs: _P.kwargs) -> Prepared:
+            found = await prepare(*args, **kwargs)
             notes.sent(found)
             return found
 
@@ -400,9 +402,12 @@ def _traced(plan: Plan, notes: _Notes) -> Plan:
     def decoder() -> Decoder:
         return TappedDecoder(plan.decoder(), tap)
 
+    kept = plan.kept
     return msgspec.structs.replace(
         plan,
         prepare=noted(plan.prepare),
+        kept=None if kept is None else msgspec.structs.replace(kept, reopen=noted(kept.reopen)),
+        continued=None if plan.continued is None else noted(plan.continued),
         decoder=decoder,
         observe=joined(plan.observe, notes.observed),
         body=lambda body: _TracedBody(body, notes, tap),
