@@ -27,6 +27,7 @@ from llmstream.inspector.trace import (
     CallBegan,
     CallEnded,
     EventsSeen,
+    Frame,
     Head,
     Line,
     Read,
@@ -175,10 +176,13 @@ class _Notes:
         self._model = model
         self._secrets: Callable[[], tuple[str, ...]] = model.known_secrets
         self._attempt = 0
+        self._frames: list[Frame] = []  # written with what comes next: one write for all of a read
 
     def write(self, line: Line) -> None:
-        """Writes a line with the call's secrets overwritten."""
-        self._to.write(line, hidden=self._secrets())
+        """Writes a line with the call's secrets overwritten, behind the frames before it."""
+        lines = [*self._frames, line]
+        self._frames.clear()
+        self._to.write(*lines, hidden=self._secrets())
 
     def began(self, request: Request, dialect: str, content_type: str) -> None:
         """The call began."""
@@ -218,7 +222,7 @@ class _Notes:
 
     def frame(self, offset: int, data: bytes, *, whole: bool) -> None:
         """A frame was read."""
-        self.write(frame_of(self.call, offset, data, whole=whole))
+        self._frames.append(frame_of(self.call, offset, data, whole=whole))
 
     def batch(self, events: list[Event]) -> None:
         """The reader gets events."""
