@@ -16,13 +16,19 @@ import pytest
 
 import llmstream as ls
 from llmstream.dialects.base import DIALECTS
+from llmstream.events import OtherWarning
+from llmstream.inspector import inspect
 from llmstream.inspector.exporting import pytest_of, recording_of, recording_zip, replayed, trace_of
 from llmstream.simulator.recording import Recording
-from llmstream.testing import Do, Stepwise, cassette
+from llmstream.testing import Do, FaultServer, Stepwise, answered, cassette, comparable
 from tests.inspector.conftest import END, calls_of, chunk
 
 ROOT = Path(__file__).resolve().parents[2]
 
+CALL = (
+    b'data: {"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":'
+    b'{"name":"weather","arguments":"{}"}}]}}]}\n\n'
+)
 HELD_BACK = """
     held = [event async for event in model.events('Hi')]
     for event in held:
@@ -119,6 +125,49 @@ async def test_a_cut_stream_as_a_test(traced: Callable[..., Any]) -> None:
     code = pytest_of(call).decode()
     assert await fails(code) == ""
     assert "DID NOT RAISE" in await fails(code.replace(RIGHT, SWALLOWED))
+
+
+@pytest.mark.parametrize("how", ["reset", "error", "calls"])
+async def test_other_streams_as_a_test(how: str, traced: Callable[..., Any]) -> None:
+    """One that was reset, one with the vendor's error, and calls whose ids a decoder makes."""
+    failed = b'data: {"error": {"message": "overloaded", "type": "server_error", "code": 503}}\n\n'
+    steps: list[Any] = {
+        "reset": [chunk("a"), 0.05, chunk("b")[:30], 0.05, Do.RESET],
+        "error": [chunk("a"), 0.05, failed],
+        "calls": [*[CALL] * 2, END.replace(b'"stop"', b'"tool_calls"')],
+    }[how]
+    (call,) = calls_of(await traced([steps])).list()
+    assert call.state == {"reset": "cut", "error": "failed", "calls": "complete"}[how]
+    assert await fails(pytest_of(call).decode()) == ""
+
+
+@pytest.mark.parametrize("steps", [[chunk("a"), Do.HANG], [chunk("a"), chunk("b"), END]])
+async def test_what_makes_no_test(steps: list[Any], tmp_path: Path) -> None:
+    """A call that was left, and one whose output was read in another way."""
+    with inspect(tmp_path / "t.jsonl"):
+        async with FaultServer(answered(*steps)) as server:
+            model = ls.Model("deepseek:m", base_url=server.url, api_key="k")
+            async with model.stream("Hi") as stream:
+                async for _ in stream.text_deltas():
+                    break
+    (call,) = calls_of(tmp_path / "t.jsonl").list()
+    with pytest.raises(ls.InvalidRequest, match="xport a recording"):
+        pytest_of(call)
+
+
+def test_events_without_what_changes() -> None:
+    events = [
+        ls.StreamStart([OtherWarning("left out")]),
+        ls.ToolInputStart("weather", "call_x1"),
+        ls.ToolInputEnd("call_x1"),
+        ls.ErrorEvent(ls.ErrorInfo("overloaded", "at 10.0.0.7", True)),
+    ]
+    assert comparable(events) == [
+        {"type": "stream-start"},
+        {"type": "tool-input-start", "id": "#0", "toolName": "weather"},
+        {"type": "tool-input-end", "id": "#0"},
+        {"type": "error", "code": "overloaded"},
+    ]
 
 
 @pytest.mark.slow

@@ -136,9 +136,7 @@ async function open(id) {
     await call.refresh()
     Object.assign(state, { call, place: -1, matches: [], other: state.other?.id === id ? null : state.other })
     history.replaceState(null, '', `#${encodeURIComponent(id)}`)
-    lanes.call = call
-    lanes.range = null
-    lanes.cursor = -1
+    lanes.show(call)
     search.value = ''
     matches.textContent = ''
     rows.show(call)
