@@ -8,11 +8,19 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from llmstream.cli.arguments import number
 from llmstream.cli.dialects import wire_of
+from llmstream.cli.errors import SUCCESS
 from llmstream.cli.kept import store_path
 from llmstream.cli.local_page import add_page_options, is_local, listen, page_token, serve_page
 from llmstream.cli.replay import looks_like
+from llmstream.cli.storage import check_free
+from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.dialects.base import DIALECTS
+from llmstream.display.plot import seconds
+from llmstream.display.terminal_text import one_line
 from llmstream.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -21,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["configure", "run"]
 
 _PORT: Final = 8766
+
+# What can be written, and what makes it.
+_EXPORTS: Final = {"test": "pytest_of", "recording": "recording_zip", "trace": "trace_of"}
 
 _EPILOG: Final = """\
 Opens a page with the calls of models that were traced: the bytes of the wire beside the events,
@@ -35,14 +46,16 @@ it shows what the programs of this user trace, if they call ls.inspect(), and ke
 The page is served to this machine only, and to those who have its address, which has a random
 token. Traces hold prompts and responses as they are, without keys.
 
-exit status: 0 stopped by Ctrl-C, 2 usage error, such as a file that is none of these, 130 interrupted
-before it served
+exit status: 0 success, or stopped by Ctrl-C, 2 usage error, such as a file that is none of these, 130
+interrupted before it served, 141 the reader of the pipe closed it
 
 examples:
   llmstream inspect                                  programs that trace now, and those of before
   llmstream inspect trace.jsonl
   curl -sN ... > answer.txt; llmstream inspect answer.txt
   llmstream inspect tests/cassettes sqlite:runs.db
+  llmstream inspect --list trace.jsonl               what to look at, without a page
+  llmstream inspect trace.jsonl --export test --call 2 -o tests/test_slow.py
 """
 
 
@@ -57,6 +70,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help=f"API of recorded bodies (default: as they look): {', '.join(DIALECTS)}",
     )
     add("--provider", metavar="PROVIDER", help="provider that sent them, for its quirks")
+    add("--list", action="store_true", help="print the calls and what is to be seen of them, and end")
+    add("--json", action="store_true", help="print one JSON object per call, and end")
+    add("--export", choices=list(_EXPORTS), help="write a call to a file, and end")
+    add(
+        "--call",
+        metavar="N",
+        type=number(1),
+        default=1,
+        help="the call to export, as --list counts (default: 1)",
+    )
+    add("-o", "--output", metavar="FILE", help="where to write it")
     add_page_options(parser, _PORT)
 
 
@@ -67,7 +91,52 @@ def run(arguments: argparse.Namespace) -> int:
 
     places = arguments.places or _usual_places(default_folder())
     calls = Calls(places, lambda head: _decoding(head, arguments.dialect, arguments.provider))
+    if arguments.list or arguments.json or arguments.export:
+        calls.refresh()
+        return _export(arguments, calls) if arguments.export else _list(arguments, calls)
     return serve_page(_serve(arguments, calls, places), arguments, _PORT)
+
+
+def _list(arguments: argparse.Namespace, calls: Calls) -> int:
+    """Prints the calls, the newest first."""
+    found = calls.list()
+    if not found and not arguments.json:
+        print_message(f"no calls in {', '.join(arguments.places) or 'the folder of traces'}.")
+    for place, call in enumerate(found, 1):
+        summary = call.summary()
+        if arguments.json:
+            line = {**msgspec.to_builtins(summary), "findings": [one.text for one in call.findings()]}
+            write_bytes(msgspec.json.encode(line) + b"\n")
+            continue
+        first = "-" if summary.first_s is None else seconds(summary.first_s)
+        name = one_line(f"{summary.provider}:{summary.model}".strip(":") or summary.source, 44)
+        facts = f"{summary.state:<9}{first:>9}{seconds(summary.duration_s):>9}{summary.events:>8,} events"
+        print(f"{place:>4}  {name:<45}{facts}")
+        for finding in call.findings():
+            print(f"      {one_line(finding.text, 200)}")
+    return SUCCESS
+
+
+def _export(arguments: argparse.Namespace, calls: Calls) -> int:
+    """Writes one call to a file."""
+    from llmstream.inspector import exporting
+
+    made = getattr(exporting, _EXPORTS[arguments.export])
+    found = calls.list()
+    if arguments.call > len(found):
+        raise InvalidRequest(f"there is no call {arguments.call}; `--list` counts {len(found)}")
+    data: bytes = made(found[arguments.call - 1])
+    if arguments.output is None:
+        if arguments.export == "recording":
+            raise InvalidRequest("a recording is a ZIP. Add -o FILE.zip.")
+        write_bytes(data)
+        return SUCCESS
+    check_free(arguments.output, force=False, remedy="Choose another name.")
+    try:
+        Path(arguments.output).write_bytes(data)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {arguments.output}: {error.strerror or error}") from None
+    return SUCCESS
 
 
 def _usual_places(traces: Path) -> list[str]:

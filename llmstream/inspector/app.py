@@ -26,7 +26,7 @@ from aiohttp import web
 from llmstream.dialects.base import DIALECTS
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.inspector.calls import CallTrace, Seen
-from llmstream.inspector.exporting import recording_zip, replayed, test_of, trace_of
+from llmstream.inspector.exporting import pytest_of, recording_zip, replayed, trace_of
 from llmstream.inspector.gaps import gaps_svg
 from llmstream.inspector.sources import Calls
 from llmstream.web.admission import refusal
@@ -54,7 +54,7 @@ _TEXT_KINDS: Final = {"text-delta": "text", "reasoning-delta": "reasoning", "too
 
 _EXPORTS: Final[dict[str, tuple[Callable[[CallTrace], bytes], str, str]]] = {
     "recording": (recording_zip, "application/zip", "recording.zip"),
-    "test": (test_of, "text/x-python", "test_recorded.py"),
+    "test": (pytest_of, "text/x-python", "test_recorded.py"),
     "trace": (trace_of, "application/jsonl", "trace.jsonl"),
 }
 

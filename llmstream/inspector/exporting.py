@@ -7,7 +7,8 @@ import keyword
 import re
 import zipfile
 from collections.abc import Iterator
-from typing import Final
+from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
 
@@ -25,13 +26,17 @@ from llmstream.inspector.trace import (
     TraceBegan,
     encode_line,
 )
+from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.server_side.wires import server_side
 from llmstream.simulator.recording import Recording
+from llmstream.testing.stepwise import comparable
 
-__all__ = ["pieces_of", "recording_of", "recording_zip", "replayed", "test_of", "trace_of"]
+__all__ = ["pieces_of", "pytest_of", "recording_of", "recording_zip", "replayed", "trace_of"]
 
 _NS: Final = 1e9
+_OK: Final = 200
+_RESET: Final = "connection-lost"
 _CONTENT: Final = ("text-delta", "reasoning-delta", "tool-input-delta")
 # A literal of a longer line is split, so that an editor shows it.
 _LITERAL_BYTES: Final = 8_000
@@ -146,21 +151,21 @@ def replayed(call: CallTrace, dialect: str) -> CallTrace:
 # Tests.
 
 
-def test_of(call: CallTrace) -> bytes:
+def pytest_of(call: CallTrace) -> bytes:
     """A file for pytest that plays the recorded bytes, in the recorded pieces, and compares the events.
 
-    raises: InvalidRequest if the bytes are not known
+    raises: InvalidRequest if the bytes are not known, or alone do not make the events
     """
     recording = recording_of(call)
     began = call.began
     assert began is not None  # a call with frames has one
-    pieces = pieces_of(recording)
-    model = f"{began.provider}:{began.model or 'model'}"
-    events = [seen.data for seen in call.events]
     error = call.ended.error.code if call.ended is not None and call.ended.error is not None else None
-    name = _name(call)
+    events = _comparable(call)
+    _check_made_of(recording, call, events)
+    resets = error == _RESET
+    model = _plain(f"{began.provider}:{began.model or 'model'}")
     lines = [
-        f'"""{_plain(model)}: a stream that was recorded, exported by `llmstream inspect`.',
+        f'"""{model}: a stream that was recorded, exported by `llmstream inspect`.',
         "",
         "It plays the recorded bytes on loopback, in the recorded pieces. Put your own code into `read`.",
         '"""',
@@ -171,21 +176,21 @@ def test_of(call: CallTrace) -> bytes:
         "",
         *(["import pytest", ""] if error else []),
         "import llmstream as ls",
-        "from llmstream.testing import Stepwise",
+        "from llmstream.testing import Stepwise, comparable",
         "",
-        f"MODEL = {_plain(model)!r}",
+        f"MODEL = {model!r}",
         f"CONTENT_TYPE = {recording.content_type!r}",
         "",
         "# What each read of the socket returned.",
         "PIECES = [",
-        *_literals(pieces),
+        *_literals(pieces_of(recording)),
         "]",
         "",
         "# How many pieces of content were there after each of them: text, reasoning, input of tools.",
         f"CONTENT = {_content_counts(call, recording)!r}",
         "",
         "EVENTS = [",
-        *[f"    {line!r}," for line in events],
+        *[f"    {value!r}," for value in events],
         "]",
         "",
         "",
@@ -199,12 +204,12 @@ def test_of(call: CallTrace) -> bytes:
         "    return ls.Model(MODEL, base_url=url, api_key='not-a-key', retry=ls.Retry(max_retries=0))",
         "",
         "",
-        f"async def test_{name}() -> None:",
+        f"async def test_{_name(call)}() -> None:",
         '    """Each piece is sent only after all content of those before it has been read."""',
         "    events: list[ls.Event] = []",
         "    content = 0",
         "    async with (",
-        "        Stepwise(PIECES, CONTENT_TYPE) as server,",
+        f"        Stepwise(PIECES, CONTENT_TYPE{', resets=True' if resets else ''}) as server,",
         "        aclosing(read(model_at(server.url))) as reading,",
         "    ):",
         "        for number, expected in enumerate(CONTENT):",
@@ -218,10 +223,34 @@ def test_of(call: CallTrace) -> bytes:
         "                content += isinstance(event, ls.TextDelta | ls.ReasoningDelta | ls.ToolInputDelta)",
         "        server.send()  # the end of the body",
         *_end_of_test(error),
-        "    assert [ls.events.encode(event) for event in events] == EVENTS",
+        "    assert comparable(events) == EVENTS",
         "",
     ]
     return "\n".join(lines).encode()
+
+
+def _comparable(call: CallTrace) -> list[dict[str, Any]]:
+    return comparable(call.decoded())
+
+
+def _check_made_of(recording: Recording, call: CallTrace, events: list[dict[str, Any]]) -> None:
+    """Checks that a program that reads the bytes again gets the events."""
+    began, error = call.began, call.ended.error if call.ended is not None else None
+    assert began is not None  # by the caller
+    if call.state in ("open", "left") or recording.status != _OK or began.dialect not in DIALECTS:
+        raise InvalidRequest("only an answer that was read to its end makes a test; export a recording")
+    dialect = dialect_class(began.dialect)()
+    with suppress(InvalidRequest):
+        provider = find_provider(began.provider, began.model)
+        dialect = provider.dialect if provider.dialect.name == began.dialect else dialect
+    again = _comparable(from_body(recording, Decoding(dialect, began.provider), ""))
+    if error is not None and error.code == _RESET:  # a body that ends is one that was cut in another way
+        again = [{**one, "code": _RESET} if one["type"] == "error" else one for one in again]
+    if again != events:
+        raise InvalidRequest(
+            "the bytes of this call alone do not make its events: it had several responses, a deadline, or "
+            "an output that is read in another way. Export a recording instead."
+        )
 
 
 def _end_of_test(error: str | None) -> Iterator[str]:

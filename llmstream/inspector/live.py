@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final, ParamSpec, Self
 
 import msgspec
 
@@ -27,6 +27,7 @@ from llmstream.inspector.trace import (
     CallBegan,
     CallEnded,
     EventsSeen,
+    Frame,
     Head,
     Line,
     Read,
@@ -47,6 +48,8 @@ from llmstream.transport.http import Body
 from llmstream.usage import Usage
 
 __all__ = ["Inspection", "default_folder", "inspect"]
+
+_P = ParamSpec("_P")
 
 # One file for each process that traces; the oldest are deleted when another is made.
 _MOST_FILES: Final = 50
@@ -173,10 +176,13 @@ class _Notes:
         self._model = model
         self._secrets: Callable[[], tuple[str, ...]] = model.known_secrets
         self._attempt = 0
+        self._frames: list[Frame] = []  # written with what comes next: one write for all of a read
 
     def write(self, line: Line) -> None:
-        """Writes a line with the call's secrets overwritten."""
-        self._to.write(line, hidden=self._secrets())
+        """Writes a line with the call's secrets overwritten, behind the frames before it."""
+        lines = [*self._frames, line]
+        self._frames.clear()
+        self._to.write(*lines, hidden=self._secrets())
 
     def began(self, request: Request, dialect: str, content_type: str) -> None:
         """The call began."""
@@ -216,7 +222,7 @@ class _Notes:
 
     def frame(self, offset: int, data: bytes, *, whole: bool) -> None:
         """A frame was read."""
-        self.write(frame_of(self.call, offset, data, whole=whole))
+        self._frames.append(frame_of(self.call, offset, data, whole=whole))
 
     def batch(self, events: list[Event]) -> None:
         """The reader gets events."""
@@ -389,9 +395,9 @@ def _traced(plan: Plan, notes: _Notes) -> Plan:
     """The plan of a call that is noted."""
     tap = notes.tap = FrameTap(plan.content_type, notes.frame)
 
-    def noted(prepare: Callable[[], Awaitable[Prepared]]) -> Callable[[], Awaitable[Prepared]]:
-        async def prepared() -> Prepared:
-            found = await prepare()
+    def noted(prepare: Callable[_P, Awaitable[Prepared]]) -> Callable[_P, Awaitable[Prepared]]:
+        async def prepared(*args: _P.args, **kwargs: _P.kwargs) -> Prepared:
+            found = await prepare(*args, **kwargs)
             notes.sent(found)
             return found
 
@@ -400,9 +406,12 @@ def _traced(plan: Plan, notes: _Notes) -> Plan:
     def decoder() -> Decoder:
         return TappedDecoder(plan.decoder(), tap)
 
+    kept = plan.kept
     return msgspec.structs.replace(
         plan,
         prepare=noted(plan.prepare),
+        kept=None if kept is None else msgspec.structs.replace(kept, reopen=noted(kept.reopen)),
+        continued=None if plan.continued is None else noted(plan.continued),
         decoder=decoder,
         observe=joined(plan.observe, notes.observed),
         body=lambda body: _TracedBody(body, notes, tap),

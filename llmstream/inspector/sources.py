@@ -12,7 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -149,7 +149,7 @@ class Calls:
     def _read(self, path: Path) -> bool:
         """Reads a file of any kind."""
         try:
-            head = b"" if path.is_dir() else _head(path)
+            head = _head(path / "response.bin" if path.is_dir() else path)
         except OSError as error:
             raise InvalidRequest(f"cannot read {path}: {error.strerror or error}. Check the path.") from None
         if b'"llmstream.trace"' in head:
@@ -159,10 +159,10 @@ class Calls:
         if b'"llmstream.cache"' in head or b'"llmstream.cassette"' in head:
             found = _answers(path, is_cache=b'"llmstream.cache"' in head)
         else:
-            recording = Recording.load(path)
-            if not recording.body:
+            if not head:
                 return False
-            found = [from_body(recording, self._find(recording.body[:_HEAD_BYTES]), path.name)]
+            decoding = self._find(head)  # before all of a file is read that may be anything
+            found = [from_body(Recording.load(path), decoding, path.name)]
         for place, call in enumerate(found):
             call.id = f"{_slug(path)}-{place}"
             call.began_at = call.began_at or path.stat().st_mtime
@@ -291,27 +291,19 @@ def _answers(path: Path, *, is_cache: bool) -> list[CallTrace]:
 
 def _from_answer(answer: Answer, request: dict[str, object], source: str) -> CallTrace:
     provider, _, model = str(request.get("model", "")).partition(":")
-    batches = ((round(at * _NS), [encode(event) for event in events]) for at, events in answer.batches)
-    call = _from_batches(batches, source, CallTrace("answer", source, answer.stored or 0.0))
-    began = CallBegan(
-        call=call.id,
-        ns=0,
-        provider=provider,
-        model=model,
-        request=msgspec.Raw(msgspec.json.encode(request)),
-    )
-    call.feed(began)
+    call = CallTrace("answer", source, answer.stored or 0.0)
+    raw = msgspec.Raw(msgspec.json.encode(request))
+    call.feed(CallBegan(call=call.id, ns=0, provider=provider, model=model, request=raw))
+    for at, events in answer.batches:
+        _feed(call, round(at * _NS), [encode(event) for event in events])
     return call
 
 
-def _from_batches(batches: Iterable[tuple[int, list[bytes]]], source: str, call: CallTrace) -> CallTrace:
-    last = 0
-    for ns, events in batches:
-        last = ns
-        call.feed(EventsSeen(call=call.id, ns=ns, events=[(-1, msgspec.Raw(data)) for data in events]))
+def _feed(call: CallTrace, ns: int, events: list[bytes]) -> None:
+    """Adds events that came together, and the end of the call if they end it."""
+    call.feed(EventsSeen(call=call.id, ns=ns, events=[(-1, msgspec.Raw(data)) for data in events]))
     if call.events and call.events[-1].kind == "finish":
-        call.feed(_end_of(call, last))
-    return call
+        call.feed(_end_of(call, ns))
 
 
 def _end_of(call: CallTrace, ns: int) -> CallEnded:
@@ -334,7 +326,7 @@ class _EventLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._tails: dict[str, int] = {}
+        self._tails: dict[int, int] = {}
         if not path.exists():
             raise InvalidRequest(f"cannot read the event log {path}: there is no such file. Check the path.")
         try:
@@ -342,7 +334,7 @@ class _EventLog:
         except sqlite3.Error as error:
             raise InvalidRequest(f"{path} is no event log: {error}") from None
 
-    def _rows(self, query: str, *values: object) -> list[tuple[object, ...]]:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)
         try:
             return database.execute(query, values).fetchall()
@@ -350,26 +342,27 @@ class _EventLog:
             database.close()
 
     def read(self, calls: dict[str, CallTrace]) -> int:
-        """Reads runs that have changed; returns how many."""
+        """Reads what is new of the runs that have changed; returns how many did."""
+        count = 0
         try:
-            runs = self._rows(
-                "select n, run, tail, started, state from runs order by started desc limit ?", _MOST_CALLS
-            )
-            changed = [row for row in runs if self._tails.get(str(row[1])) != row[2]]
-            for n, run, tail, started, state in changed:
-                calls[f"log-{run}"] = self._run(n, str(run), float(str(started)), str(state))
-                self._tails[str(run)] = int(str(tail))
+            for n, run, tail, started in self._rows(
+                "select n, run, tail, started from runs order by started desc limit ?", _MOST_CALLS
+            ):
+                if self._tails.get(n, -1) < tail:
+                    self._read_run(n, started, calls.setdefault(f"log-{run}", self._call(run, started)))
+                    count += 1
         except sqlite3.Error:  # locked for long, or deleted
-            return 0
-        return len(changed)
+            pass
+        return count
 
-    def _run(self, n: object, run: str, started: float, state: str) -> CallTrace:
-        rows = self._rows("select time, data from batches where run = ? order by last", n)
-        batches = (
-            (round((float(str(at)) - started) * _NS), bytes(data).split(b"\n"))
-            for at, data in rows
-            if isinstance(data, bytes)
-        )
+    def _call(self, run: str, started: float) -> CallTrace:
         call = CallTrace(f"log-{run}", f"{self._path.name}: {run}", started)
         call.feed(CallBegan(call=call.id, ns=0, provider="", model=run))
-        return _from_batches(batches, call.source, call)
+        return call
+
+    def _read_run(self, n: int, started: float, call: CallTrace) -> None:
+        """Adds the batches after the last one that is known."""
+        query = "select last, time, data from batches where run = ? and last > ? order by last"
+        for last, at, data in self._rows(query, n, self._tails.get(n, -1)):
+            _feed(call, round((at - started) * _NS), data.split(b"\n"))
+            self._tails[n] = last

@@ -129,7 +129,7 @@ def _events(message: Message | None) -> Iterator[Event]:
             case Reasoning(text=text):
                 yield from (ReasoningStart(name), ReasoningDelta(text, name), ReasoningEnd(name))
             case ToolCall(id=call_id, name=tool, arguments=given):
-                yield ToolInputStart(call_id, tool)
+                yield ToolInputStart(tool, call_id)
                 yield ToolInputDelta(given, call_id)
                 yield ToolInputEnd(call_id)
                 yield ToolCallEvent(tool, given, call_id)

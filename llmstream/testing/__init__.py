@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from llmstream.testing.leaks import no_leaks
     from llmstream.testing.recorder import record
     from llmstream.testing.scripted import ScriptedModel, UnscriptedRequest
-    from llmstream.testing.stepwise import Stepwise
+    from llmstream.testing.stepwise import Stepwise, comparable
     from llmstream.transport.egress import requests_forbidden
 
 _MODULES = {
@@ -69,7 +69,7 @@ _MODULES = {
     "llmstream.testing.leaks": "no_leaks",
     "llmstream.testing.recorder": "record",
     "llmstream.testing.scripted": "ScriptedModel UnscriptedRequest",
-    "llmstream.testing.stepwise": "Stepwise",
+    "llmstream.testing.stepwise": "Stepwise comparable",
     "llmstream.transport.egress": "requests_forbidden",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
@@ -111,6 +111,7 @@ __all__ = [
     "chaos",
     "check_stream",
     "chunked",
+    "comparable",
     "cuts",
     "decode_body",
     "gzipped",

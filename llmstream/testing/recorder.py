@@ -136,12 +136,14 @@ def _any_case(digits: str) -> bytes:
     return "".join(f"[{d}{d.upper()}]" if d.isalpha() else d for d in digits).encode()
 
 
-def _in_base64(secret: str) -> Iterable[bytes]:
-    """Yields the base64 digits that depend only on the secret, for each alignment within a text."""
-    raw = secret.encode("utf-8", "surrogatepass")
+@functools.lru_cache(maxsize=64)
+def _in_base64(secret: str) -> list[bytes]:
+    """The base64 digits that depend only on the secret, for each alignment within a text."""
+    raw, found = secret.encode("utf-8", "surrogatepass"), list[bytes]()
     for before in range(3):
         begin, end = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             core = encode(b"\0" * before + raw)[begin:end]
             if len(core) >= _MIN_BASE64:
-                yield core
+                found.append(core)
+    return found

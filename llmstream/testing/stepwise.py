@@ -1,16 +1,44 @@
-"""A server that sends a body piece by piece, each when the test asks for it."""
+"""Recorded streams as tests: a server that sends a body piece by piece, events without what changes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
+from typing import Any, Final
 
+import msgspec
+
+from llmstream.events import ErrorEvent, Event, StreamStart
 from llmstream.testing.faults import answered
 
-__all__ = ["Stepwise"]
+__all__ = ["Stepwise", "comparable"]
 
-_LIMIT_BYTES = 64 * 1024 * 1024
+_LIMIT_BYTES: Final = 64 * 1024 * 1024
+_IDS: Final = ("id", "toolCallId", "approvalId")
+
+
+def comparable(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """The events as values of JSON, without what differs between two readings of the same bytes.
+
+    Ids are numbered, because some vendors send none and a decoder makes them; of an error there is the code,
+    because its message may name a host; warnings are left out, because they are about the request.
+    """
+    numbers: dict[str, str] = {}
+    found: list[dict[str, Any]] = []
+    for event in events:
+        match event:
+            case StreamStart():
+                value = {"type": "stream-start"}
+            case ErrorEvent(error=error):
+                value = {"type": "error", "code": error.code}
+            case _:
+                value = msgspec.to_builtins(event)
+        for name in _IDS:
+            if isinstance(given := value.get(name), str):
+                value[name] = numbers.setdefault(given, f"#{len(numbers)}")
+        found.append(value)
+    return found
 
 
 class Stepwise:
@@ -20,11 +48,15 @@ class Stepwise:
 
     pieces:       of the body; each is one write
     content_type: of the response
+    resets:       breaks the connection after the last piece, in place of the end
     url:          base URL, while the server runs
     """
 
-    def __init__(self, pieces: Sequence[bytes], content_type: str = "text/event-stream") -> None:
+    def __init__(
+        self, pieces: Sequence[bytes], content_type: str = "text/event-stream", *, resets: bool = False
+    ) -> None:
         self.url = ""
+        self._resets = resets
         self._head, *self._steps = [
             step for step in answered(*pieces, content_type=content_type) if isinstance(step, bytes)
         ]
@@ -62,10 +94,13 @@ class Stepwise:
             sizes = [line for line in top.lower().split(b"\r\n") if line.startswith(b"content-length:")]
             await reader.readexactly(sum(int(line.partition(b":")[2]) for line in sizes))
             writer.write(self._head)
-            for step in self._steps:
+            for step in self._steps[: -1 if self._resets else None]:
                 await self._allowed.acquire()
                 writer.write(step)
                 await writer.drain()
+            if self._resets:
+                await self._allowed.acquire()
+                writer.transport.abort()
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client has disconnected
         finally:

@@ -54,7 +54,7 @@ def test_each_help_lists_the_exit_statuses(name, capsys, monkeypatch):
     (line,) = [line for line in text.splitlines() if line.startswith("exit status: 0 ")]
     assert ", 2 usage error" in line
     assert ", 130 " in line
-    assert "141 the reader of the pipe closed it" in line or name in ("simulate", "web", "inspect", "serve")
+    assert "141 the reader of the pipe closed it" in line or name in ("simulate", "web", "serve")
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,19 @@ import pytest
 
 import llmstream as ls
 from llmstream.dialects.base import DIALECTS
-from llmstream.inspector.exporting import recording_of, recording_zip, replayed, test_of, trace_of
+from llmstream.events import OtherWarning
+from llmstream.inspector import inspect
+from llmstream.inspector.exporting import pytest_of, recording_of, recording_zip, replayed, trace_of
 from llmstream.simulator.recording import Recording
-from llmstream.testing import Do, Stepwise, cassette
+from llmstream.testing import Do, FaultServer, Stepwise, answered, cassette, comparable
 from tests.inspector.conftest import END, calls_of, chunk
 
 ROOT = Path(__file__).resolve().parents[2]
-test_of.__test__ = False  # type: ignore[attr-defined]
 
+CALL = (
+    b'data: {"id":"c1","choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":'
+    b'{"name":"weather","arguments":"{}"}}]}}]}\n\n'
+)
 HELD_BACK = """
     held = [event async for event in model.events('Hi')]
     for event in held:
@@ -92,7 +97,7 @@ async def test_events_alone_make_no_recording(tmp_path: Path) -> None:
     with cassette("c", folder=tmp_path):
         await ls.Model("sim:demo").ask("Hi")
     (call,) = calls_of(tmp_path / "c.json").list()
-    for export in (recording_zip, test_of):
+    for export in (recording_zip, pytest_of):
         with pytest.raises(ls.InvalidRequest, match="the bytes of this call are not known"):
             export(call)
 
@@ -104,7 +109,7 @@ async def test_a_test_fails_with_the_defect(defect: str, why: str, traced: Calla
     """A slow stream is recorded and exported; the test passes, and fails when the defect is put back."""
     path = await traced([[chunk("a"), 0.05, chunk("b"), chunk("c"), 0.05, chunk('"\\é'), END]])
     (call,) = calls_of(path).list()
-    code = test_of(call).decode()
+    code = pytest_of(call).decode()
     assert RIGHT in code
     assert await fails(code) == ""
     found = await fails(code.replace(RIGHT, defect).replace(", 30)", ", 0.3)"))
@@ -117,16 +122,59 @@ async def test_a_cut_stream_as_a_test(traced: Callable[..., Any]) -> None:
     path = await traced([[chunk("a"), 0.05, chunk("b"), chunk("c")[:30]]])
     (call,) = calls_of(path).list()
     assert call.state == "cut"
-    code = test_of(call).decode()
+    code = pytest_of(call).decode()
     assert await fails(code) == ""
     assert "DID NOT RAISE" in await fails(code.replace(RIGHT, SWALLOWED))
+
+
+@pytest.mark.parametrize("how", ["reset", "error", "calls"])
+async def test_other_streams_as_a_test(how: str, traced: Callable[..., Any]) -> None:
+    """One that was reset, one with the vendor's error, and calls whose ids a decoder makes."""
+    failed = b'data: {"error": {"message": "overloaded", "type": "server_error", "code": 503}}\n\n'
+    steps: list[Any] = {
+        "reset": [chunk("a"), 0.05, chunk("b")[:30], 0.05, Do.RESET],
+        "error": [chunk("a"), 0.05, failed],
+        "calls": [*[CALL] * 2, END.replace(b'"stop"', b'"tool_calls"')],
+    }[how]
+    (call,) = calls_of(await traced([steps])).list()
+    assert call.state == {"reset": "cut", "error": "failed", "calls": "complete"}[how]
+    assert await fails(pytest_of(call).decode()) == ""
+
+
+@pytest.mark.parametrize("steps", [[chunk("a"), Do.HANG], [chunk("a"), chunk("b"), END]])
+async def test_what_makes_no_test(steps: list[Any], tmp_path: Path) -> None:
+    """A call that was left, and one whose output was read in another way."""
+    with inspect(tmp_path / "t.jsonl"):
+        async with FaultServer(answered(*steps)) as server:
+            model = ls.Model("deepseek:m", base_url=server.url, api_key="k")
+            async with model.stream("Hi") as stream:
+                async for _ in stream.text_deltas():
+                    break
+    (call,) = calls_of(tmp_path / "t.jsonl").list()
+    with pytest.raises(ls.InvalidRequest, match="xport a recording"):
+        pytest_of(call)
+
+
+def test_events_without_what_changes() -> None:
+    events = [
+        ls.StreamStart([OtherWarning("left out")]),
+        ls.ToolInputStart("weather", "call_x1"),
+        ls.ToolInputEnd("call_x1"),
+        ls.ErrorEvent(ls.ErrorInfo("overloaded", "at 10.0.0.7", True)),
+    ]
+    assert comparable(events) == [
+        {"type": "stream-start"},
+        {"type": "tool-input-start", "id": "#0", "toolName": "weather"},
+        {"type": "tool-input-end", "id": "#0"},
+        {"type": "error", "code": "overloaded"},
+    ]
 
 
 @pytest.mark.slow
 async def test_an_exported_test_in_pytest(traced: Callable[..., Any], tmp_path: Path) -> None:
     (call,) = calls_of(await traced([[chunk("a"), END]])).list()
     file = tmp_path / "test_recorded.py"
-    file.write_bytes(test_of(call))
+    file.write_bytes(pytest_of(call))
     settings = file.with_name("pytest.ini")
     settings.write_text("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(settings), str(file)]
@@ -146,7 +194,8 @@ async def test_a_replay_through_each_dialect(dialect: str, traced: Callable[...,
     assert made.summary().dialect == dialect
     text = "".join(event.delta for event in made.decoded() if isinstance(event, ls.TextDelta))
     assert text == "abc"
-    assert made.end_ns == pytest.approx(call.end_ns - call.start_ns, rel=0.01)
+    assert made.events[-1].kind == "finish"
+    assert made.body
 
 
 async def test_a_cut_call_is_replayed_cut(traced: Callable[..., Any]) -> None:

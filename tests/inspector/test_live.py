@@ -16,9 +16,11 @@ import pytest
 
 import llmstream as ls
 from llmstream.inspector import inspect
+from llmstream.inspector.exporting import trace_of
 from llmstream.inspector.trace import CallEnded, EventsSeen, Frame, Head, Read, RequestSent, lines_of
 from llmstream.testing import Do, FaultServer, Pace, Script, Simulator, Turn, answered, cassette
 from tests.inspector.conftest import END, KEY, ask, calls_of, chunk
+from tests.streams.test_resuming import Background, frames_of, model, read
 
 
 async def test_reads_and_frames_cover_the_body(traced: Callable[..., Any]) -> None:
@@ -246,3 +248,22 @@ def test_the_default_folder_is_bounded(tmp_path: Path, monkeypatch: pytest.Monke
         assert traced.path.parent == tmp_path
     assert len(list(tmp_path.glob("*.jsonl"))) == 50
     assert traced.path.exists()
+
+
+@pytest.mark.parametrize("how", ["reset", "half"])
+async def test_a_resumed_answer_is_one_call(serve: Any, tmp_path: Path, how: str) -> None:
+    """Of two bodies: offsets go on, and half a frame is in the first one."""
+    frames = frames_of("text")
+    server = Background(frames, breaks=[len(frames) // 2], how=how)
+    plain = await read(model(await serve(Background(frames))).stream("Hi", background=True))
+    with inspect(tmp_path / "t.jsonl"):
+        assert await read(model(await serve(server)).stream("Hi", background=True)) == plain
+    (call,) = calls_of(tmp_path / "t.jsonl").list()
+    assert call.decoded() == plain
+    assert [request.method for request in call.requests] == ["POST", "GET"]
+    assert call.heads[0].offset == 0
+    first = [frame for frame in call.frames if frame.offset < call.heads[1].offset]
+    assert call.heads[1].offset == sum(frame.size for frame in first)
+    assert any(not frame.whole for frame in call.frames) == (how == "half")
+    (tmp_path / "again.jsonl").write_bytes(trace_of(call))
+    assert calls_of(tmp_path / "again.jsonl").list()[0].body == call.body

@@ -139,6 +139,21 @@ async def test_a_store_is_followed(tmp_path: Path) -> None:
         assert len(calls_of(tmp_path / "chats.db")) == len(calls) == 2
 
 
+async def test_tool_calls_of_a_store(tmp_path: Path) -> None:
+    def weather(city: str) -> str:
+        """Tell the weather."""
+        return "3 degrees"
+
+    with open_store(f"sqlite:{tmp_path / 'chats.db'}") as store:
+        asked = "How is the weather in Oslo?"
+        async with ls.stream("sim:demo", asked, tools=[weather], chat=store.chat("trip")) as stream:
+            while await stream.call_tools():
+                pass
+        first, second = reversed(calls_of(tmp_path / "chats.db").list())
+    assert [event.tool_name for event in first.decoded() if isinstance(event, ls.ToolCall)] == ["weather"]
+    assert check(first.decoded()) == check(second.decoded()) == []
+
+
 def test_places_that_are_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Dear Sir or Madam")
     (tmp_path / "b.db").write_bytes(b"x" * 100)

@@ -36,6 +36,13 @@ export class Lanes {
   #frame = 0
   #drag = null
 
+  /** Shows another call; `span` is what the axis has at least. */
+  show(call, span = 0) {
+    Object.assign(this, { call, span, range: null, cursor: -1 })
+    this.canvas.setAttribute('aria-label', this.#words())
+    this.draw()
+  }
+
   draw() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0

@@ -10,6 +10,7 @@ import { Rows } from './rows.js'
 const TABS = { events: 'Events', text: 'Text', request: 'Request', gaps: 'Gaps', compare: 'Compare' }
 const SPEEDS = [0.1, 0.5, 1, 2, 5, 20]
 const AGAIN_MS = 1000
+const MOST_SHOWN = 500
 const UNREACHABLE = 'The inspector cannot be reached. Is `llmstream inspect` running?'
 
 const KEYS = [
@@ -40,7 +41,9 @@ const head = el('div.head')
 const panel = el('div.panel')
 const side = el('aside.side', { 'aria-label': 'Selected event' })
 const body = el('div.body', {}, panel, side)
-const tabs = el('div.tabs', { role: 'tablist' })
+const tabs = el('div.tabs', { role: 'tablist', onKeydown: turn }, Object.entries(TABS).map(([name, title]) => el('button', {
+  type: 'button', role: 'tab', id: `tab-${name}`, 'data-name': name, onClick: () => setTab(name),
+}, title)))
 const help = el('dialog.help', { 'aria-labelledby': 'help-title' },
   el('h2', { id: 'help-title' }, 'Keys'),
   el('dl', {}, KEYS.map(([keys, does]) => el('div', {}, el('dt', {}, el('kbd', {}, keys)), el('dd', {}, does)))),
@@ -82,7 +85,10 @@ function refused(message) {
 function drawList() {
   const wanted = state.filter.toLowerCase()
   const shown = state.calls.filter((one) => !wanted || `${label(one)} ${one.source} ${one.state}`.toLowerCase().includes(wanted))
-  list.replaceChildren(...shown.slice(0, 500).map(item))
+  // They are made anew: the one that has the focus keeps it.
+  const focused = list.contains(document.activeElement) ? document.activeElement.dataset.id : null
+  list.replaceChildren(...shown.slice(0, MOST_SHOWN).map(item))
+  if (focused) [...list.querySelectorAll('button')].find((button) => button.dataset.id === focused)?.focus()
   if (!state.calls.length && !state.call) {
     stage.replaceChildren(el('div.empty', {}, el('h2', {}, 'No calls yet'),
       el('p', {}, 'Trace a program, and its calls appear here as they happen:'),
@@ -95,7 +101,7 @@ function item(summary) {
   const current = summary.id === state.call?.id
   const facts = [count(summary.events, 'event'), seconds(summary.durationS)]
   if (summary.firstS !== null) facts.push(`first ${seconds(summary.firstS)}`)
-  return el('li', {}, el('button', { type: 'button', 'aria-current': current ? 'true' : null, onClick: () => open(summary.id) },
+  return el('li', {}, el('button', { type: 'button', 'data-id': summary.id, 'aria-current': current ? 'true' : null, onClick: () => open(summary.id) },
     el('span.line', {}, foreign(label(summary), 'name'), summary.state !== 'complete' && badge(summary)),
     el('span.line.soft', {}, facts.join(' · ')),
     el('span.line.soft', {}, when(summary.beganAt), ' ', foreign(summary.source, 'source'))))
@@ -130,9 +136,7 @@ async function open(id) {
     await call.refresh()
     Object.assign(state, { call, place: -1, matches: [], other: state.other?.id === id ? null : state.other })
     history.replaceState(null, '', `#${encodeURIComponent(id)}`)
-    lanes.call = call
-    lanes.range = null
-    lanes.cursor = -1
+    lanes.show(call)
     search.value = ''
     matches.textContent = ''
     rows.show(call)
@@ -181,10 +185,11 @@ function drawHead() {
 }
 
 function drawTabs() {
-  tabs.replaceChildren(...Object.entries(TABS).map(([name, title]) => el('button', {
-    type: 'button', role: 'tab', id: `tab-${name}`, 'aria-selected': name === state.tab ? 'true' : 'false',
-    tabindex: name === state.tab ? '0' : '-1', onClick: () => setTab(name),
-  }, title)))
+  for (const tab of tabs.children) {
+    const chosen = tab.dataset.name === state.tab
+    tab.setAttribute('aria-selected', String(chosen))
+    tab.tabIndex = chosen ? 0 : -1
+  }
   panel.setAttribute('role', 'tabpanel')
   panel.setAttribute('aria-labelledby', `tab-${state.tab}`)
 }
@@ -194,6 +199,16 @@ function setTab(name) {
   state.tab = name
   drawTabs()
   drawPanel()
+}
+
+/** Arrows go to the tab beside. */
+function turn(event) {
+  const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key]
+  if (!by) return
+  const names = Object.keys(TABS)
+  setTab(names[(names.indexOf(state.tab) + by + names.length) % names.length])
+  document.getElementById(`tab-${state.tab}`).focus()
+  event.stopPropagation()
 }
 
 let drawing = 0

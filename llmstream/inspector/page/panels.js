@@ -145,8 +145,7 @@ export async function compare(one, other) {
   const names = [label(one.summary), label(other.summary)]
   const lanes = [one, other].map((call) => {
     const made = new Lanes({ select: () => {}, zoom: () => {} })
-    made.call = call
-    made.span = span
+    made.show(call, span)
     return made.canvas
   })
   const texts = [one, other].map((call) => call.texts.filter(([, kind]) => kind === 'text').map(([, , value]) => value).join(''))
