@@ -342,8 +342,9 @@ def _silences(call: CallTrace) -> Iterable[Finding]:
         busy = sum(busy for _, busy in waits)
         at = max(range(len(waits)), key=lambda place: waits[place][1])
         if busy >= max(_BUSY_S, _BUSY_SHARE * (call.end_ns - call.start_ns) / _NS):
-            most = f", {_seconds(waits[at][1])} of it before read {at + 1}"
-            text = f"This program did not read for {_seconds(busy)}{most}: its own code was busy."
+            whole = _seconds((call.end_ns - call.start_ns) / _NS)
+            most = f"{_seconds(waits[at][1])} before read {at + 1}"
+            text = f"This program did not read for {_seconds(busy)} of {whole} ({most}): its code was busy."
             yield Finding("busy", text, firsts.get(at))
         return
     gaps = call.gaps_s()

@@ -73,7 +73,7 @@ def test_a_busy_program_is_named() -> None:
     call = call_of((0.5, 0.5, 1), (3.0, 0.0, 40), (3.1, 0.1, 1))
     assert "after this program had been busy for 2.5 s" in texts(call, "buffer")[0]
     assert texts(call, "busy") == [
-        "This program did not read for 2.5 s, 2.5 s of it before read 2: its own code was busy."
+        "This program did not read for 2.5 s of 3.1 s (2.5 s before read 2): its code was busy."
     ]
     assert call.summary().busy_s == pytest.approx(2.5)
 

@@ -120,7 +120,9 @@ async def test_attempts_are_noted(tmp_path: Path) -> None:
             await model.ask("Hi")
     (call,) = calls_of(tmp_path / "t.jsonl").list()
     assert (len(call.requests), [one.status for one in call.failed]) == (2, [503])
-    assert [finding.kind for finding in call.findings()] == ["retry"]
+    assert [finding.text for finding in call.findings() if finding.kind == "retry"] == [
+        "Attempt 1 failed: overloaded (HTTP 503). The next one waited 1 ms."
+    ]
 
 
 async def test_a_refusal_has_its_body(tmp_path: Path) -> None:

@@ -305,3 +305,13 @@ async def test_axe_finds_nothing_serious(
         found = await page.evaluate("async () => (await axe.run(document)).violations")
         shown = [(one["id"], one["impact"], one["nodes"][0]["html"][:200]) for one in found]
         assert [one for one in shown if one[1] in ("serious", "critical")] == [], json.dumps(shown, indent=1)
+
+
+async def test_pictures_of_both_schemes(browser: Any, tmp_path: Path) -> None:
+    """`scripts/inspect_picture` takes the pictures of the guide."""
+    command = [sys.executable, ROOT / "scripts" / "inspect_picture", "--out", tmp_path]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
+    assert await process.wait() == 0
+    light, dark = [(tmp_path / f"inspect-{scheme}.png").read_bytes() for scheme in ("light", "dark")]
+    assert light[:8] == dark[:8] == b"\x89PNG\r\n\x1a\n"
+    assert light != dark

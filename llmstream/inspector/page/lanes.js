@@ -13,6 +13,10 @@ const RIGHT_PX = 12
 const MANY = 10
 // A wait of such a share of what is shown is a silence.
 const SILENCE = 0.04
+// Decoding takes less than a pixel; what is wider is the program's own.
+const BUSY_PX = 3
+// Room for the label of a mark; nearer to the edge it is before the mark.
+const MARK_PX = 40
 
 export class Lanes {
   /** on.select gets the number of an event; on.zoom(from, to) microseconds, or nothing for all. */
@@ -115,22 +119,23 @@ export class Lanes {
       c.fillStyle = color('line')
       c.fillRect(x, AXIS_PX - 4, 1, height)
       c.fillStyle = color('soft')
-      c.fillText(us ? round(us / 1e6) : '0', x + 3, 9)
+      const label = us ? round(us / 1e6) : '0'
+      if (x + c.measureText(label).width + 3 < this.canvas.clientWidth) c.fillText(label, x + 3, 9)
     }
   }
 
   #silences(c, height) {
     const [from, to] = this.#limits()
-    const span = (begin, end, name) => {
-      if (end - begin <= (to - from) * SILENCE || end < from) return
+    const span = (begin, end, name, share) => {
+      if (end - begin <= (to - from) * share || end < from) return
       c.fillStyle = color(name)
       c.fillRect(this.#x(begin), AXIS_PX, this.#x(end) - this.#x(begin), height)
     }
     let before = Infinity
     for (const read of this.call.reads) {
       const began = read[AT] - read[WAITED]
-      span(before, began, 'busy')
-      span(began, read[AT], 'silence')
+      span(before, began, 'busy', BUSY_PX / this.canvas.clientWidth)
+      span(began, read[AT], 'silence', SILENCE)
       before = read[AT]
     }
   }
@@ -173,7 +178,11 @@ export class Lanes {
       const x = this.#x(us)
       c.fillStyle = color(name)
       c.fillRect(x, AXIS_PX - 4, 1.5, height)
-      if (text) c.fillText(text, x + 4, AXIS_PX + 6)
+      if (!text) return
+      const fits = x + MARK_PX < this.canvas.clientWidth
+      c.textAlign = fits ? 'left' : 'right'
+      c.fillText(text, fits ? x + 4 : x - 4, AXIS_PX + 6)
+      c.textAlign = 'left'
     }
     for (const head of this.call.heads) mark(head.at, 'soft', String(head.status))
     for (const failed of this.call.failed) mark(failed.at, 'bad', failed.error_code)
