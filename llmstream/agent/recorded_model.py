@@ -254,8 +254,8 @@ class _Stored:
         while (found := await self._steps.wait(self._next_key(), 0)) is not None:
             token = _token(found)
             self._count, self._noted = self._count + 1, token.response_id
-        if token is None:
-            return None
+        if token is None or (token.provider, token.model) != (self._provider, self._model):
+            return None  # a newer version of the agent may have another model
         call = self._attach(token)
         first: list[Event] = []
         try:

@@ -47,8 +47,8 @@ async def paced() -> AsyncIterator[Paced]:
         found.told.set()
 
 
-def agent(simulator: Simulator, **options: Any) -> ls.Agent:
-    model = ls.Model("openai-responses:gpt-5", base_url=f"{simulator.url}/v1", api_key="x")
+def agent(simulator: Simulator, name: str = "gpt-5", **options: Any) -> ls.Agent:
+    model = ls.Model(f"openai-responses:{name}", base_url=f"{simulator.url}/v1", api_key="x")
     return ls.Agent(model, name="clerk", **options)
 
 
@@ -82,6 +82,16 @@ async def test_stored_response_is_read_on(background: bool, tmp_path: Path) -> N
         vendor.told.set()
         await ended(where, found)
         assert vendor.sent() == (["POST", "GET"] if background else ["POST", "POST"])
+
+
+async def test_other_model_is_asked_again(tmp_path: Path) -> None:
+    """A newer version of the agent has another model: the response of the first one is not its own."""
+    where = f"sqlite:{tmp_path / 'runs.db'}"
+    async with paced() as vendor:
+        await left(where, agent(vendor.simulator, background=True))
+        vendor.told.set()
+        await ended(where, agent(vendor.simulator, "gpt-5-mini", background=True))
+        assert vendor.sent() == ["POST", "POST"]
 
 
 async def test_forgotten_response_is_asked_again(tmp_path: Path) -> None:
