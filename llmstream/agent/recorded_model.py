@@ -50,6 +50,7 @@ VERSION: Final = 1
 """Of a recorded response. A newer one is refused: what it left out could change the run."""
 
 _DELTAS: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
+PriceOf: TypeAlias = Callable[[str, Usage], float | None]
 _Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
 
 
@@ -60,6 +61,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     model:       "provider:model" that was asked
     answered_by: the one that responded, if it was another
     usage:       tokens of the response
+    cost:        of them, by the agent's `price` at that time; None if it knew none
     """
 
     v: int = VERSION
@@ -67,6 +69,7 @@ class Head(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str = ""
     answered_by: str | None = None
     usage: Usage = Usage()
+    cost: float | None = None
 
 
 _head = msgspec.json.Decoder(Head)
@@ -155,9 +158,15 @@ class Digests:
 
 
 class RecordedModel:
-    """A model for one step of a run. See `CallingModel`."""
+    """A model for one step of a run. See `CallingModel`.
 
-    def __init__(self, model: CallingModel, steps: Steps, key: str, digests: Digests) -> None:
+    price: cost of tokens of a model; asked when a response is recorded
+    cost:  of the one response that was recorded or read; None before, or if its price was not known
+    """
+
+    def __init__(self, model: CallingModel, steps: Steps, key: str, digests: Digests, price: PriceOf) -> None:
+        self.cost: float | None = None
+        self._price = price
         self.name, self.provider = model.name, model.provider
         self.options, self.deadlines = model.options, model.deadlines
         self._model, self._steps, self._key, self._digests = model, steps, key, digests
@@ -179,7 +188,14 @@ class RecordedModel:
 
         stored = _Stored(self._steps, key, self.provider.name, self.name, attach)
         make = functools.partial(model.call, request, options, started=started)
-        return _RecordedCall(self._steps, key, head, make, stored)
+        return _RecordedCall(self._steps, key, head, make, stored, self._priced)
+
+    def _priced(self, head: Head) -> Head:
+        """A head with its cost, which is that of this model; of a recorded one as it is."""
+        if head.cost is None:
+            head = msgspec.structs.replace(head, cost=self._price(head.answered_by or head.model, head.usage))
+        self.cost = head.cost if self._count == 1 else None
+        return head
 
     def reattached_call(
         self,
@@ -242,8 +258,8 @@ class _Stored:
         while (found := await self._steps.wait(self._next_key(), 0)) is not None:
             token = _token(found)
             self._count, self._noted = self._count + 1, token.response_id
-        if token is None:
-            return None
+        if token is None or (token.provider, token.model) != (self._provider, self._model):
+            return None  # a newer version of the agent may have another model
         call = self._attach(token)
         first: list[Event] = []
         try:
@@ -264,10 +280,19 @@ class _Stored:
 class _RecordedCall:
     """A response that is recorded, as a `Call`. A task reads it, so that its step is one awaitable."""
 
-    def __init__(self, steps: Steps, key: str, head: Head, make: Callable[[], Call], stored: _Stored) -> None:
+    def __init__(
+        self,
+        steps: Steps,
+        key: str,
+        head: Head,
+        make: Callable[[], Call],
+        stored: _Stored,
+        priced: Callable[[Head], Head],
+    ) -> None:
         self.error: LLMStreamError | None = None
         self.earlier: Position | None = None
         self._steps, self._key, self._head, self._make, self._stored = steps, key, head, make, stored
+        self._priced = priced
         self._inner: Call | None = None
         self._task: asyncio.Task[bytes] | None = None
         self._batches: deque[list[Event]] = deque()
@@ -341,7 +366,7 @@ class _RecordedCall:
         if call.error is not None:
             raise call.error
         head = msgspec.structs.replace(self._head, answered_by=call.answered_by, usage=call.usage)
-        return write_response(head, events)
+        return write_response(self._priced(head), events)
 
     def _end(self, task: asyncio.Task[bytes]) -> list[Event]:
         """The finish of a response that is recorded, or could not be."""
@@ -368,7 +393,7 @@ class _RecordedCall:
                 self._steps.run,
                 self._key,
             )
-        self._head, self._usage = head, head.usage
+        self._head, self._usage = self._priced(head), head.usage
         return events
 
     def close(self) -> None:

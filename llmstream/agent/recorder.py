@@ -14,7 +14,7 @@ import msgspec
 
 from llmstream.agent.durable_steps import Steps, Under
 from llmstream.agent.hooks import Again, Proceed, Rewrite, Skip, Stop
-from llmstream.agent.recorded_model import Digests, RecordedModel
+from llmstream.agent.recorded_model import Digests, PriceOf, RecordedModel
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult, outcome_of
 from llmstream.chats.message import Message
@@ -175,9 +175,9 @@ class Recorder:
         """Whether the response of the model is recorded."""
         return await self.steps.wait(f"{number}/model", 0) is not None
 
-    def model(self, model: CallingModel, number: int) -> CallingModel:
+    def model(self, model: CallingModel, number: int, price: PriceOf) -> RecordedModel:
         """The model of a step."""
-        return RecordedModel(model, self.steps, f"{number}/model", self.digests)
+        return RecordedModel(model, self.steps, f"{number}/model", self.digests, price)
 
     # Calls.
 

@@ -102,11 +102,14 @@ class RunState:
         """The estimated cost of these tokens, or None."""
         return None if self.price is None else self.price(model, usage)
 
-    def spend(self, model: str, usage: Usage) -> None:
-        """Adds the tokens of one response and their cost: per response, as long prompts may cost more."""
+    def spend(self, model: str, usage: Usage, cost: float | None = None) -> None:
+        """Adds the tokens of one response and their cost: per response, as long prompts may cost more.
+
+        cost: if it is known already
+        """
         self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage
         self.spent.append((model, usage))
-        cost = self.priced(model, usage)
+        cost = self.priced(model, usage) if cost is None else cost
         if cost is not None:
             self.cost_estimate = (self.cost_estimate or 0.0) + cost
 

@@ -30,6 +30,7 @@ from llmstream.agent.journal import RunJournal
 from llmstream.agent.model_response import ModelResponse, PlanMemory, no_content_error
 from llmstream.agent.nested import Ids
 from llmstream.agent.observing import RunWatch
+from llmstream.agent.recorded_model import RecordedModel
 from llmstream.agent.recorder import Recorder
 from llmstream.agent.resumption import Resumption, check_continuation
 from llmstream.agent.state import RunState, Step
@@ -92,6 +93,7 @@ class RunContext:
         self.stopped_by: str | None = None
         self.limit: str | None = None
         self._rejected = 0
+        self._recorded: RecordedModel | None = None
         self.started = 0.0
 
     def begin(self) -> None:
@@ -138,7 +140,20 @@ class RunContext:
     def recorded_model(self) -> Callable[[CallingModel], CallingModel] | None:
         """Makes the model of the current step one whose response is recorded."""
         recorder, number = self.recorder, self.state.step
-        return None if recorder is None else lambda model: recorder.model(model, number)
+        self._recorded = None
+        if recorder is None:
+            return None
+
+        def recorded(model: CallingModel) -> CallingModel:
+            self._recorded = recorder.model(model, number, self.state.priced)
+            return self._recorded
+
+        return recorded
+
+    @property
+    def recorded_cost(self) -> float | None:
+        """What the response of the current step has cost, as it is recorded; None if it is not."""
+        return None if self._recorded is None else self._recorded.cost
 
     async def receive(self) -> None:
         """Puts messages that were sent to a durable run into the inbox."""
@@ -216,6 +231,7 @@ class RunStep:
         self.message = Message.assistant()
         self.finish = Finish("unknown")
         self.model, self.usage, self.timings = "", Usage(), Timings()
+        self.cost: float | None = None
         self.calls: StepCalls | None = None
         self.earlier: Mapping[str, ToolResult] = {}
         self.worked = False
@@ -257,9 +273,8 @@ class RunStep:
         # After the vendor's filter a further request would be filtered again.
         self.worked = bool(statuses) and reason != "content-filter"
         state.tool_calls += len(statuses)
-        cost = state.priced(self.model, self.usage) if self.model else None
         state.steps.append(
-            Step(self.number, self.model, self.message, reason, self.usage, self.timings, statuses, cost)
+            Step(self.number, self.model, self.message, reason, self.usage, self.timings, statuses, self.cost)
         )
         state.step += 1
         return None
@@ -388,7 +403,9 @@ class ModelStep(RunStep):
         self.finish = response.finish
         self.model, self.usage, self.timings = response.model_name, response.usage, response.timings
         # Also of a response that failed: it was paid for.
-        state.spend(self.model, self.usage)
+        recorded = self._context.recorded_cost
+        self.cost = state.priced(self.model, self.usage) if recorded is None else recorded
+        state.spend(self.model, self.usage, self.cost)
         self.message = response.stream.message
         for added in response.added():
             self.message = msgspec.structs.replace(added, sender=added.sender or self._context.config.name)

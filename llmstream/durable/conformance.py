@@ -210,8 +210,10 @@ async def ended_runs_are_deleted(store: RunStore) -> None:
     for run in ("over", "open"):
         await store.create(run, "clerk", "{}")
         await store.claim(run, "one", _LONG_S)
-        await store.done(run, 1, "0/model", b"x", ("m", '{"inputTokens": 3}'))
-    assert [usage.input_tokens for usage in (await store.usage("over")).values()]
+        await store.done(run, 1, "0/model", b"x", ("m", '{"inputTokens": 3, "cost": 0.5}'))
+        await store.done(run, 1, "1/model", b"x", ("m", '{"inputTokens": 4}'))
+    assert [usage.input_tokens for usage in (await store.usage("over")).values()] == [7]
+    assert await store.cost("over") == 0.5
     await store.leave("over", 1, "done", "", "")
     (record,) = await store.records("done", None, 10)
     assert record.ended is not None
@@ -219,7 +221,7 @@ async def ended_runs_are_deleted(store: RunStore) -> None:
     assert await store.delete_ended(record.ended + 1) == 1
     assert await store.record("over") is None
     assert await store.steps("over") == {}
-    assert list(await store.steps("open")) == ["0/model"]
+    assert sorted(await store.steps("open")) == ["0/model", "1/model"]
 
 
 STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (

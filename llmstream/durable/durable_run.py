@@ -58,7 +58,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     pending:        the calls that wait for a decision or a result
     text:           of the answer so far; known while the run waits, and when it is over
     usage_by_model: tokens by "provider:model", over all processes; of `Runs.list`, known as `text` is
-    cost_estimate:  by the agent's `price`; known as `text` is
+    cost_estimate:  by the agent's `price` when each response came; of `Runs.list`, known as `text` is
     error:          why it failed: code and message
     ready:          whether a run that waits was given something, so that `stream` or `resume` goes on with it
     """
@@ -80,8 +80,11 @@ class RunInfo(msgspec.Struct, frozen=True):
     ready: bool
 
     @classmethod
-    def of(cls, record: RunRecord, usage: dict[str, Usage]) -> RunInfo:
-        """The public part of a record."""
+    def of(cls, record: RunRecord, usage: dict[str, Usage], cost: float | None = None) -> RunInfo:
+        """The public part of a record.
+
+        cost: so far, of a run that is in progress
+        """
         result = record.result
         return cls(
             run=record.run,
@@ -96,7 +99,7 @@ class RunInfo(msgspec.Struct, frozen=True):
             text=result.text,
             finish_reason=result.finish_reason,
             usage_by_model=usage,
-            cost_estimate=result.cost_estimate,
+            cost_estimate=cost if record.state == "running" and cost is not None else result.cost_estimate,
             error=result.error,
             ready=record.state == "waiting" and record.ready,
         )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
-from llmstream.durable.tables import VERSION, Statements, record_of, usage_of
+from llmstream.durable.tables import VERSION, Statements, cost_of, record_of, usage_of
 from llmstream.errors import LogUnavailable
 from llmstream.log.postgres_link import PostgresLink
 from llmstream.usage import Usage
@@ -163,6 +163,10 @@ class PostgresRunStore(RunStore):
     async def usage(self, run: str) -> dict[str, Usage]:
         """As in `RunStore`."""
         return usage_of(await self._link.rows(_SQL.usage, run))
+
+    async def cost(self, run: str) -> float | None:
+        """As in `RunStore`."""
+        return cost_of(await self._link.rows(_SQL.usage, run))
 
     async def delete_ended(self, before: float) -> int:
         """As in `RunStore`."""

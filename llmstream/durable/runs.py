@@ -322,10 +322,12 @@ class Runs:
         await live.wait()
 
     async def status(self, run: str) -> RunInfo | None:
-        """Where a run is, with the tokens of all processes that had it; None if there is no such run."""
+        """Where a run is, with tokens and cost of all processes that had it; None if there is no such run."""
         await self._open()
         record = await self._store.record(run)
-        return None if record is None else RunInfo.of(record, await self._store.usage(run))
+        if record is None:
+            return None
+        return RunInfo.of(record, await self._store.usage(run), await self._store.cost(run))
 
     async def list(
         self, *, state: State | None = None, agent: str | None = None, limit: int = 100

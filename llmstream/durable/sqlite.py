@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
-from llmstream.durable.tables import VERSION, Statements, record_of, usage_of
+from llmstream.durable.tables import VERSION, Statements, cost_of, record_of, usage_of
 from llmstream.errors import InvalidRequest, LogUnavailable
 from llmstream.log.sqlite_file import SQLiteWorker, open_worker
 from llmstream.private_sqlite import machine_boot, machine_time, transaction
@@ -248,6 +248,10 @@ class SQLiteRunStore(RunStore):
     async def usage(self, run: str) -> dict[str, Usage]:
         """As in `RunStore`."""
         return usage_of(await self._rows(_SQL.usage, run))
+
+    async def cost(self, run: str) -> float | None:
+        """As in `RunStore`."""
+        return cost_of(await self._rows(_SQL.usage, run))
 
     async def delete_ended(self, before: float) -> int:
         """As in `RunStore`."""

@@ -177,7 +177,8 @@ class RunStore(ABC):
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
         """Records a step; False if the run was lost.
 
-        usage: of a response, "provider:model" and tokens as JSON; else two empty texts
+        usage: of a response, "provider:model" and tokens as JSON, with a `cost` if it is known; else two
+               empty texts
         """
 
     @abstractmethod
@@ -219,6 +220,10 @@ class RunStore(ABC):
     @abstractmethod
     async def usage(self, run: str) -> dict[str, Usage]:
         """Tokens by "provider:model", the sum of the recorded responses of all processes."""
+
+    @abstractmethod
+    async def cost(self, run: str) -> float | None:
+        """The sum of the costs that were recorded with responses; None if none was known."""
 
     @abstractmethod
     async def delete_ended(self, before: float) -> int:

@@ -143,11 +143,14 @@ def _is_given(key: str) -> bool:
 
 
 def _usage(key: str, data: bytes) -> tuple[str, str]:
-    """Model and tokens of a response."""
+    """Model and tokens of a response, with their cost if it is known."""
     if not key.endswith("/model"):
         return "", ""
     try:
         head = _head.decode(data.partition(b"\n")[0])
     except msgspec.MsgspecError:  # not recorded by an agent
         return "", ""
-    return head.answered_by or head.model, msgspec.json.encode(head.usage).decode()
+    spent = msgspec.to_builtins(head.usage)
+    if head.cost is not None:
+        spent["cost"] = head.cost
+    return head.answered_by or head.model, msgspec.json.encode(spent).decode()

@@ -15,7 +15,16 @@ import msgspec
 from llmstream.durable.store import RunRecord
 from llmstream.usage import Usage
 
-__all__ = ["TABLES", "VERSION", "Statements", "record_of", "usage_of"]
+__all__ = ["TABLES", "VERSION", "Statements", "cost_of", "record_of", "usage_of"]
+
+
+class _Spent(msgspec.Struct):
+    """The cost in the column of tokens."""
+
+    cost: float | None = None
+
+
+_spent: Final = msgspec.json.Decoder(_Spent).decode
 
 VERSION: Final = 1
 """Of the tables, in `durable_version`. A newer one is refused."""
@@ -155,6 +164,12 @@ def record_of(row: Sequence[Any]) -> RunRecord:
     fields = dict(zip(_COLUMNS, row, strict=True))
     fields["ready"], fields["stopping"] = bool(fields["ready"]), bool(fields["stopping"])
     return RunRecord(**fields)
+
+
+def cost_of(rows: Iterable[Sequence[Any]]) -> float | None:
+    """The sum of the known costs in rows of model and tokens; None if there is none."""
+    found = [spent.cost for _, usage in rows if (spent := _spent(usage)).cost is not None]
+    return sum(cost for cost in found if cost is not None) if found else None
 
 
 def usage_of(rows: Iterable[Sequence[Any]]) -> dict[str, Usage]:

@@ -62,7 +62,7 @@ def clerk(
     effects: Effects,
     *,
     approval: bool = False,
-    hooks: bool = False,
+    hooks: bool | Hooks = False,
     more: bool = False,
     deep: bool = False,
     jitter_s: float = 0.0,
@@ -72,7 +72,7 @@ def clerk(
 ) -> ls.Agent:
     """The agent.
 
-    hooks: with hooks that count and wait
+    hooks: with these; True for one that counts and waits
     more:  a newer version, with one more tool
     deep:  with a sub-agent that does the same
     """
@@ -114,5 +114,5 @@ def clerk(
     if deep:
         inner = clerk(effects, hooks=hooks, more=more, jitter_s=jitter_s, at=at, name="research")
         tools.append(inner.as_tool("research", "Find out."))
-    own = Hooks(before_tool=before_tool) if hooks else None
+    own = Hooks(before_tool=before_tool) if hooks is True else hooks or None
     return ls.Agent(ScriptedModel(answer), name=name, tools=tools, hooks=own, **options)

@@ -285,3 +285,26 @@ async def test_each_message_counts_or_fails(place: str) -> None:
         found = [m.text for m in run.messages() if m.role == "user"]
     assert sorted(found) == sorted([PROMPT, *accepted])
     assert run.messages()[-1].text == "Yes."
+
+
+async def test_cost_is_that_of_its_time(place: str, effects: Effects) -> None:
+    """A recorded response costs what it did when it came, whatever the price of the next process."""
+    so_far = list[float | None]()
+
+    async def look(state: RunState, message: ls.Message) -> None:
+        info = await runs.status("order")
+        assert info is not None
+        so_far.append(info.cost_estimate)
+
+    def agent(price: float) -> ls.Agent:
+        hooks = Hooks(after_model=look)
+        return clerk(effects, approval=True, price=lambda model, usage: price, hooks=hooks)
+
+    async with Runs(place) as runs:
+        run = runs.stream(agent(1.0), "order", PROMPT)
+        _ = [event async for event in run]
+        await runs.decide("order", {run.pending[0].approval_id: True})
+    async with Runs(place) as runs:
+        info = await runs.run(agent(100.0), "order")
+    assert (info.state, info.cost_estimate) == ("done", 102.0)
+    assert so_far == [1.0, 2.0, 102.0]
