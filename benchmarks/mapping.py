@@ -3,6 +3,11 @@
 Each reader is measured in a process of its own. "ask" is the floor: eight tasks that call `Model.ask` one
 after the other and keep nothing. "map" writes every row to a file; "again" is the same map once more, when
 all rows are there.
+
+    python -m benchmarks.mapping map scripted 10000 FOLDER
+
+measures one of them by itself, here without HTTP: the model is a script in the same process, so that
+`valgrind --tool=callgrind` can count the instructions, which do not depend on the load of the machine.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import llmstream as ls
+from llmstream.testing import ScriptedModel
 
 AT_ONCE = 8
 
@@ -42,6 +48,8 @@ def _rows(count: int) -> Iterator[dict[str, Any]]:
 
 
 def _model(base: str) -> ls.Model[ls.Message]:
+    if base == "scripted":
+        return ScriptedModel("good", repeat_last=True)
     return ls.Model("openai:any", base_url=f"{base}/openai-chat/3/whole", api_key="key")
 
 

@@ -54,29 +54,28 @@ class Fleet:
 
 
 async def drill(folder: Path, processes: Processes, address: str, *, seconds: float, every_s: float) -> None:
-    """Gives eight runs at a time to a fleet for a while; then all of them end, and are right."""
+    """Gives eight runs at a time to a fleet for a while, with one kill or more; all end, and are right."""
     fleet, names = Fleet(folder, processes, address), itertools.count()
     loop = asyncio.get_running_loop()
     until, next_kill = loop.time() + seconds, loop.time() + every_s
     given = list[str]()
     async with Runs(address) as runs:
         opened = set[str]()
-        while loop.time() < until or opened:
+        while (going := loop.time() < until or not fleet.kills) or opened:
             assert loop.time() < until + LIMIT_S, f"{opened} do not end"
-            while loop.time() < until and len(opened) < 8:
+            while going and len(opened) < 8:
                 given.append(f"order-{next(names)}")
                 opened.add(given[-1])
                 await runs.submit("clerk", given[-1], PROMPT)
             await fleet.fill()
-            if loop.time() >= next_kill and loop.time() < until:
+            if going and loop.time() >= next_kill:
                 await fleet.kill_some()
-                next_kill += every_s
+                next_kill = loop.time() + every_s
             await asyncio.sleep(0.1)
             for run in list(opened):
                 info = await runs.status(run)
                 if info is not None and info.is_over:
                     opened.remove(run)
-        assert fleet.kills
         for run in given:
             await check_run(runs, run, fleet.effects)
     print(f"{len(given)} runs over {fleet.kills} kills")

@@ -259,7 +259,7 @@ def test_redis_has_the_same_rules(redis_server: Any, batches: list[tuple[float, 
 
 
 @pytest.mark.slow
-@settings(max_examples=100, phases=UNSHRUNK, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, phases=UNSHRUNK, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(BATCHES)
 def test_redis_has_the_rules_at_length(redis_server: Any, batches: list[tuple[float, Batch]]) -> None:
     asyncio.run(compare(redis_server.url, batches))
