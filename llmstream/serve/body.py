@@ -82,6 +82,9 @@ class Body:
     send_timeout_s: a client that takes nothing for so long is gone, as after a network failure without a FIN
     """
 
+    # Bytes that the task that sends reads itself.
+    _direct: AsyncIterable[bytes] | None = None
+
     def __init__(
         self,
         source: Source,
@@ -102,7 +105,6 @@ class Body:
         self.on_lost: Callable[[], object] = _nothing
         self._source: AsyncIterable[Any] = source
         self._copies = False  # whether the source yields bytes
-        self._direct = False  # whether the task that sends reads them itself
         self._head_wait_s = head_wait_s
         self._ready = bytearray()
         self._decided = asyncio.Event()  # set when the status is known
@@ -143,9 +145,10 @@ class Body:
         writer = SSEWriter()
         writer.heartbeat = heartbeat
         body = cls(_no_events(), writer, heartbeat_s=heartbeat_s, send_timeout_s=send_timeout_s)
-        body._source, body._copies, body._direct = source, True, direct
+        body._source, body._copies = source, True
         body.status, body.headers = status, dict(headers)
         body._decided.set()
+        body._direct = source if direct else None
         return body
 
     @classmethod
@@ -189,7 +192,10 @@ class Body:
         if self._left:
             self._check_complete()
             raise InvalidRequest(_SENT)
-        if self._reader is None and not self._over and not self._direct:
+        if self._direct is not None:
+            self._silence.start()
+            return
+        if self._reader is None and not self._over:
             self._reader = asyncio.create_task(self._copy() if self._copies else self._read())
             self._reader.add_done_callback(self._end)
         try:
@@ -214,8 +220,8 @@ class Body:
         self._sent = True
         try:
             await self.open()
-            if self._direct:
-                async for chunk in self._source:
+            if self._direct is not None:
+                async for chunk in self._direct:
                     self._silence.given()
                     if self.watch is not None:
                         self.watch(chunk)
