@@ -2,8 +2,9 @@
 
 All are servers on aiohttp.web, each in a process of its own, before the replay server. The loop is aiohttp's
 client and server, with nothing between them. `pass` serves clients of the vendor's own wire, `translate`
-clients of Chat Completions on Anthropic's. This process only asks and reads; what a server used is in /proc,
-so Linux alone has this section.
+clients of Chat Completions on Anthropic's. This process is vendor and clients. Where it writes events, it writes
+one once the client has what became of the one before, so that each is one read and one write of the server,
+however busy the machine is. What a server used is in /proc, so Linux alone has this section.
 
 With LITELLM=/path/to/bin/litellm (pip install 'litellm[proxy]' in an environment of its own), its proxy does
 what `translate` does.
@@ -15,34 +16,37 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from aiohttp import ClientSession, ClientTimeout, web
 
 import llmstream as ls
+from benchmarks.bodies import BODIES, WORDS
+from benchmarks.server import BLOCK_BYTES
 from llmstream.dialects.base import dialect_class
 from llmstream.gateway import Gateway
 from llmstream.request import Request, Settings
 
 LITELLM = os.environ.get("LITELLM", "")
 ROLES = ("loop", "pass", "translate", *(("litellm",) if LITELLM else ()))
-CLIENTS = {1: 10_000, 20: 1_000, 200: 200}
+CLIENTS = {1: 1_000, 20: 200, 200: 200}
 """Clients at a time, and the events of each one's answer."""
 VENDOR = "anthropic"
 
 
-def request_of(role: str) -> bytes:
+def request_of(role: str, number: int) -> bytes:
     """The request that a client of the role's wire sends, with its head."""
     dialect = dialect_class("openai-chat" if role in ("translate", "litellm") else VENDOR)()
     asked = Request(
-        model="sim", messages=(ls.Message.user("Hello"),), settings=Settings(max_output_tokens=100)
+        model="sim", messages=(ls.Message.user(f"Hello {number}"),), settings=Settings(max_output_tokens=100)
     )
     http = dialect.encode(asked, provider=dialect.name).http
     path = http.url if http.url.startswith("/v1") else f"/v1{http.url}"
@@ -52,27 +56,74 @@ def request_of(role: str) -> bytes:
     return head.encode() + http.body
 
 
-async def answer(port: int, request: bytes) -> tuple[float, int]:
-    """Asks once; returns the seconds to the first content, and the bytes of the body."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024 * 1024)
-    begun = time.perf_counter()
-    writer.write(request)
-    body, first = bytearray(), 0.0
-    while not body.endswith(b"\r\n0\r\n\r\n"):
-        piece = await reader.read(64 * 1024)
-        if not piece:
-            raise SystemExit(f"the answer broke off: {bytes(body[:300])!r}")
-        if not first and b"The" in piece:
-            first = time.perf_counter() - begun
-        body += piece
-    writer.close()
-    return first, len(body)
+class Vendor:
+    """Answers with `count` events: in blocks of 16 KiB, or each once the client has something new."""
 
+    def __init__(self, count: int, writes: str) -> None:
+        begin, start, *content = BODIES[VENDOR](count)
+        self._deltas = [begin + start + content[0], *content[1:count]]
+        self._end = b"".join(content[count:])
+        if writes == "blocks":
+            body = b"".join(self._deltas)
+            self._deltas = [body[i : i + BLOCK_BYTES] for i in range(0, len(body), BLOCK_BYTES)]
+        self._waits = writes == "events"
+        self._progress: dict[int, asyncio.Event] = {}
+        self.port = 0
 
-async def answers(port: int, request: bytes, clients: int) -> list[float]:
-    """So many clients at once; the seconds to the first content of each."""
-    found = await asyncio.gather(*(answer(port, request) for _ in range(clients)))
-    return [first for first, _ in found]
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Cancelled at the end, while connections are kept open.
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+                body = await reader.readexactly(int(length[1]) if length else 0)
+                client = re.search(rb"Hello (\d+)", body)
+                await self._answer(writer, self._progress[int(client[1]) if client else 0])
+        writer.close()
+
+    async def _answer(self, writer: asyncio.StreamWriter, progress: asyncio.Event) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
+        for event in self._deltas:
+            progress.clear()
+            writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+            await writer.drain()
+            if self._waits:
+                with contextlib.suppress(TimeoutError):  # LiteLLM's first pieces are without content
+                    await asyncio.wait_for(progress.wait(), 1.0)
+        writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(self._end), self._end))
+
+    async def ask(self, port: int, role: str, number: int) -> float:
+        """Asks as client `number`; returns the seconds to the first content."""
+        progress = self._progress[number] = asyncio.Event()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024 * 1024)
+        begun = time.perf_counter()
+        writer.write(request_of(role, number))
+        tail, first = b"", 0.0
+        while not tail.endswith(b"\r\n0\r\n\r\n"):
+            piece = await reader.read(64 * 1024)
+            if not piece:
+                raise SystemExit(f"the answer of {role} broke off: {tail!r}")
+            if WORDS[0].encode() in piece:
+                first = first or time.perf_counter() - begun
+            if b"HTTP/1.1 200" not in piece or WORDS[0].encode() in piece:
+                progress.set()
+            tail = (tail + piece)[-100:]
+        writer.close()
+        return first
+
+    async def ask_all(self, port: int, role: str, clients: int) -> list[float]:
+        """So many clients at once."""
+        return await asyncio.gather(*(self.ask(port, role, number) for number in range(clients)))
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """Its address."""
+        server = await asyncio.start_server(self, "127.0.0.1", 0, limit=1024 * 1024, backlog=2048)
+        async with server:
+            self.port = server.sockets[0].getsockname()[1]
+            yield f"http://127.0.0.1:{self.port}"
 
 
 def cpu_ns(pid: int) -> int:
@@ -88,15 +139,14 @@ def peak_mb(pid: int) -> float:
 
 
 @contextlib.contextmanager
-def running(role: str, base: str, count: int, writes: str) -> Iterator[tuple[int, int]]:
+def running(role: str, base: str) -> Iterator[tuple[int, int]]:
     """Process id and port of a server."""
-    place = f"{base}/{VENDOR}/{count}/{writes}"
     if role == "litellm":
-        with _litellm(place) as found:
+        with _litellm(base) as found:
             yield found
         return
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.gateway", role, place], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "benchmarks.gateway", role, base], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
@@ -141,48 +191,45 @@ def _listens(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-def figures(base: str, clients: int, writes: str, rounds: int) -> dict[str, dict[str, float]]:
+async def figures(clients: int, writes: str, rounds: int) -> dict[str, dict[str, float]]:
     """By role: microseconds of CPU an event, and the peak of memory in MB."""
     count = CLIENTS[clients]
     us: dict[str, list[float]] = {role: [] for role in ROLES}
-    with contextlib.ExitStack() as stack:
-        servers = {role: stack.enter_context(running(role, base, count, writes)) for role in ROLES}
-        for number in range(rounds + 1):
-            for role, (pid, port) in servers.items():
-                if role == "litellm" and number > 1:
-                    continue  # a hundred times slower, so that one round says enough
-                before = cpu_ns(pid)
-                asyncio.run(answers(port, request_of(role), clients))
-                if number:  # the first round warms up
-                    us[role].append((cpu_ns(pid) - before) / count / clients / 1000)
-        return {
-            "us_per_event": {role: statistics.median(times) for role, times in us.items()},
-            "peak_mb": {role: peak_mb(pid) for role, (pid, _) in servers.items()},
-        }
+    vendor = Vendor(count, writes)
+    async with vendor.listening() as base:
+        with contextlib.ExitStack() as stack:
+            servers = {role: stack.enter_context(running(role, base)) for role in ROLES}
+            for number in range(rounds + 1):
+                for role, (pid, port) in servers.items():
+                    if role == "litellm" and number > 1:
+                        continue  # a hundred times slower, so that one round says enough
+                    before = cpu_ns(pid)
+                    await vendor.ask_all(port, role, clients)
+                    if number:  # the first round warms up
+                        us[role].append((cpu_ns(pid) - before) / count / clients / 1000)
+            return {
+                "us_per_event": {role: statistics.median(times) for role, times in us.items()},
+                "peak_mb": {role: peak_mb(pid) for role, (pid, _) in servers.items()},
+            }
 
 
-def per_call(base: str, calls: int) -> dict[str, dict[str, float]]:
+async def per_call(calls: int) -> dict[str, dict[str, float]]:
     """By role: microseconds of CPU a call of one event, and milliseconds to its first content."""
     us, first = dict[str, float](), dict[str, float]()
-    with contextlib.ExitStack() as stack:
-        servers = {role: stack.enter_context(running(role, base, 1, "whole")) for role in ROLES}
-        port = int(base.rpartition(":")[2])
-        direct = request_of("pass").replace(b"POST /v1", f"POST /{VENDOR}/1/whole/v1".encode(), 1)
-        first["direct"] = _p50([asyncio.run(_one_by_one(port, direct, calls))])
-        for role, (pid, port) in servers.items():
-            asyncio.run(_one_by_one(port, request_of(role), 20))
-            before = cpu_ns(pid)
-            first[role] = _p50([asyncio.run(_one_by_one(port, request_of(role), calls))])
-            us[role] = (cpu_ns(pid) - before) / calls / 1000
+    vendor = Vendor(1, "events")
+    async with vendor.listening() as base:
+        with contextlib.ExitStack() as stack:
+            servers = {role: stack.enter_context(running(role, base)) for role in ROLES}
+            direct = [await vendor.ask(vendor.port, "pass", 0) for _ in range(calls)]
+            first["direct"] = statistics.median(direct) * 1000
+            for role, (pid, port) in servers.items():
+                for _ in range(10):
+                    await vendor.ask(port, role, 0)
+                before = cpu_ns(pid)
+                found = [await vendor.ask(port, role, 0) for _ in range(calls)]
+                us[role] = (cpu_ns(pid) - before) / calls / 1000
+                first[role] = statistics.median(found) * 1000
     return {"us_per_call": us, "first_ms": first}
-
-
-async def _one_by_one(port: int, request: bytes, calls: int) -> list[float]:
-    return [(await answer(port, request))[0] for _ in range(calls)]
-
-
-def _p50(found: list[list[float]]) -> float:
-    return statistics.median(found[0]) * 1000
 
 
 # The servers.

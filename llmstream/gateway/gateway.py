@@ -125,6 +125,8 @@ class Gateway:
         self.draining = False
         self.drains = Drains()
         self.recordings = Recordings(recordings) if isinstance(recordings, str | Path) else recordings
+        if self.recordings is None and any(route.record for route in self.routes.all):
+            raise InvalidRequest("a route has `record`, and there is no folder. Pass recordings=FOLDER.")
         self._metrics = Metrics() if metrics else None
         self.max_body_bytes = max_body_bytes
         self._heartbeat_s = heartbeat_s
@@ -191,9 +193,12 @@ class Gateway:
             return _whole(counted)
         if side is None:
             client = ClientCall.of_other(self._router.guess(http), http)
-            return await self._respond(client, key, self._route_of_other(client))
-        client = ClientCall.of(side, http)
-        return await self._respond(client, key, self.routes.find(client.model))
+        else:
+            client = ClientCall.of(side, http)
+        if client.model:  # before the route: the error of an unknown model names those that there are
+            self.admission.check_model(key, client.model)
+        route = self._route_of_other(client) if client.other else self.routes.find(client.model)
+        return await self._respond(client, key, route)
 
     def _find_side(self, method: str, path: str) -> ServerSide | None:
         return self._router.find(HttpRequest(path, method=method))
@@ -231,7 +236,8 @@ class Gateway:
         raise _no_such_path(client)
 
     async def _respond(self, client: ClientCall, key: Key, route: Route) -> Body:
-        self.admission.check_model(key, client.model or route.pattern)
+        if not client.model:
+            self.admission.check_model(key, route.pattern)
         targets = route.asked(client.model or _NO_MODEL)
         first, target = targets[0]
         row = Row(

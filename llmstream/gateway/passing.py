@@ -163,7 +163,10 @@ async def open_passed(
         await passing.hold()
     source = passing if drains is None else drains.of(passing, account)
     return Body.of_bytes(
-        source, _returned_headers(response, streamed=client.streamed), status=response.status
+        source,
+        _returned_headers(response, streamed=client.streamed),
+        status=response.status,
+        direct=True,
     )
 
 
@@ -250,9 +253,18 @@ class _Passing:
     async def __anext__(self) -> bytes:
         if self._held:
             return self._held.pop(0)
-        piece = b"" if self._ended else await self._read()
-        if piece:
-            return piece
+        if not self._ended:
+            # As `_read`; each coroutine more between the socket and the client costs as much as a decoder.
+            self._watchdog.waiting_since = self._now()
+            try:
+                piece = await self._response.read()
+            except LLMStreamError as error:
+                self._account.failed(error.info)
+                raise
+            self._watchdog.waiting_since = None
+            if piece:
+                self._reading.feed(piece)
+                return piece
         self._ended = True
         self._reading.end()
         if self._reading.failure is not None:

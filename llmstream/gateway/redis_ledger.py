@@ -60,6 +60,12 @@ local function spend(usd, started)
   for n = 6, #KEYS, 2 do
     redis.call('HINCRBYFLOAT', KEYS[n], whole(math.floor(started / MINUTE)), exact(usd))
     redis.call('EXPIRE', KEYS[n], 2 * DAY)
+    -- Of two days at most, where a key is used without a pause.
+    if redis.call('HLEN', KEYS[n]) > 2 * DAY / MINUTE then
+      for _, minute in ipairs(redis.call('HKEYS', KEYS[n])) do
+        if tonumber(minute) < (started - DAY) / MINUTE then redis.call('HDEL', KEYS[n], minute) end
+      end
+    end
     redis.call('HINCRBYFLOAT', KEYS[n + 1], whole(math.floor(started / HOUR)), exact(usd))
   end
 end

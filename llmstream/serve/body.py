@@ -54,6 +54,9 @@ class Body:
     send_timeout_s: a client that takes nothing for so long is gone, as after a network failure without a FIN
     """
 
+    # Bytes that the task that sends reads itself.
+    _direct: AsyncIterable[bytes] | None = None
+
     def __init__(
         self,
         source: Source,
@@ -120,6 +123,7 @@ class Body:
         heartbeat: bytes = b"",
         heartbeat_s: float = 15.0,
         send_timeout_s: float = 30.0,
+        direct: bool = False,
     ) -> Self:
         """Returns a response whose bytes are written elsewhere, such as from an event log.
 
@@ -127,6 +131,8 @@ class Body:
 
         headers:   by name, in lower case
         heartbeat: bytes that clients ignore, written after `heartbeat_s` of silence; b"" for none
+        direct:    the task that sends reads the source, which costs less for each chunk. Then there is no
+                   heartbeat, and no other task may leave the body while it is sent
         """
         body = cls.__new__(cls)
         body._prepare(
@@ -139,6 +145,7 @@ class Body:
             send_timeout_s=send_timeout_s,
         )
         body._decided.set()
+        body._direct = source if direct else None
         return body
 
     @classmethod
@@ -193,6 +200,9 @@ class Body:
         if self._left:
             self._check_complete()
             raise InvalidRequest(_SENT)
+        if self._direct is not None:
+            self._silence.start()
+            return
         if self._reader is None and not self._over:
             assert self._fill is not None  # else it is over
             self._reader = asyncio.create_task(self._fill(self))
@@ -219,6 +229,14 @@ class Body:
         self._sent = True
         try:
             await self.open()
+            if self._direct is not None:
+                async for chunk in self._direct:
+                    self._silence.given()
+                    if self.watch is not None:
+                        self.watch(chunk)
+                    yield chunk
+                    self._silence.waits()
+                return
             while not self._over or self._ready:
                 heartbeat = b"" if self._ready else await self._wait()
                 if chunk := self._chunk() or heartbeat:

@@ -15,6 +15,7 @@ import pytest
 import llmstream as ls
 from llmstream.gateway import Budget, Key, Ledger, open_ledger
 from llmstream.gateway.accounts import Row
+from tests.redis_servers import RedisServer, flushed
 
 START = 1_800_000_000.0
 
@@ -301,4 +302,17 @@ def test_files_without_tags_get_them(tmp_path: Path) -> None:
     old.close()
     ledger = open_ledger(path)
     assert [one.group for one in ledger.sums("tag")] == [""]
+    ledger.close()
+
+
+def test_sums_by_minute_are_bounded(redis_server: RedisServer, clock: Clock) -> None:
+    """A key that is used each minute for days: the window of a day is there, and not much more."""
+    pytest.importorskip("redis")
+    ledger = open_ledger(flushed(redis_server), clock=clock)
+    for _ in range(3_000):
+        call(ledger, clock, Key(name="ada"), cost=0.001)
+        clock.now += 60
+    with pytest.raises(ls.RateLimited, match=r"has 0\.0000 of its 0\.01 USD left"):
+        call(ledger, clock, Key(name="ada", budget_usd=0.01, budget_s=3600.0), cost=0.001)
+    assert 1_440 <= ledger._client.hlen(ledger._key("minutes:ada")) <= 2_881
     ledger.close()

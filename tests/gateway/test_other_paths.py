@@ -164,7 +164,11 @@ async def test_keys_limit_other_paths_too(tmp_path: Path) -> None:
     ledger.close()
     headers = {"authorization": f"Bearer {secret}"}
     async with gateway_before_vendor(store) as (url, vendor):
-        for path, sent in (("/v1/files", {}), ("/v1/embeddings", {"model": "embed-1"})):
+        for path, sent in (
+            ("/v1/files", {}),
+            ("/v1/embeddings", {"model": "embed-1"}),
+            ("/v1/chat/completions", {"model": "unknown"}),
+        ):
             status, body, _ = await asked(url, path, json=sent, headers=headers)
             assert (status, b"may not use" in body) == (403, True)
         assert vendor.asked == []

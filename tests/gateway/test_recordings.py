@@ -156,6 +156,11 @@ async def test_recordings_have_limits(tmp_path: Path) -> None:
     assert meta_of(calls[-1] / "vendor-1")["truncated"] is True
 
 
+def test_recording_needs_a_folder() -> None:
+    with pytest.raises(ls.InvalidRequest, match="Pass recordings=FOLDER"):
+        Gateway(Routes([Route("*", (Target("sim:demo"),), record=True)]))
+
+
 async def test_only_routes_that_say_so(tmp_path: Path) -> None:
     path = tmp_path / "gateway.toml"
     path.write_text(
