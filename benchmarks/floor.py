@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import AsyncIterator
+from zlib import crc32
 
 import aiohttp
 import msgspec
@@ -180,16 +181,20 @@ async def cohere(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
 
 
 async def bedrock_converse(response: aiohttp.ClientResponse) -> AsyncIterator[str]:
-    """Text deltas of ConverseStream; lengths are read, checksums are not."""
+    """Text deltas of ConverseStream, with both checksums of each message."""
     decode = msgspec.json.Decoder(_BlockDelta).decode
-    lengths = struct.Struct(">II").unpack_from
+    prelude, last = struct.Struct(">III").unpack_from, struct.Struct(">I").unpack_from
     tail = b""
     async for block in response.content.iter_any():
         data, at = tail + block, 0
         while at + 12 <= len(data):
-            total, headers = lengths(data, at)
+            total, headers, checksum = prelude(data, at)
+            if crc32(data[at : at + 8]) != checksum:
+                raise ValueError("a damaged prelude")
             if at + total > len(data):
                 break
+            if crc32(data[at : at + total - 4]) != last(data, at + total - 4)[0]:
+                raise ValueError("a damaged message")
             begin = at + 12 + headers
             if data.startswith(b"contentBlockDelta", at + 27):
                 text = decode(data[begin : at + total - 4]).delta.text

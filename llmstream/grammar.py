@@ -264,7 +264,7 @@ class Guard:
                 break
         else:
             return events
-        # Nearly each batch of a short answer has its begin or its end; the deltas beside them pass here, for
+        # Nearly each batch of a short answer has its begin or its end. The deltas beside these pass here, for
         # a fifth of what `_pass` takes (200 events of Ollama: a quarter of all instructions less).
         out: list[Event] = []
         kind = None

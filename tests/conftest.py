@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import itertools
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,6 +17,7 @@ import pytest
 from aiohttp import ClientResponse, web
 from hypothesis import settings
 
+from llmstream.errors import InvalidRequest
 from llmstream.streams import attempts
 from tests.redis_servers import make_redis, redis_server, short_path  # noqa: F401  # fixtures
 
@@ -30,7 +32,37 @@ _QUICK = pytest.StashKey[bool]()
 _LEFT_OUT = pytest.StashKey[set[str]]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--loop",
+        choices=("asyncio", "uvloop"),
+        default="asyncio",
+        help="the event loop of async tests; uvloop has to be installed",
+    )
+
+
+class _OnUvloop:
+    """A plugin that runs each async test on uvloop."""
+
+    def pytest_asyncio_loop_factories(self) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+        import uvloop
+
+        return {"uvloop": uvloop.new_event_loop}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pyfunc_call(self) -> Generator[None, Any, Any]:
+        """Skips tests of a virtual clock, which needs asyncio's own loop."""
+        try:
+            return (yield)
+        except InvalidRequest as error:
+            if "VirtualClock needs" in str(error):
+                pytest.skip("a virtual clock needs asyncio's own event loop")
+            raise
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--loop") == "uvloop":
+        config.pluginmanager.register(_OnUvloop())
     config.stash[_LEFT_OUT] = set()
     if not any(Path(arg).is_dir() for arg in config.args):  # files and tests that are named run complete
         config.option.markexpr = config.option.markexpr.replace("not slow", "")

@@ -31,6 +31,9 @@ _MESSAGE_CHARS: Final = 4096
 # AWS has no longer names; a name goes into messages and log lines.
 _NAME_CHARS: Final = 128
 
+# More than any API has; bounds the memory if a server invents names.
+_NAMES: Final = 64
+
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 
 # HTTP status by the exception's name in lower case, without "exception".
@@ -84,6 +87,7 @@ class AWSFrames:
         self._payload_of = payload_of
         self._provider = provider
         self._messages = EventStreamDecoder(max_bytes=max_bytes)
+        self._events: set[str] = set()  # names of events that are no exceptions
 
     def feed_data(self, chunk: bytes) -> list[bytes]:
         """Decodes a slice; returns the payloads that it completes, none after an exception.
@@ -92,10 +96,16 @@ class AWSFrames:
         """
         payloads: list[bytes] = []
         for message in self._messages.feed(chunk):
-            error = exception_of(message, provider=self._provider)
-            if error is not None:
-                self.error = error
-                return payloads
+            headers = message.headers
+            name = headers.get(":event-type")
+            # Whether an event is an exception depends on its name alone, and streams repeat a few names.
+            if headers.get(":message-type") != "event" or name not in self._events:
+                error = exception_of(message, provider=self._provider)
+                if error is not None:
+                    self.error = error
+                    return payloads
+                if isinstance(name, str) and len(self._events) < _NAMES:
+                    self._events.add(name)
             payloads.append(self._payload_of(message))
         self.error = self._messages.error
         return payloads

@@ -88,21 +88,36 @@ class EventStreamDecoder:
             return []
         data = bytes(self._held)
         messages: list[Message] = []
-        start = 0
+        start, size = 0, len(data)
         try:
+            # A measured hot loop, without a call for each part of a message (`bench_guard --instructions`).
             while True:
-                if len(data) - start < _PRELUDE.size:
+                if size - start < _PRELUDE.size:
                     self._needed = _PRELUDE.size
                     break
                 total, headers, checksum = _PRELUDE.unpack_from(data, start)
+                crc = crc32(data[start : start + 8])
                 # Before anything waits for `total` bytes: a damaged length would let the decoder wait for the
                 # rest of the stream, or for gigabytes.
-                self._check_prelude(data[start : start + 8], total, headers, checksum)
-                if len(data) - start < total:
+                if crc != checksum or not (
+                    headers <= _MAX_HEADERS_BYTES and 0 <= total - headers - _OVERHEAD <= self.max_bytes
+                ):
+                    raise self._bad_prelude(headers, total, damaged=crc != checksum)
+                end = start + total
+                if size < end:
                     self._needed = total
                     break
-                messages.append(self._read_message(data[start : start + total], headers))
-                start += total
+                # The second checksum covers the first eight bytes as well: it continues theirs.
+                if crc32(data[start + 8 : end - 4], crc) != _U32.unpack_from(data, end - 4)[0]:
+                    raise ProtocolError(
+                        "The checksum of a message is wrong: the body was damaged on its way. "
+                        "Send the request again.",
+                        reason="message_crc",
+                    )
+                begin = start + _PRELUDE.size
+                body = begin + headers
+                messages.append(Message(self._headers(data[begin:body]), data[body : end - 4]))
+                start = end
         except LLMStreamError as error:
             self.error = error
             self._held.clear()
@@ -128,32 +143,20 @@ class EventStreamDecoder:
         if self.error is not None:
             raise self.error
 
-    def _check_prelude(self, lengths: bytes, total: int, headers: int, checksum: int) -> None:
-        if crc32(lengths) != checksum:
-            raise ProtocolError(
+    def _bad_prelude(self, headers: int, total: int, *, damaged: bool) -> LLMStreamError:
+        """The error of lengths with a wrong checksum, or past the limits."""
+        if damaged:
+            return ProtocolError(
                 "The checksum of a message's prelude is wrong: the body is damaged, or it is no AWS event "
                 "stream. Check status and content type, and send the request again.",
                 reason="prelude_crc",
             )
-        payload = total - headers - _OVERHEAD
-        if headers > _MAX_HEADERS_BYTES or payload < 0 or payload > self.max_bytes:
-            raise LimitExceeded(
-                f"A message declares {total} bytes with {headers} bytes of headers; allowed are "
-                f"{_MAX_HEADERS_BYTES} bytes of headers and {self.max_bytes} bytes of payload. "
-                "Pass a larger max_bytes if payloads of this size are expected.",
-                reason="limit",
-            )
-
-    def _read_message(self, data: bytes, headers: int) -> Message:
-        """Reads one complete message; `headers` is the length of its header block in bytes."""
-        if crc32(memoryview(data)[:-4]) != int.from_bytes(data[-4:]):
-            raise ProtocolError(
-                "The checksum of a message is wrong: the body was damaged on its way. "
-                "Send the request again.",
-                reason="message_crc",
-            )
-        end = _PRELUDE.size + headers
-        return Message(self._headers(data[_PRELUDE.size : end]), data[end:-4])
+        return LimitExceeded(
+            f"A message declares {total} bytes with {headers} bytes of headers; allowed are "
+            f"{_MAX_HEADERS_BYTES} bytes of headers and {self.max_bytes} bytes of payload. "
+            "Pass a larger max_bytes if payloads of this size are expected.",
+            reason="limit",
+        )
 
     def _headers(self, block: bytes) -> dict[str, HeaderValue]:
         """Reads the headers of a block; cached, because vendors repeat a few blocks all the time."""
