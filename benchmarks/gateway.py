@@ -1,6 +1,6 @@
 """What a gateway costs: `llmstream.gateway` beside a loop that copies bytes and reads none of them.
 
-All are servers on aiohttp.web, each in a process of its own, before the replay server. The loop is aiohttp's
+All are servers on aiohttp.web, each in a process of its own, before a vendor. The loop is aiohttp's
 client and server, with nothing between them. `pass` serves clients of the vendor's own wire, `translate`
 clients of Chat Completions on Anthropic's. This process is vendor and clients. Where it writes events, it
 writes one once the client has what became of the one before, so that each is one read and one write of the
