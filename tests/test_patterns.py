@@ -320,6 +320,7 @@ DATA = {
     "endpoint_check/report.py: re.search(f'\\\\b{sent}\\\\b', message)": "one of two names of a field",
     "simulator/obedient.py: re.findall(f'({names}) for ([A-Z]\\\\w+)', prompt)": "names of tools",
     "model_rules/__init__.py: re.search(row.models, model, re.IGNORECASE)": "the caller's name of a model",
+    "store/postgres.py: re.sub(pattern, replacement, statement)": "a table, in statements of ours",
     "testing/recorder.py: re.compile(b''.join(map(_spellings, secret)))": "a key, byte for byte",
     "simulator/demo.py: re.search(pattern, name.lower())": "a table of plain words",
 }

@@ -292,9 +292,11 @@ class SQLiteDatabase:
 
         raises: StoreError if they are another program's
         """
-        (application,) = raw.execute("pragma application_id").fetchone()
-        (version,) = raw.execute("pragma user_version").fetchone()
-        (count,) = raw.execute("select count(*) from sqlite_master").fetchone()
+        # One moment: another process may make the tables between two reads.
+        with contextlib.nullcontext() if raw.in_transaction else transaction(raw, "begin"):
+            (application,) = raw.execute("pragma application_id").fetchone()
+            (version,) = raw.execute("pragma user_version").fetchone()
+            (count,) = raw.execute("select count(*) from sqlite_master").fetchone()
         is_new = not (application or version or count) and not self.read_only
         if application != APPLICATION and not is_new:
             raise StoreError(f"{self.path} is no store of conversations. Name another file.")
