@@ -218,7 +218,7 @@ async function drawPanel() {
   const { call, tab, place } = state
   body.classList.toggle('listed', tab === 'events')
   side.hidden = tab !== 'events'
-  if (tab === 'events') return panel.replaceChildren(rows.element)
+  if (tab === 'events') return panel.replaceChildren(rows.view)
   await guarded(async () => {
     const made = await {
       text: () => written(call, play.place ?? (place > 0 ? place : call.events.length)),

@@ -5,9 +5,13 @@ import { clock, el, family, foreign, seconds } from './dom.js'
 
 const ROW_PX = 26
 const MORE = 8
+const HEAD = [
+  ['number', '#'], ['time', 'seconds'], ['gap', 'gap'], ['read', 'read'], ['kind', 'event'], ['event', 'content'],
+  ['wire', 'wire'],
+]
 
 export class Rows {
-  /** onSelect gets the number of an event. */
+  /** onSelect gets the number of an event. `view` is what is shown: `element`, which scrolls, below its head. */
   constructor(onSelect) {
     this.call = null
     this.selected = -1
@@ -22,6 +26,8 @@ export class Rows {
         if (row) onSelect(Number(row.dataset.place))
       },
     }, this.#inner)
+    const head = el('div.rows-head', { 'aria-hidden': 'true' }, ...HEAD.map(([name, text]) => el(`span.${name}`, {}, text)))
+    this.view = el('div.rows-view', {}, head, this.element)
     new ResizeObserver(() => this.draw()).observe(this.element)
   }
 
