@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,11 @@ class _OnUvloop:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Under nohup and in the background of a shell these are ignored, also by the programs that tests start.
+    for name in ("SIGHUP", "SIGINT", "SIGQUIT"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL)
     if config.getoption("--loop") == "uvloop":
         config.pluginmanager.register(_OnUvloop())
     config.stash[_LEFT_OUT] = set()

@@ -181,8 +181,6 @@ def test_deep_json_is_no_report(bench, tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_a_report(number, spawn, simulate, monkeypatch):
-    if signal.getsignal(number) is signal.SIG_IGN:
-        pytest.skip(f"{number.name} is ignored here, as under nohup, and the command leaves it so")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
     simulator = simulate(Script((Turn(text="So."), Turn(text="Slow.", pace=Pace(first_s=60.0)))))
     to = ("-m", "openai:m", "--base-url", f"{simulator.url}/v1")
