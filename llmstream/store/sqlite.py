@@ -173,7 +173,11 @@ class SQLiteDatabase:
             if path.exists():  # before WAL mode is set in the file of another program
                 with contextlib.closing(self._plain()) as raw:
                     self._version(raw)
-            self._check()
+            try:
+                self._check()
+            except BaseException:
+                self.close()
+                raise
 
     def close(self) -> None:
         """As in `Database`."""
