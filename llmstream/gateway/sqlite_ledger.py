@@ -43,6 +43,15 @@ __all__ = ["SQLiteLedger"]
 # One transaction takes well under a millisecond, so that 5 s mean a stuck process.
 _BUSY_S: Final = 5.0
 _VERSION: Final = 2
+_SET_VERSION: Final = f"pragma user_version = {_VERSION}"
+_CALLS_OF_KEY: Final = (
+    "select started, cost_usd from calls where key = ? and started > ? and cost_usd > 0 order by started"
+)
+# The comparison with '' lets SQLite use the index of tags.
+_CALLS_OF_TAG: Final = (
+    "select started, cost_usd from calls where tag = ? and tag != '' and started > ? and cost_usd > 0 "
+    "order by started"
+)
 
 _COLUMNS: Final = tuple(name for name in Row.__struct_fields__ if name != "id")
 _TYPES: Final = {"started": "real", "cost_usd": "real", "first_s": "real", "duration_s": "real"}
@@ -233,13 +242,8 @@ class SQLiteLedger(Ledger):
         """Pairs of a time and what was spent there, in the budget's window, oldest first."""
         since = now - budget.window_s
         if budget.window_s < DAY_S:
-            # The comparison with '' lets SQLite use the index of tags.
-            of = "key = ?" if budget.of == "key" else "tag = ? and tag != ''"
-            return db.execute(
-                f"select started, cost_usd from calls where {of} and started > ? and cost_usd > 0 "  # noqa: S608
-                "order by started",
-                (budget.name, since),
-            ).fetchall()
+            calls = _CALLS_OF_KEY if budget.of == "key" else _CALLS_OF_TAG
+            return db.execute(calls, (budget.name, since)).fetchall()
         # An hour that is partly in the window counts.
         rows = db.execute(
             "select hour, usd from spent where key = ? and hour >= ? order by hour",
@@ -338,7 +342,7 @@ def _add_tags(db: sqlite3.Connection) -> None:
     with private_sqlite.transaction(db):
         if db.execute("pragma user_version").fetchone() == (1,):
             db.execute("alter table calls add column tag text default ''")
-            db.execute(f"pragma user_version = {_VERSION}")
+            db.execute(_SET_VERSION)
 
 
 def _hour(time_s: float) -> int:

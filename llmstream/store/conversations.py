@@ -91,7 +91,8 @@ _FIND: Final = (
 
 def find(db: Connection, owner: str, name: str) -> Row | None:
     """The row of a conversation, or None."""
-    row = db.execute(_FIND + db.locked("c"), (owner, name)).fetchone()
+    statement = _FIND + db.locked("c")
+    row = db.execute(statement, (owner, name)).fetchone()
     return None if row is None else Row(*row)
 
 
@@ -177,22 +178,22 @@ def title_of(messages: Sequence[Message]) -> str:
 
 
 _FAULTS: Final = {
-    "messages without the one before them": "messages m where parent is not null "
+    "messages without the one before them": "select count(*) from messages m where parent is not null "
     "and not exists (select 1 from messages p where p.n = m.parent)",
-    "conversations without their end": "conversations c where head is not null "
+    "conversations without their end": "select count(*) from conversations c where head is not null "
     "and not exists (select 1 from messages m where m.n = c.head)",
-    "conversations without their tree": "conversations c "
+    "conversations without their tree": "select count(*) from conversations c "
     "where not exists (select 1 from trees t where t.n = c.tree)",
-    "files that are missing": "message_files m "
+    "files that are missing": "select count(*) from message_files m "
     "where not exists (select 1 from files f where f.hash = m.hash)",
-    "drafts of turns that are over": "drafts d "
+    "drafts of turns that are over": "select count(*) from drafts d "
     "where not exists (select 1 from turns t where t.n = d.turn and t.state = 'open')",
 }
 
 
 def faults(db: Connection) -> list[str]:
     """What is missing of that to which rows refer, with how many rows; [] if nothing is."""
-    counts = {name: db.execute(f"select count(*) from {of}").fetchone()[0] for name, of in _FAULTS.items()}  # noqa: S608
+    counts = {name: db.execute(statement).fetchone()[0] for name, statement in _FAULTS.items()}
     return [f"{count} {name}" for name, count in counts.items() if count]
 
 

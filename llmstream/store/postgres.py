@@ -34,6 +34,7 @@ from llmstream.store.rows import spaced
 __all__ = ["PostgresDatabase", "PostgresWriter"]
 
 SCHEMA: Final = "llmstream_store"
+_CREATE_SCHEMA: Final = f"create schema {SCHEMA}".encode()
 
 _CONNECT_S: Final = 10
 
@@ -194,14 +195,16 @@ class PostgresConnection:
 
     def execute(self, statement: str, values: Values = (), /) -> Rows:
         """As in `Connection`."""
+        form = _form(statement)
         if isinstance(values, Mapping):
-            return self.raw.execute(_form(statement), {name: _clean(one) for name, one in values.items()})
-        return self.raw.execute(_form(statement), [_clean(one) for one in values])
+            return self.raw.execute(form, {name: _clean(one) for name, one in values.items()})
+        return self.raw.execute(form, [_clean(one) for one in values])
 
     def executemany(self, statement: str, values: Iterable[Sequence[object]], /) -> object:
         """As in `Connection`."""
+        form = _form(statement)
         with self.raw.cursor() as cursor:
-            cursor.executemany(_form(statement), list(values))
+            cursor.executemany(form, list(values))
         return None
 
     def locked(self, table: str) -> str:
@@ -358,7 +361,8 @@ class PostgresDatabase:
         """Lets the server reuse the place of what was deleted. It overwrites that when it needs the place."""
         names = "conversations, trees, messages, turns, drafts, files, message_files, search"
         with self.errors():
-            self.connection.raw.execute(f"vacuum (skip_locked, analyze) {names}".encode())
+            statement = f"vacuum (skip_locked, analyze) {names}".encode()
+            self.connection.raw.execute(statement)
 
     def copy(self, target: Path) -> None:
         """Refuses: the server has a program for it.
@@ -401,11 +405,12 @@ class PostgresDatabase:
         with self._transaction(b"begin; select pg_advisory_xact_lock(%d)" % _MIGRATING) as db:
             # `if not exists` needs the right to make it even where it exists.
             if db.execute("select to_regnamespace(?)", (SCHEMA,)).fetchone()[0] is None:
-                db.raw.execute(f"create schema {SCHEMA}".encode())
+                db.raw.execute(_CREATE_SCHEMA)
             version = self._version()  # another process may have been first
             for statements, _ in tables.MIGRATIONS[version:]:
                 for statement in statements.rstrip(";\n").split(";\n"):
-                    db.raw.execute(_table(statement).encode())
+                    form = _table(statement).encode()
+                    db.raw.execute(form)
             db.execute(
                 "insert into meta values ('version', ?) "
                 "on conflict (name) do update set value = excluded.value",

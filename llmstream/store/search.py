@@ -120,7 +120,8 @@ def search(
         "limit": limit if limit >= 0 else NO_LIMIT,
     }
     if rank_all:
-        best = [n for (n,) in db.execute(_BEST.format(**pieces), given)]
+        statement = _BEST.format(**pieces)
+        best = [n for (n,) in db.execute(statement, given)]
     else:
         statement = _RECENT.format(**pieces)
         rows = db.execute(statement, {**given, "newest": _NEWEST})

@@ -29,6 +29,7 @@ __all__ = ["FileWriter", "SQLiteDatabase"]
 
 APPLICATION: Final = 0x6C6C6D73
 """In `pragma application_id`: "llms", so that another program's file is not taken for a store."""
+_SET_APPLICATION: Final = f"pragma application_id = {APPLICATION}"
 
 # How long a write waits for those of other processes. Each takes about a millisecond; SQLite's waiting is not
 # fair, so that one of several may wait for seconds.
@@ -315,8 +316,9 @@ class SQLiteDatabase:
             for statements, _ in tables.MIGRATIONS[version:]:
                 for statement in statements.split(";\n"):
                     raw.execute(statement)
-            raw.execute(f"pragma application_id = {APPLICATION}")
-            raw.execute(f"pragma user_version = {max(version, known)}")
+            raw.execute(_SET_APPLICATION)
+            numbered = f"pragma user_version = {max(version, known)}"
+            raw.execute(numbered)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

@@ -147,7 +147,8 @@ class StoredTurn:
                 self._row, self._seq = self._open(db, conversation, after), 0
             if store.content:
                 # Not into a turn that another process has taken for lost.
-                db.execute(_DRAFT + db.locked("turns"), (self._seq, events, self._row))
+                statement = _DRAFT + db.locked("turns")
+                db.execute(statement, (self._seq, events, self._row))
         self._seq += 1
 
     def _open(self, db: Connection, conversation: int, after: int | None) -> int:
@@ -234,7 +235,8 @@ _LOST: Final = (
 
 def recover(db: Connection, turn: int, at: float) -> None:
     """Makes messages of the drafts of a turn whose process died; inside a transaction."""
-    found = db.execute(_LOST + db.locked("c, t"), (turn,)).fetchone()
+    statement = _LOST + db.locked("c, t")
+    found = db.execute(statement, (turn,)).fetchone()
     if found is None:  # another process was first
         return
     *fields, after = found
