@@ -43,6 +43,9 @@ _remembered: dict[Key, list[Refused]] = {}
 
 T = TypeVar("T")
 
+# uvloop counts in milliseconds, so that a deadline may pass one or two before its time.
+_EARLY_S: Final = 0.002
+
 
 class AttemptClock:
     """Awaits the steps of a call up to its response, one at a time, within the deadlines.
@@ -113,7 +116,7 @@ class AttemptClock:
         total_s, started = self._deadlines.total_s, self._total_started
         if total_s is None or started is None:
             return False
-        return asyncio.get_running_loop().time() + wait_s > started + total_s
+        return asyncio.get_running_loop().time() + wait_s + _EARLY_S > started + total_s
 
     async def _take(self, step: Awaitable[T], due: Due | None) -> T:
         try:
