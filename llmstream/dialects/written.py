@@ -7,14 +7,14 @@ A conversation goes out again with each step of an agent. Without this the last 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, Image, Part, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message, Role
 
-__all__ = ["Conversation", "Form", "Written", "written_of"]
+__all__ = ["Form", "HasWritten", "Written", "written_of"]
 
 _KNOWN: Final = ("role", "tool_call_id")
 
@@ -65,18 +65,19 @@ class Written:
         return forms
 
 
-class Conversation(tuple[Message, ...]):
-    """The messages of a request that belongs to a conversation with earlier and later requests."""
+@runtime_checkable
+class HasWritten(Protocol):
+    """Messages of a request that belongs to a conversation with earlier and later requests."""
 
     @property
     def written(self) -> Written | None:
-        """What its messages became before; None for the first request, which may be the only one."""
-        raise NotImplementedError
+        """What the messages became before; None for the first request, which may be the only one."""
+        ...
 
 
 def written_of(messages: Iterable[Message]) -> Written | None:
     """What the messages of a request became before, if there is anything to gain."""
-    return messages.written if isinstance(messages, Conversation) else None
+    return messages.written if isinstance(messages, HasWritten) else None
 
 
 def _known(message: dict[str, Any]) -> dict[str, Any]:

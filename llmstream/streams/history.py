@@ -15,7 +15,7 @@ from llmstream.chats.content import Audio, Document, File, Image, Part, Reasonin
 from llmstream.chats.copying import unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.written import Conversation, Written
+from llmstream.dialects.written import Written
 from llmstream.events import OtherWarning
 from llmstream.request import Request
 from llmstream.unique_ids import UniqueIds
@@ -136,7 +136,7 @@ class Repairs:
         del self._known[start:], self._given[start:]
 
 
-class Growing(Conversation):
+class Growing(tuple[Message, ...]):
     """The messages of a request, with the `Repairs` of their conversation.
 
     Code that replaces the messages uses a plain tuple, which is repaired separately.
