@@ -19,7 +19,7 @@ class JournalSteps:
     """The recorded steps of one run, for `Agent.stream(steps=)`; see `Steps`. `Journal.steps` makes it.
 
     `step` also raises OSError if its line cannot be written; then the run ends. `wait` does not wait: while
-    one process has the file, nobody else can give anything. A run that waits for a decision is suspended.
+    one process has the file, no other can record anything. A run that waits for a decision is suspended.
 
     lines: those of the run
     write: for lines of the run; raises Lost once its steps were opened again

@@ -1,7 +1,7 @@
 """Durable runs in an SQLite file: for all processes of one machine, with nothing to install.
 
-Leases are counted by the time since the machine started, where that has a name (Linux), so that nobody
-loses a run when the clock is set.
+Leases are counted by the time since the machine started, where that has a name (Linux), so that
+setting the clock costs no process its runs.
 By default each step is synced to the disk before the run continues, so that not even a power failure makes a
 tool run twice. The rules of the connection are those of `llmstream.log.sqlite_file`.
 """

@@ -142,7 +142,7 @@ class Admission:
         """Asks the ledger; None without one.
 
         waits:  whether it may wait for another process even where the ledger is on this machine
-        raises: Refused if the ledger cannot be reached: then nobody is let in
+        raises: Refused if the ledger cannot be reached: then no call is admitted
         """
         ledger = self.ledger
         if ledger is None:

@@ -46,7 +46,7 @@ _MIN_SECRET_CHARS: Final = 6
 class Recordings:
     """A folder with a folder for each recorded call, which only its owner may read.
 
-    max_call_bytes: of each request and each response; what is longer is cut, and `meta.json` says so
+    max_call_bytes: of each request and each response; longer ones are cut, which `meta.json` records
     max_bytes:      of all calls together; the oldest go first
     """
 

@@ -80,7 +80,7 @@ class FrameNote(Protocol):
     """Receives the frames of a body."""
 
     def __call__(self, offset: int, data: bytes, *, whole: bool) -> None:
-        """A frame; the rest of a body is not whole."""
+        """Takes a frame; `whole` is False for the rest of a body that ended within one."""
 
 
 class FrameTap:

@@ -9,7 +9,7 @@
     {"type":"events","call":"9f…","ns":22,"events":[[0,{"type":"text-delta",…}],…]}
     {"type":"end","call":"9f…","ns":90,"state":"complete",…}
 
-`ns` is the monotonic clock of the process that wrote the file; the first line says which moment its zero is.
+`ns` is the monotonic clock of the process that wrote the file; the first line relates it to Unix time.
 `offset` counts the bytes of all response bodies of a call, one after the other. The bytes are in the frames
 and not in the reads, because a secret may be cut by a read, but is complete in its frame. Lines of several
 calls are mixed. A line of a type that is not known is passed over.

@@ -78,7 +78,7 @@ class Connection(Protocol):
         ...
 
     def locked(self, table: str) -> str:
-        """The end of a `select` whose rows of this table nobody else may change until the transaction ends.
+        """The end of a `select` that locks its rows of this table until the transaction ends.
 
         Nothing where a transaction that writes is alone.
         """
@@ -130,7 +130,7 @@ class Database(Protocol):
     def writing(self, *, alone: bool = False) -> AbstractContextManager[Connection]:
         """A transaction; within another one it is part of that.
 
-        alone:  whether nobody else writes anything meanwhile
+        alone:  whether it excludes all other writers
         raises: StoreError; nothing is changed then
         """
         ...
