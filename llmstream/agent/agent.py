@@ -53,6 +53,7 @@ from llmstream.streams.options import (
     Options,
     Prompt,
     as_messages,
+    asked_settings,
     checked_chat,
     make_request,
     with_defaults,
@@ -320,7 +321,7 @@ class Agent(Generic[Deps, T]):
         conversation = settled(with_system(own, [*earlier, *asked]))
         make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
-        kept = None if chat is None else KeptHistory(chat, config, asked, state.conversation)
+        kept = _kept_history(chat, config, asked, state.conversation)
         return AgentRun(Loop(config, state, total_s=_total_s(config), kept=kept, steps=steps))
 
     @overload
@@ -412,7 +413,7 @@ class Agent(Generic[Deps, T]):
         state.step = suspension.step
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        kept = None if chat is None else KeptHistory(chat, config, [], state.conversation)
+        kept = _kept_history(chat, config, [], state.conversation)
         total_s = _total_s(config)
         return AgentRun(Loop(config, state, total_s=total_s, resumption=resumption, kept=kept, steps=steps))
 
@@ -487,6 +488,17 @@ class Agent(Generic[Deps, T]):
         config = self._config
         given = self.deps if deps is None else deps
         return RunState(given, config.clock, config.price, conversation=conversation)
+
+
+def _kept_history(
+    chat: Chat | None, config: AgentConfig, prompt: list[Message], history: list[Message]
+) -> KeptHistory | None:
+    """What passes a run on to its chat."""
+    if chat is None:
+        return None
+    model = config.model
+    asked = asked_settings(with_defaults(model.options, config.options))
+    return KeptHistory(chat.turn(f"{model.provider.name}:{model.name}", asked), prompt, history)
 
 
 def _total_s(config: AgentConfig) -> float | None:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from llmstream.chats.content import Reasoning, Source, Text, ToolCall, ToolResult
 from llmstream.chats.copying import unchanged
 from llmstream.chats.message import Message, Role
-from llmstream.streams.options import asked_settings, with_defaults
 from llmstream.tools.outcome import cancelled_results
 
 if TYPE_CHECKING:
-    from llmstream.agent.config import AgentConfig
-    from llmstream.chats.chat import Chat
+    from llmstream.chats.turns import ChatTurn
     from llmstream.events import Event
 
 __all__ = ["KeptHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
@@ -61,16 +59,13 @@ class KeptHistory:
     Messages that a context effect puts in place of earlier ones are not passed on: the chat has the
     earlier ones.
 
+    turn:    of the chat
     prompt:  what the chat gets first
     history: at the start of the run, the prompt included
     """
 
-    def __init__(
-        self, chat: Chat, config: AgentConfig, prompt: list[Message], history: list[Message]
-    ) -> None:
-        model = config.model
-        asked = asked_settings(with_defaults(model.options, config.options))
-        self._turn = chat.turn(f"{model.provider.name}:{model.name}", asked)
+    def __init__(self, turn: ChatTurn, prompt: list[Message], history: list[Message]) -> None:
+        self._turn = turn
         self._prompt = prompt
         self._known = list(history)
 

@@ -1,7 +1,7 @@
 """The journal of runs: each call is written to disk before it runs, so that a crash leaves a record.
 
-`JournalFile` locks the file, appends, repairs it after a failed write, and compacts it; `RunJournal` has what
-one run writes. The format of the lines is in `journal_lines`.
+`JournalFile` locks the file, appends, repairs it after a failed write, and compacts it. One run writes its
+calls by `RunJournal`, or its steps by `JournalSteps`. The format of the lines is in `journal_lines`.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from operator import is_not
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
 import anyio.to_thread
 
+from llmstream.agent.durable_steps import Do
 from llmstream.agent.journal_lines import Line, RunRecord, compacted, encode_line, read_lines, sum_of
-from llmstream.agent.journal_steps import JournalSteps
 from llmstream.chats.content import ToolCall, ToolResult, sync_folder, write_whole
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
-from llmstream.errors import DecodeError, InvalidRequest, Lost
+from llmstream.errors import DecodeError, Interrupted, InvalidRequest, Lost
 from llmstream.file_lock import is_at, lock
 
 __all__ = [
     "Journal",
     "JournalFile",
     "JournalInUse",
+    "JournalSteps",
     "RunJournal",
     "recovered",
 ]
@@ -158,6 +159,60 @@ class RunJournal:
         """Discards the calls of the step so far: their response failed."""
         if self._journal is not None and self._written is not None:
             await self._journal.write(Line("discard", self._run, step=step))
+
+
+class JournalSteps:
+    """The recorded steps of one run, for `Agent.stream(steps=)`: `Steps` in a file. `Journal.steps` makes it.
+
+    `step` also raises OSError if its line cannot be written; then the run ends. `wait` does not wait: while
+    one process has the file, no other can record anything. A run that waits for a decision is suspended.
+
+    lines: those of the run
+    write: writes a line of the run, which is then on disk; raises Lost once its steps were opened again
+    """
+
+    def __init__(self, run: str, lines: Iterable[Line], write: Callable[[Line], Awaitable[None]]) -> None:
+        self.run = run
+        self._write = write
+        self._done: dict[str, bytes] = {}
+        self._begun: set[str] = set()
+        self._broken: Exception | None = None
+        for line in lines:
+            if line.type == "begin":
+                self._begun.add(line.key)
+            elif line.type == "done":
+                self._done[line.key] = line.data.encode()
+
+    async def step(self, key: str, do: Do, *, again: bool) -> bytes:
+        """As in `Steps`."""
+        if key in self._done:
+            return self._done[key]
+        if self._broken is not None:
+            raise self._broken
+        if not again:
+            if key in self._begun:
+                raise Interrupted(
+                    f"{key} had begun in a process that died; it is not done again.", reason=key
+                )
+            await self._written(Line("begin", self.run, key=key))
+        data = await do()
+        # It may be the failure of a sub-agent whose own step could not be written, and no result of the call.
+        if self._broken is not None:
+            raise self._broken
+        await self._written(Line("done", self.run, key=key, data=data.decode()))
+        self._done[key] = data
+        return data
+
+    async def _written(self, line: Line) -> None:
+        try:
+            await self._write(line)
+        except Exception as error:
+            self._broken = error
+            raise
+
+    async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
+        """What is recorded under the key; it returns at once."""
+        return self._done.get(key)
 
 
 def _lines_of(path: str, run: str) -> list[Line]:

@@ -13,9 +13,10 @@ import msgspec
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import KeptHistory, is_empty, settled
-from llmstream.agent.hooks import HookResponse, StepPlanner, Stop, call_hook
+from llmstream.agent.hooks import Stop, call_hook
 from llmstream.agent.model_response import ModelResponse
 from llmstream.agent.nested import Ids, turn_calls
+from llmstream.agent.planning import HookResponse, StepPlanner
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import Budget, Misses, RunState
 from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep

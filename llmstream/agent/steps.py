@@ -25,11 +25,12 @@ from llmstream.agent.calls import (
 )
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import SettledPart
-from llmstream.agent.hooks import Again, HookResponse, StepPlan, Stop, prepared, reviewed
+from llmstream.agent.hooks import Again, StepPlan, Stop, reviewed
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.model_response import ModelResponse, PlanMemory, no_content_error
 from llmstream.agent.nested import Ids
 from llmstream.agent.observing import RunWatch
+from llmstream.agent.planning import HookResponse, prepared
 from llmstream.agent.recorded_model import RecordedModel
 from llmstream.agent.recorder import Recorder
 from llmstream.agent.resumption import Resumption, check_continuation

@@ -34,8 +34,9 @@ from llmstream.errors import (
 )
 from llmstream.mapping.asking import Price
 from llmstream.mapping.lines import JSONLines
-from llmstream.mapping.options import asked_of, list_prices, make, prompt_function, prompt_name
+from llmstream.mapping.options import asked_of, list_prices, make
 from llmstream.mapping.result import MapResult
+from llmstream.mapping.row import prompt_function, prompt_name
 from llmstream.streams.complete import Written, written
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, with_defaults, with_output

@@ -19,7 +19,7 @@ from llmstream.batches.batch import Batch, BatchProgress, submit
 from llmstream.mapping.asking import Price
 from llmstream.mapping.keep import Keep
 from llmstream.mapping.result import MapProgress, MapResult
-from llmstream.mapping.run import PromptOf, row_of
+from llmstream.mapping.row import PromptOf, row_of
 from llmstream.streams.model import Model
 
 __all__ = ["BatchMap", "MapPlan"]

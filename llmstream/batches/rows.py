@@ -11,7 +11,7 @@ from llmstream.dialects.base import Decoder, Dialect
 from llmstream.errors import InvalidRequest, LLMStreamError, ServerError
 from llmstream.mapping.asking import Price
 from llmstream.mapping.result import MapResult
-from llmstream.mapping.run import Row, row_of
+from llmstream.mapping.row import Row, row_of
 from llmstream.streams.complete import read_answer
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt

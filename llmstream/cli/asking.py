@@ -10,8 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
-from llmstream.agent.agent import Agent
-from llmstream.agent.run import AgentRun
+from llmstream import Agent, AgentRun, Model
 from llmstream.agent.state import Price
 from llmstream.chats.chat import Chat
 from llmstream.chats.message import Message
@@ -22,7 +21,6 @@ from llmstream.display.plain import Display, Wait, warning_line
 from llmstream.errors import LLMStreamError
 from llmstream.events import Event, StepStart, StreamStart
 from llmstream.providers.registry import find_provider
-from llmstream.streams import Model
 from llmstream.streams.observations import AttemptFailed, AttemptStarted, Observation
 from llmstream.usage import Usage
 

@@ -19,17 +19,16 @@ from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import listed, print_message
-from llmstream.endpoint_check import (
+from llmstream.endpoint_check.endpoint import in_process
+from llmstream.endpoint_check.report import CheckReport, Finding
+from llmstream.endpoint_check.runner import (
     DEFAULT_ATTEMPTS,
     DEFAULT_MAX_TOKENS,
     PROBES,
     Bound,
-    CheckReport,
-    Finding,
     bound_of,
     check_endpoint,
     chosen,
-    in_process,
 )
 from llmstream.errors import InvalidRequest
 

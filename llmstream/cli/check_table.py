@@ -12,7 +12,7 @@ import msgspec
 from llmstream.cli.errors import with_flags
 from llmstream.cli.terminal import columns
 from llmstream.display.terminal_text import one_line
-from llmstream.endpoint_check import PROBES, STATUSES, CheckReport, Finding, Status
+from llmstream.endpoint_check.report import STATUSES, CheckReport, Finding, Status
 
 __all__ = ["finding_lines", "summary_lines", "table_lines"]
 
@@ -24,7 +24,8 @@ _COLOURS: Final[dict[Status, str]] = {
     "inconclusive": "2",
     "skipped": "2",
 }
-_PROBE: Final = max(len(probe.name) for probe in PROBES) + 2
+# The longest name of a probe, and two spaces.
+_PROBE: Final = 16
 _STATUS: Final = max(map(len, STATUSES)) + 2
 # Below, the text stands under the probe and not beside it.
 _NARROW: Final = 72

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.agent import Agent
+from llmstream import Agent
 from llmstream.chats.message import Message
 from llmstream.cli.asking import Asker
 from llmstream.cli.demo_tools import DEMO_TOOLS
@@ -22,7 +22,8 @@ from llmstream.cli.transcript import folded, once_each
 from llmstream.display.plain import Display, TerminalDisplay, Wait, display_for
 from llmstream.events import Event
 from llmstream.request import Request
-from llmstream.simulator import Call, Pace, Simulator, Turn
+from llmstream.simulator.script import Call, Pace, Turn
+from llmstream.simulator.server import Simulator
 from llmstream.streams import Model
 
 __all__ = ["PACE", "PROMPT", "Story", "configure", "run"]

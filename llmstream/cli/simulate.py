@@ -23,7 +23,9 @@ from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.terminal import print_message
 from llmstream.display.terminal_text import one_line
 from llmstream.server_side.routing import default_dialects
-from llmstream.simulator import Pace, Received, Recording, Script, Simulator
+from llmstream.simulator.recording import Received, Recording
+from llmstream.simulator.script import Pace, Script
+from llmstream.simulator.server import Simulator
 
 __all__ = ["LineWriter", "configure", "run"]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
-from llmstream.agent import Agent
+from llmstream import Agent
 from llmstream.cli.arguments import add_tool_options
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.dialects import base_url
@@ -120,7 +120,7 @@ async def _agent(
         # A missing key is reported now, not after the first prompt.
         model.provider.key(key)
         return Agent(model, tools=sources.offered, **options)
-    from llmstream.simulator import Simulator
+    from llmstream.simulator.server import Simulator
     from llmstream.web.demo import DEMO_TOOLS, DemoScript
 
     simulator = await stack.enter_async_context(Simulator(DemoScript(), api_keys=[_KEY]))

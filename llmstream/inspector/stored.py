@@ -34,10 +34,10 @@ from llmstream.events import (
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.inspector.calls import CallTrace
 from llmstream.inspector.trace import CallBegan, CallEnded, EventsSeen
-from llmstream.store import open_store
 from llmstream.store.database import Connection
 from llmstream.store.rows import read_message
 from llmstream.store.sqlite import APPLICATION
+from llmstream.store.store import open_store
 from llmstream.usage import Usage
 
 __all__ = ["StoredCalls", "is_store"]

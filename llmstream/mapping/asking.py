@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from llmstream.chats.message import Message
 from llmstream.errors import (
@@ -23,11 +23,13 @@ from llmstream.errors import (
     Unsupported,
 )
 from llmstream.streams.attempts import Retry, wait_before_retry_s, worth_another
-from llmstream.streams.event_stream import EventStream
-from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, as_messages
 from llmstream.transport.adaptive import AdaptiveConcurrency
 from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from llmstream.streams.event_stream import EventStream
+    from llmstream.streams.model import Model
 
 __all__ = ["Answer", "Asker", "Price", "RunStopped"]
 

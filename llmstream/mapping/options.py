@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast, overload
 
@@ -14,9 +14,9 @@ from llmstream.chats.message import Role
 from llmstream.errors import InvalidRequest
 from llmstream.mapping.asking import Asker, Price
 from llmstream.mapping.keep import Identity, Keep
-from llmstream.mapping.lines import OWN, JSONLines, Lines
-from llmstream.mapping.run import MapRun, Plan, PromptOf
-from llmstream.mapping.template import Template
+from llmstream.mapping.lines import JSONLines, Lines
+from llmstream.mapping.row import prompt_function, prompt_name
+from llmstream.mapping.run import MapRun, Plan
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options, Prompt, StreamOptions, with_defaults, with_output
 from llmstream.transport.adaptive import AdaptiveConcurrency
@@ -33,8 +33,6 @@ __all__ = [
     "make",
     "map",
     "open_keep",
-    "prompt_function",
-    "prompt_name",
 ]
 
 Item = TypeVar("Item")
@@ -305,11 +303,6 @@ def _name(model: Model[Any]) -> str:
     return f"{model.provider.name}:{model.name}"
 
 
-def prompt_name(prompt: str | Callable[[Any], Prompt] | None) -> str:
-    """Identifies a form of the prompt. A function's rows are distinguished by their prompts."""
-    return prompt if isinstance(prompt, str) else getattr(prompt, "__qualname__", "")
-
-
 def asked_of(model: Model[Any], request: Any) -> dict[str, Any]:
     """What is asked of every item: the request without its prompt, headers and defaults."""
     names = ("tools", "tool_choice", "settings", "response_format", "reasoning", "provider_options")
@@ -317,51 +310,3 @@ def asked_of(model: Model[Any], request: Any) -> dict[str, Any]:
     found["system"] = "\n".join(m.text for m in request.messages if m.role == Role.SYSTEM)
     found["base_url"] = model.base_url
     return {name: value for name, value in found.items() if value}
-
-
-def prompt_function(prompt: str | Callable[[Any], Prompt] | None) -> PromptOf:
-    """The function that makes the prompt of an item; see `map`.
-
-    raises: InvalidRequest for anything but a template or a function
-    """
-    if prompt is None:
-        return _own_prompt
-    if isinstance(prompt, str):
-        return partial(_filled, Template(prompt))
-    if callable(prompt):
-        return prompt
-    raise InvalidRequest(f"prompt must be a template or a function of an item, got {prompt!r}")
-
-
-def _filled(template: Template, item: Any) -> str:
-    """The template with the columns of an item. Values that JSON cannot hold are columns too."""
-    if isinstance(item, Mapping):
-        row = item
-    elif isinstance(item, str):
-        row = {"text": item}
-    else:
-        row = {"item": item, **{n: getattr(item, n) for n in _attributes(item)}}
-    if not template.columns:
-        template.check(row)
-    return template.fill(row)
-
-
-def _attributes(item: Any) -> Iterable[str]:
-    if isinstance(item, msgspec.Struct):
-        return item.__struct_fields__
-    return getattr(item, "__dataclass_fields__", ())
-
-
-def _own_prompt(item: Any) -> Prompt:
-    if not isinstance(item, Mapping) or "role" in item:
-        prompt: Prompt = item
-        return prompt
-    for column in ("prompt", "messages"):
-        if item.get(column):
-            found: Prompt = item[column]
-            return found
-    columns = ", ".join(str(column) for column in item if column != OWN)
-    raise InvalidRequest(
-        f"the row has neither a column 'prompt' nor 'messages'; it has: {columns}. Pass a prompt with the "
-        "columns that it needs, such as 'Summarize: {{text}}'."
-    )

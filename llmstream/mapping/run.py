@@ -9,21 +9,20 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callab
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, Self
 
 import anyio.to_thread
 
 from llmstream.chats.message import Message
-from llmstream.chats.saved import message_to_json
-from llmstream.errors import InvalidRequest, LimitExceeded, LLMStreamError, error_from_info
+from llmstream.errors import InvalidRequest, LimitExceeded, error_from_info
 from llmstream.json_types import convert, encode
 from llmstream.mapping.asking import Answer, Asker, RunStopped
 from llmstream.mapping.keep import Keep
-from llmstream.mapping.lines import JSONLines, fields_of, key_of
+from llmstream.mapping.lines import JSONLines
 from llmstream.mapping.places import Places
 from llmstream.mapping.result import MapProgress, MapResult
 from llmstream.mapping.results import Results
-from llmstream.streams.options import Prompt, as_messages
+from llmstream.mapping.row import PromptOf, Row, row_of
 from llmstream.streams.reading import AsyncOnly, require_asyncio
 from llmstream.transport.adaptive import AdaptiveConcurrency, GateClosed
 from llmstream.usage import Usage
@@ -41,9 +40,7 @@ else:
     Item = TypeVar("Item")
     T = TypeVar("T")
 
-__all__ = ["MapRun", "Plan", "PromptOf", "Row", "row_of"]
-
-PromptOf: TypeAlias = Callable[[Any], Prompt]
+__all__ = ["MapRun", "Plan"]
 
 # Answers in memory for items with the same request; of those in a file of JSON lines, the places are.
 _REMEMBERED: Final = 10_000
@@ -74,23 +71,6 @@ class Plan:
     dedupe: bool
     show_stored: bool
     sort: bool
-
-
-@dataclass(slots=True)
-class Row(Generic[Item]):
-    """An item on its way.
-
-    key:     of item and prompt, for the file
-    request: of the prompt alone, for items that ask the same
-    """
-
-    item: Item
-    index: int
-    fields: dict[str, Any]
-    prompt: Prompt = ""
-    key: int = 0
-    request: int = 0
-    error: LLMStreamError | None = None
 
 
 class MapRun(AsyncOnly, Generic[Item, T]):
@@ -350,29 +330,6 @@ class MapRun(AsyncOnly, Generic[Item, T]):
                 other.cancel()
         if not self._tasks and (self._feeder is None or self._feeder.done()):
             self._results.end()
-
-
-def row_of(item: Any, index: int, prompt_of: PromptOf) -> Row[Any]:
-    """An item with its prompt and digests. What the prompt's function raises is the item's error."""
-    fields, encoded = fields_of(item)
-    row: Row[Any] = Row(item, index, fields)
-    try:
-        prompt = prompt_of(item)
-        if isinstance(prompt, str):
-            asked = [prompt.encode("utf-8", "surrogatepass")]
-        else:
-            prompt = as_messages(prompt)
-            asked = [message_to_json(message) for message in prompt]
-        row.prompt = prompt
-    except LLMStreamError as error:
-        row.error = error
-    except Exception as error:  # the caller's function
-        row.error = InvalidRequest(f"the prompt of item {index} failed: {type(error).__name__}: {error}")
-        row.error.__cause__ = error
-    if row.error is not None:
-        asked = [b"", row.error.message.encode("utf-8", "replace")]
-    row.key, row.request = key_of(encoded, *asked), key_of(*asked)
-    return row
 
 
 def _result(row: Row[Any], answer: Answer, *, stored: bool = False) -> MapResult[Any, Any]:

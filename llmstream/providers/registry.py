@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from llmstream.dialects.base import DIALECTS
 from llmstream.errors import InvalidRequest, LLMStreamError, Unsupported
-from llmstream.providers.base import Provider
+from llmstream.providers.base.provider import Provider
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -17,7 +17,7 @@ from llmstream.errors import LLMStreamError
 from llmstream.events import Event, Usage
 
 if TYPE_CHECKING:
-    from llmstream.accumulate import Accumulator
+    from llmstream.accumulate.accumulator import Accumulator
     from llmstream.providers.base.provider import Provider
     from llmstream.request import Request
     from llmstream.streams.options import Options

@@ -6,11 +6,11 @@ import asyncio
 import copy
 import dataclasses
 from collections.abc import Callable
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
-from llmstream.accumulate import Accumulator
+from llmstream.accumulate.accumulator import Accumulator
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Decoder, Dialect, Encoded, StreamLimits
 from llmstream.dialects.complete_answers import decode_complete
@@ -19,8 +19,10 @@ from llmstream.events import ErrorEvent, Event, Finish, Warning
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.request import Request
 from llmstream.streams.call_plan import in_output_mode
-from llmstream.streams.model import Model
 from llmstream.usage import Usage
+
+if TYPE_CHECKING:
+    from llmstream.streams.model import Model
 
 __all__ = ["CompleteAnswer", "Written", "exchange", "read_answer", "written"]
 

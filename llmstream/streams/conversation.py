@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from llmstream.accumulate import Accumulator
+from llmstream.accumulate.accumulator import Accumulator
 from llmstream.accumulate.blocks import OWN_KEY, merge_metadata
 from llmstream.chats.content import Text
 from llmstream.chats.copying import LateCopies, copy_messages

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, Unpack, overload
 
-from llmstream.accumulate import Accumulator
+from llmstream.accumulate.accumulator import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message

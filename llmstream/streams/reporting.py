@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FrameType
 from typing import Final
 
-from llmstream.accumulate import Accumulator
+from llmstream.accumulate.accumulator import Accumulator
 from llmstream.dialects.errors import request_id
 from llmstream.errors import LLMStreamError
 from llmstream.events import (

@@ -12,7 +12,7 @@ import msgspec
 from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Role
 from llmstream.request import Request
-from llmstream.simulator import Call, Cut, Pace, Turn
+from llmstream.simulator.script import Call, Cut, Pace, Turn
 from llmstream.tools import tool
 
 __all__ = ["BROKEN_OFF", "DEMO_TOOLS", "MARKDOWN", "SUGGESTIONS", "DemoScript"]

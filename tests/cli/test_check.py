@@ -37,6 +37,12 @@ def report(*findings):
     )
 
 
+def test_names_of_probes_fit_their_column():
+    longest = max((probe.name for probe in PROBES), key=len)
+    *_, row = table_lines(report(Finding(probe=longest, status="ok", detail="fine")))
+    assert row.startswith(f"{longest}  ok")
+
+
 def test_clean_endpoint_exits_with_zero(capsys):
     assert main(["check", "-m", "sim:probe"]) == 0
     out, err = capsys.readouterr()

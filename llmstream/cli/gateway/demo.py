@@ -10,7 +10,8 @@ from llmstream.chats.content import Text, ToolResult
 from llmstream.chats.message import Role
 from llmstream.gateway.gateway import Gateway
 from llmstream.request import Request
-from llmstream.simulator import Pace, Simulator, Turn
+from llmstream.simulator.script import Pace, Turn
+from llmstream.simulator.server import Simulator
 from llmstream.streams.model import Model
 
 __all__ = ["demo_gateway", "demo_turn"]

@@ -36,9 +36,10 @@ from llmstream.errors import (
 from llmstream.mapping.asking import Price
 from llmstream.mapping.keep import KeepFailed
 from llmstream.mapping.lines import CSVLines, JSONLines, Lines, fields_of, records
-from llmstream.mapping.options import identity_of, list_prices, make, open_keep, prompt_function
+from llmstream.mapping.options import identity_of, list_prices, make, open_keep
 from llmstream.mapping.result import MapProgress
-from llmstream.mapping.run import MapRun, PromptOf
+from llmstream.mapping.row import PromptOf, prompt_function
+from llmstream.mapping.run import MapRun
 from llmstream.streams.attempts import Retry
 from llmstream.streams.model import Model
 from llmstream.streams.options import Options
