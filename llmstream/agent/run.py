@@ -386,7 +386,7 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     def cost(self, price: Price) -> float | None:
         """The estimated cost of the steps in this process, by the given price; None if it knows no price."""
-        known = [cost for model, usage in self.state.spent if (cost := price(model, usage)) is not None]
+        known = [cost for model, usage, _ in self.state.spent if (cost := price(model, usage)) is not None]
         return sum(known) if known else None
 
     @property
