@@ -302,7 +302,8 @@ def _part(value: object) -> ResultPart | None:
 
 def _text(value: object) -> str:
     if isinstance(value, str):
-        return str(value)
+        # The value of a member of an enum of strings, as in JSON: its own `str()` may be "Color.RED".
+        return str.__str__(value)
     if value is None:
         # Encoded as null it would look like a value to the model.
         return ""
