@@ -89,6 +89,7 @@ class PageRun:
                     if isinstance(event, Finish):
                         for added in self._missing():
                             yield added
+                        # Stored before the page sees the end, so that its next request finds it.
                         await self._over()
                         event = _with_cost(event, self.run.cost_estimate)
                     elif isinstance(event, ToolResult) and event.tool_call_id in self._given:

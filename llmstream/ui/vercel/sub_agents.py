@@ -57,6 +57,7 @@ class SubAgentMessage:
 
     def value(self) -> dict[str, Any]:
         """Returns the message so far."""
+        # Joined when the message is written, and not for each fragment.
         for block_id, pieces in self._texts.items():
             pieces[:] = ["".join(pieces)]
             self._open[block_id]["text"] = pieces[0]
@@ -84,6 +85,7 @@ class SubAgentMessage:
                 self._step_begin = len(self._parts)
                 self._parts.append({"type": "step-start"})
             case RetryNotice():
+                # The step itself stays: its next attempt follows.
                 del self._parts[self._step_begin + 1 :]
             case TextStart() | ReasoningStart():
                 kind = "text" if isinstance(event, TextStart) else "reasoning"

@@ -213,6 +213,7 @@ class Writer:
         shown = answer_metadata(event.usage, self._model, cost)
         out = self._end_step() + _chunk("message-metadata", messageMetadata=shown)
         if self._error is not None and self._error.code == _STOPPED:
+            # The page shows it as stopped by its visitor, not as failed.
             return out + _chunk("abort")
         if reason == "error":
             text = _BROKE_OFF if self._error is None else self._error_text(self._error)
@@ -249,6 +250,7 @@ class Writer:
 
     def _input_start(self, event: ToolInputStart) -> bytes:
         call = self._calls[event.id] = _OpenCall(event.tool_name, _flags(event))
+        # Releases of 5 end the response at this field.
         title = _set(title=event.title) if self._version > 5 else {}
         return self._content(
             "tool-input-start", toolCallId=event.id, toolName=call.name, **title, **call.flags
@@ -303,6 +305,7 @@ class Writer:
             return self._nested(event, nested)
         call = self._calls.get(event.tool_call_id)
         flags = _flags(event) if call is None else call.flags
+        # Releases of 5 have no such chunk, and show the text of the error.
         if self._version > 5 and outcome_of(event.provider_metadata) == "denied":
             return _chunk("tool-output-denied", toolCallId=event.tool_call_id)
         if event.is_error:
@@ -369,6 +372,7 @@ class Writer:
         thought = isinstance(event, ReasoningFile)
         if thought and not self._reasoning:
             return b""
+        # Only 7 has files of reasoning.
         kind = "reasoning-file" if thought and self._version == 7 else "file"
         url = event.data if isinstance(event.data, str) else data_url(event.data, event.media_type)
         return self._content(kind, mediaType=event.media_type, url=url, **_metadata_of(event))
