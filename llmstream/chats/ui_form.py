@@ -40,7 +40,7 @@ from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.unique_ids import StepIds
 
-__all__ = ["from_ui", "output_value", "to_ui"]
+__all__ = ["from_ui", "json_value", "output_value", "to_ui"]
 
 # The key of a message's id in our metadata.
 _ID: Final = "id"
@@ -330,7 +330,7 @@ def _written_call(part: ToolCall) -> dict[str, Any]:
     call: dict[str, Any] = {"type": f"{_TOOL}{part.name}"}
     if dynamic:
         call = {"type": _DYNAMIC, "toolName": part.name}
-    call |= {"toolCallId": part.id, "state": "input-available", "input": _value(part.arguments or "{}")}
+    call |= {"toolCallId": part.id, "state": "input-available", "input": json_value(part.arguments or "{}")}
     call |= _with("providerExecuted", part.provider_executed)
     call |= _with("callProviderMetadata", _shown(part.metadata))
     if isinstance(approval := carried.get("approval"), Mapping):
@@ -367,7 +367,7 @@ def output_value(result: ToolResult) -> Any:
     """The value of a result: JSON if its content is JSON, text else; of a failure always text."""
     if result.provider_executed and result.result is not None:
         return result.result
-    return result.content if result.is_error else _value(result.content)
+    return result.content if result.is_error else json_value(result.content)
 
 
 # Metadata: a vendor's stays as it is; what we carry has a key of its own.
@@ -410,9 +410,10 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _value(text: str) -> Any:
+def json_value(text: str) -> Any:
     """The JSON value of a text; the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
+        # Models and web pages may nest it past the stack, or escape half of a surrogate pair.
         return text

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.agent.nested import nested_event
+from llmstream.chats.ui_form import json_value
 from llmstream.events import (
     Event,
     ReasoningDelta,
@@ -112,12 +113,8 @@ class SubAgentMessage:
         self._parts.append(part)
 
     def _call(self, event: ToolCall) -> None:
-        try:
-            value = msgspec.json.decode(event.input)
-        except msgspec.DecodeError:
-            value = event.input
         part = {"type": f"tool-{event.tool_name}", "toolCallId": event.tool_call_id}
-        self._add(event.tool_call_id, {**part, "state": "input-available", "input": value})
+        self._add(event.tool_call_id, {**part, "state": "input-available", "input": json_value(event.input)})
         self._size += len(event.input)
 
     def _result(self, event: ToolResult) -> bool:

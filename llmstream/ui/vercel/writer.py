@@ -13,7 +13,6 @@ What the client makes the writer do:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,6 +20,7 @@ import msgspec
 
 from llmstream.agent.nested import NestedEvent, nested_event
 from llmstream.chats.content import data_url, outcome_of
+from llmstream.chats.ui_form import json_value
 from llmstream.errors import ErrorInfo, InvalidRequest, Unsupported
 from llmstream.events import (
     Custom,
@@ -277,7 +277,7 @@ class Writer:
             "tool-input-available",
             toolCallId=event.tool_call_id,
             toolName=call.name,
-            input=_json_value(event.input),
+            input=json_value(event.input or "{}"),
             **call.flags,
             **_metadata_of(event),
         )
@@ -286,7 +286,7 @@ class Writer:
         call_id, name, arguments = str(call["call_id"]), str(call["name"]), str(call["arguments"])
         shown = self._calls.setdefault(call_id, _OpenCall(name, {}))
         shown.text[:] = (arguments,)
-        fields = {"toolCallId": call_id, "toolName": name, "input": _json_value(arguments)}
+        fields = {"toolCallId": call_id, "toolName": name, "input": json_value(arguments or "{}")}
         return _chunk("tool-input-available", **fields, **shown.flags)
 
     def _input_error(self, call_id: str, call: _OpenCall, text: str, reason: str) -> bytes:
@@ -294,7 +294,7 @@ class Writer:
             "tool-input-error",
             toolCallId=call_id,
             toolName=call.name,
-            input=_json_value(text),
+            input=json_value(text or "{}"),
             errorText=reason,
             **call.flags,
         )
@@ -455,14 +455,6 @@ def _metadata_of(event: Any) -> dict[str, Metadata]:
 def _flags(event: ToolInputStart | ToolCall | ToolResult) -> dict[str, bool]:
     flags = {"providerExecuted": event.provider_executed, "dynamic": getattr(event, "dynamic", False)}
     return {name: True for name, value in flags.items() if value}
-
-
-def _json_value(text: str) -> Any:
-    """Returns the value of JSON text; the text itself if it is not JSON, as of a call that broke off."""
-    try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return text
 
 
 def _public_message(error: ErrorInfo) -> str:
