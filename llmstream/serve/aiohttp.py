@@ -42,6 +42,7 @@ async def respond(request: web.Request, body: Body | Source) -> web.StreamRespon
 async def _send(request: web.Request, body: Body, response: web.StreamResponse) -> None:
     """Sends the response, and leaves the body in any case."""
     head = request.method == "HEAD"
+    # A HEAD request has no body: no model is asked.
     if head:
         await body.aclose()
     else:

@@ -33,6 +33,7 @@ def respond(body: Body | Source, *, headers: Iterable[tuple[bytes, bytes]] = ())
         leaving = asyncio.create_task(_disconnect(receive))
         sent.on_lost = sending.cancel
         try:
+            # Whichever is first ends the other.
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
@@ -70,6 +71,7 @@ class _Sender:
                     await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
+        # Header fields of HTTP/1.1 are Latin-1 at most.
         own = {name.encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
         for name, _ in self._further:
             own.pop(name, None)

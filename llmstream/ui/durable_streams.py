@@ -128,6 +128,7 @@ class _Asked:
     def __init__(self, query: str) -> None:
         given = parse_qs(query, keep_blank_values=True)
         self.live: _Live = _live(given.get("live", [""])[-1])
+        # Without an offset a catch-up begins at the beginning, and a live reading at the end.
         self.after = _after(given.get("offset", [] if self.live else ["-1"]))
         self._cursor = given.get("cursor", [""])[-1]
 
@@ -186,6 +187,7 @@ async def _array(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[by
     yield b"["
     if first.frames:
         async with aclosing(following(logs, first)) as pages:
+            # Not past the end at the first page: of a run that grows the array would have no end.
             async for page in pages:
                 yield separator + _joined([f for f in page.frames if f.seq <= tail], details=details)
                 separator = b","
@@ -204,6 +206,7 @@ async def _poll(logs: Logs, page: Page, asked: _Asked, poll_s: float, *, details
         except (InvalidRequest, LogError) as error:
             return await _refusal(logs, page.status.run, error, details=details)
     headers = {**_JSON, **_standing(page)}
+    # Of a run that has ended nobody asks again.
     if not page.ended:
         headers["stream-cursor"] = asked.cursor()
     if not page.frames:
