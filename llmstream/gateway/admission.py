@@ -7,9 +7,9 @@ import logging
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -138,19 +138,31 @@ class Admission:
             raise Refused(BadRequest(text, status=400, reason="invalid_request", param=_TAG_HEADER))
         return given
 
-    async def ask(self, question: Callable[[Ledger], _T], *, waits: bool = False) -> _T | None:
+    async def ask(
+        self,
+        question: Callable[[Ledger], _T],
+        *,
+        waits: bool = False,
+        given_up: Callable[[], object] | None = None,
+    ) -> _T | None:
         """Asks the ledger; None without one.
 
-        waits:  whether it may wait for another process even where the ledger is on this machine
-        raises: Refused if the ledger cannot be reached: then no call is admitted
+        waits:    whether it may wait for another process even where the ledger is on this machine
+        given_up: called, in any thread, if the question succeeds although this task has been cancelled
+        raises:   Refused if the ledger cannot be reached: then no call is admitted
         """
         ledger = self.ledger
         if ledger is None:
             return None
         if not (waits or ledger.is_remote):
             return question(ledger)
+        asking = self._asking.submit(question, ledger)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._asking, question, ledger)
+            return await asyncio.wrap_future(asking)
+        except asyncio.CancelledError:
+            if given_up is not None:
+                asking.add_done_callback(lambda done: _succeeded(done) and given_up())
+            raise
         except ConnectionFailed as error:
             _log.error("%s", error)
             message = "The gateway cannot reach its store. Try again later."
@@ -164,7 +176,14 @@ class Admission:
         tag_budget = self.tags.get(row.tag)
         try:
             # The client waits until the reserve is stored: a gateway that dies then knows of the call.
-            await self.ask(lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget), waits=True)
+            await self.ask(
+                lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget),
+                waits=True,
+                # No model has been asked, so that nothing of the reserve is owed.
+                given_up=lambda: self.settle(
+                    msgspec.structs.replace(row, outcome="left", cost_usd=0.0, estimated=False)
+                ),
+            )
         except LLMStreamError as error:
             raise Refused(error) from None
 
@@ -195,10 +214,10 @@ class Admission:
 
     def close(self) -> None:
         """Waits until all calls are written, and closes the ledger."""
+        self._asking.shutdown(wait=True)  # first: what is given up there is written
         if self.ledger is not None and self._unwritten:
             self._writing.submit(self._write, self.ledger)
         self._writing.shutdown(wait=True)
-        self._asking.shutdown(wait=True)
         if self.ledger is not None:
             if self._unwritten:
                 _log.error("%d changes could not be written; reserves stay", len(self._unwritten))
@@ -221,6 +240,10 @@ class Admission:
             requests_per_minute=key.requests_per_minute or limits.requests_per_minute,
             tokens_per_minute=key.tokens_per_minute or limits.tokens_per_minute,
         )
+
+
+def _succeeded(asking: Future[Any]) -> bool:
+    return not asking.cancelled() and asking.exception() is None
 
 
 def given_secrets(http: HttpRequest) -> list[str]:
