@@ -16,6 +16,7 @@ from llmstream.events import Usage
 from llmstream.exchange import HttpRequest
 from llmstream.gateway import Gateway, open_ledger
 from llmstream.gateway.accounts import Row
+from llmstream.gateway.ledger import Busy
 from llmstream.gateway.sqlite_ledger import SQLiteLedger
 from llmstream.serve.body import Body
 from llmstream.testing import Pace, Turn
@@ -122,7 +123,9 @@ class SlowLedger(SQLiteLedger):
         super().__init__(path)
         self.asked, self.may = threading.Event(), threading.Event()
 
-    def reserve(self, *given: Any) -> None:
+    def reserve(self, *given: Any, waits: bool = True) -> None:
+        if not waits:
+            raise Busy
         self.asked.set()
         self.may.wait(30)
         super().reserve(*given)
