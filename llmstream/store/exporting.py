@@ -172,6 +172,7 @@ def _part(part: Part) -> str:
 def _text(text: str) -> str:
     """Text with its fenced code as blocks; other Markdown stays as it is written."""
     found: list[str] = []
+    # Odd pieces are code: an answer that was cut ends in a fence that is open.
     for at, piece in enumerate(text.split("```")):
         if at % 2 == 0:
             found.append(f'<div class="text">{escape(piece.strip(chr(10)))}</div>' if piece.strip() else "")

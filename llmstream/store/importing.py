@@ -79,6 +79,7 @@ def read_file(path: Path) -> Iterator[Imported]:
     try:
         with path.open("rb") as file:
             begin = file.read(16)
+        # By its first bytes: users rename these files.
         if begin == b"SQLite format 3\0":
             from llmstream.store.importing_llm import read_llm
 
@@ -103,12 +104,14 @@ def _zipped(path: Path) -> bytes:
         names = [name for name in archive.namelist() if name.rpartition("/")[2] == _JSON]
         if not names:
             raise ValueError(f"there is no {_JSON} in it")
+        # Before it is unpacked.
         if archive.getinfo(names[0]).file_size > _MOST_BYTES:
             raise ValueError(f"its {_JSON} is too large")
         return archive.read(names[0])
 
 
 def _read(given: Any, path: Path) -> Iterator[Imported]:
+    # Claude has a list; a file of one conversation is an object.
     for conversation in given if isinstance(given, list) else [given]:
         if isinstance(conversation, Mapping) and isinstance(conversation.get("mapping"), Mapping):
             yield _chatgpt(conversation)
@@ -125,6 +128,7 @@ def add(store: Store, given: Imported) -> bool:
     if not given.nodes:
         return False
     with store.database.writing() as db:
+        # In the transaction, so that two imports at once do not both add it.
         if conversations.find(db, store.owner, given.name) is not None:
             return False
         row = conversations.make(db, store.owner, given.name, min(node.at for node in given.nodes))
