@@ -183,9 +183,11 @@ _PUBLIC: Final = {
     "log-error": "The response cannot be read now. Try again later.",
 }
 
+# One line of a log or a notebook.
 _REPR_CHARS: Final = 200
 _REPR_FIELDS: Final = ("provider", "status", "reason", "param", "retry_after_s", "request_id")
 
+# Errors travel as events, by their code.
 _BY_CODE: dict[str, type[LLMStreamError]] = {}
 
 
@@ -234,6 +236,7 @@ class LLMStreamError(Exception):
         self.reason = reason
         self.param = param
         self.details = details
+        # Any, because messages import this module.
         self.partial: Any = None
         self.usage: Usage | None = None
         self.attempts = 1
