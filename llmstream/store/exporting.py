@@ -197,6 +197,9 @@ def _file(part: Image | Audio | Document | File) -> str:
 def _pretty(text: str) -> str:
     """JSON with indentation; other text as it is."""
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
+        # Encoded again before it is laid out, so that escaped letters can be read.
+        value = msgspec.json.encode(msgspec.json.decode(text))
+        return msgspec.json.format(value, indent=2).decode()
+    except (ValueError, RecursionError):
+        # A model may escape half of a surrogate pair, and a tool's result be nested past the stack.
         return text

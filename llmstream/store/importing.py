@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import json
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ import msgspec
 
 from llmstream.chats.content import Document, Part, Reasoning, Text
 from llmstream.chats.message import Message, Role
+from llmstream.dialects.json_text import encodable_value
 from llmstream.errors import InvalidRequest
 from llmstream.store import conversations
 from llmstream.store.database import Connection
@@ -86,7 +88,8 @@ def read_file(path: Path) -> Iterator[Imported]:
             return read_llm(path)
         data = _zipped(path) if begin.startswith(b"PK") else path.read_bytes()
         given = json.loads(data)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    # A RuntimeError is a zip file with a password, or JSON that is nested past the stack.
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise InvalidRequest(
             f"cannot read {path}: {getattr(error, 'strerror', None) or error}. {_KNOWN}"
         ) from None
@@ -112,7 +115,9 @@ def _zipped(path: Path) -> bytes:
 
 def _read(given: Any, path: Path) -> Iterator[Imported]:
     # Claude has a list; a file of one conversation is an object.
-    for conversation in given if isinstance(given, list) else [given]:
+    for one in given if isinstance(given, list) else [given]:
+        # A text that its program cut within an emoji has half of a surrogate pair, which no store takes.
+        conversation = encodable_value(one)
         if isinstance(conversation, Mapping) and isinstance(conversation.get("mapping"), Mapping):
             yield _chatgpt(conversation)
         elif isinstance(conversation, Mapping) and isinstance(conversation.get("chat_messages"), list):
