@@ -138,13 +138,11 @@ class _API:
         )
 
     async def rows(self, request: web.Request) -> web.Response:
-        """Beginnings of events and frames."""
         call, start = self._call(request), _number(request, "from", 0)
         end = min(start + min(_number(request, "count", 200), _MOST_ROWS), len(call.events))
         return json_response([_row(call, place) for place in range(start, end)])
 
     async def event(self, request: web.Request) -> web.Response:
-        """One event with its frame."""
         call, place = self._call(request), _number(request, "n", 0)
         if place >= len(call.events):
             raise InvalidRequest("there is no such event", status=404)
@@ -177,7 +175,6 @@ class _API:
         return json_response(found)
 
     async def search(self, request: web.Request) -> web.Response:
-        """Numbers of events."""
         call, wanted = self._call(request), request.query.get("q", "").lower().encode()
         if not wanted:
             return json_response([])
@@ -190,7 +187,6 @@ class _API:
         return json_response(found[:_MOST_FOUND])
 
     async def gaps(self, request: web.Request) -> web.Response:
-        """A plot."""
         call = self._call(request)
         other = self._calls.get(request.query.get("other", ""))
         return web.Response(
@@ -200,7 +196,6 @@ class _API:
         )
 
     async def export(self, request: web.Request) -> web.Response:
-        """A file."""
         call = self._call(request)
         make, content_type, name = _EXPORTS.get(request.query.get("as", ""), (None, "", ""))
         if make is None:

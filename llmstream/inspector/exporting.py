@@ -306,7 +306,6 @@ def _plain(text: str) -> str:
 
 
 def _name(call: CallTrace) -> str:
-    """A name for files and functions."""
     began = call.began
     text = f"{began.provider}_{began.model}" if began is not None else "call"
     found = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower()[:40] or "call"

@@ -190,7 +190,6 @@ class _Notes:
         self._to.write(*lines, hidden=self._secrets())
 
     def began(self, request: Request, dialect: str, content_type: str) -> None:
-        """The call began."""
         model = self._model
         try:
             asked = msgspec.json.encode(request)
@@ -227,7 +226,6 @@ class _Notes:
         self.write(line)
 
     def frame(self, offset: int, data: bytes, *, whole: bool) -> None:
-        """A frame was read."""
         self._frames.append(frame_of(self.call, offset, data, whole=whole))
 
     def batch(self, events: list[Event]) -> None:
@@ -251,7 +249,6 @@ class _Notes:
             )
 
     def ended(self, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
-        """The call ended."""
         if self.tap is not None:
             self.tap.end_body()
         info = error.info if error is not None else None
@@ -341,21 +338,17 @@ class _TracedCall:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the last response."""
         return self._call.headers
 
     @property
     def answered_by(self) -> str | None:
-        """Another model that responds, or None."""
         return self._call.answered_by
 
     @property
     def position(self) -> Position | None:
-        """The position after the last batch."""
         return self._call.position
 
     async def next(self) -> list[Event]:
-        """Waits for the next events."""
         if self._begin is not None:
             self._prepare(*self._begin)
         events = await self._call.next()

@@ -150,7 +150,6 @@ class Calls:
                 continue
 
     def _read(self, path: Path) -> bool:
-        """Reads a file of any kind."""
         try:
             head = _head(path / "response.bin" if path.is_dir() else path)
         except OSError as error:

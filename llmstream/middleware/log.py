@@ -70,7 +70,6 @@ class _Summary:
         self._finish: Finish | None = None
 
     def read(self, event: Event) -> None:
-        """Adds an event."""
         self._counts[type(event)] += 1
         if isinstance(event, Finish):
             self._finish = event

@@ -186,14 +186,12 @@ class _Block:
         self._count = 0
 
     def delta(self, event: TextDelta) -> Iterator[Event]:
-        """What a fragment becomes."""
         # Text moves between blocks; metadata goes to the end of the last.
         for provider, values in (event.provider_metadata or {}).items():
             self._rest[provider] = {**self._rest.get(provider, {}), **values}
         return self._events(self._text.feed(event.delta))
 
     def end(self, event: TextEnd) -> Iterator[Event]:
-        """What its end becomes."""
         yield from self._events(self._text.close())
         metadata = {**self._rest}
         for provider, values in (event.provider_metadata or {}).items():

@@ -313,7 +313,6 @@ class StoredChat(Chat):
 
 
 def _is_in(db: Connection, n: int, tree: int) -> bool:
-    """Whether a message is in a tree."""
     query = "select 1 from messages where n = ? and tree = ?"
     return db.execute(query, (n, tree)).fetchone() is not None
 

@@ -152,7 +152,6 @@ def _ranked(rows: Iterable[tuple[int, str, bytes]], words: list[str]) -> list[in
 
 
 def _has_others(db: Connection, owner: str) -> bool:
-    """Whether there are conversations of other owners."""
     return bool(db.execute(_OTHERS, (owner, owner)).fetchone()[0])
 
 
