@@ -356,6 +356,7 @@ class ContentFiltered(ProviderError, code="content-filtered"):
     """The vendor's content filter refused."""
 
 
+# 408 and 409 too, as the SDKs of OpenAI and Anthropic do.
 class ServerError(ProviderError, code="server-error", retryable=True):
     """The vendor failed (408, 409, 5xx)."""
 
@@ -368,6 +369,7 @@ class ConnectionFailed(TransportError, ConnectionError, code="connection-failed"
     """No connection came about: DNS, refusal, no route. A ConnectionError too."""
 
 
+# Not retryable, as ProxyError and RedirectRefused: a moment later the same one is there.
 class TLSError(TransportError, code="tls-error", retryable=False):
     """The certificate or the handshake failed."""
 
