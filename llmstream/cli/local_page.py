@@ -100,6 +100,7 @@ async def listen(
     url = f"http://{shown}:{listening}/#token={token}"
     print(f"{what} is at {url}\nCtrl-C stops it.", flush=True)
     if arguments.open and _has_screen():
+        # It waits for a program to start.
         await asyncio.to_thread(webbrowser.open, url)
 
 
@@ -119,6 +120,7 @@ def page_token(name: str) -> str:
         return secrets.token_urlsafe(24)
     with suppress(OSError, UnicodeDecodeError):
         stored = path.read_text("ascii").strip()
+        # 24 bytes in base64; a shorter text is no token of ours.
         if len(stored) >= 32:
             return stored
     token = secrets.token_urlsafe(24)

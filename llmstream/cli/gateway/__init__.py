@@ -144,6 +144,7 @@ def _serve(arguments: argparse.Namespace, path: Path | None) -> int:
     settings = None if path is None else settings_of(path)
     if arguments.listen and settings is not None:
         settings = msgspec.structs.replace(settings, listen=arguments.listen)
+    # The gateway reports vendors that fail by logging.
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     try:
         asyncio.run(_serving(arguments, settings, path))
@@ -151,6 +152,7 @@ def _serve(arguments: argparse.Namespace, path: Path | None) -> int:
         print_message(f"cannot listen: {error.strerror}. Pass --listen HOST:PORT.")
         return USAGE
     except OSError as error:
+        # None: Python 3.13 reports the address of another machine without a number.
         if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL, None):
             raise
         print_message(
