@@ -288,7 +288,12 @@ def _may(arguments: argparse.Namespace, question: str) -> bool:
         return True
     if not sys.stdin.isatty():
         raise InvalidRequest("deleting is for good; add --yes where there is no terminal to ask")
-    return input(wrapped(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
+    try:
+        return input(f"{wrapped(f'{question} [y/N]')} ").strip().lower() in ("y", "yes")
+    # Ctrl-D; the cursor stands behind the question.
+    except EOFError:
+        print()
+        return False
 
 
 def _backup(store: Store, arguments: argparse.Namespace) -> None:
