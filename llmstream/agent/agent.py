@@ -201,6 +201,7 @@ class Agent(Generic[Deps, T]):
         self.name = text_or_none("name", name) or ""
         self.max_steps = at_least_one("max_steps", max_steps, MAX_STEPS)
         self.deps = deps
+        # Options of the model count where the agent has none.
         options = with_defaults(self.model.options, with_output(output, arguments))
         options["output"] = as_output(options.get("output"))
         inherited = options.get("instructions")
@@ -318,6 +319,7 @@ class Agent(Generic[Deps, T]):
             config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         asked = as_messages(prompt)
         earlier = [] if chat is None else checked_chat(chat).messages()
+        # Vendors refuse a conversation in which a call has no result.
         conversation = settled(with_system(own, [*earlier, *asked]))
         make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
@@ -435,6 +437,7 @@ class Agent(Generic[Deps, T]):
         found = Resumption.of(
             suspension, decisions, results, agent=self.name, key=self._config.approval_key, again=again
         )
+        # Before anything runs: an edit that does not fit is a mistake of the person who made it.
         found.check_edits(ToolSet.of(self._config.options.get("tools") or ()).current())
         return found
 
@@ -521,10 +524,13 @@ class _SubAgent:
             try:
                 await _report_events(run, self.agent.name or self._name, context)
             except LLMStreamError as error:
+                # For the model of the parent run, which may go on without the sub-agent.
                 raise ToolError(f"The agent {self._name} failed: {error}") from error
             finally:
+                # Of a failed run too: its tokens were paid for.
                 await context.report(Spent(tuple(run.state.spent)))
             if run.suspended is not None:
+                # Before the error: who can wait takes the report, and ignores the error.
                 await context.report(Waits(run.suspended))
                 # A caller that cannot wait reads this error.
                 waiting = ", ".join(map(str, run.suspended.pending))
@@ -553,11 +559,13 @@ class _SubAgent:
             )
         else:
             run = self.agent.stream(prompt, deps=context.deps, steps=context.steps)
+        # The parent's deadline holds for all runs below it.
         run._limit(context.remaining_s)
         return run
 
 
 async def _report_events(run: AgentRun[Any], name: str, context: ToolContext) -> None:
+    # Of these a run has one each; the sub-agent's would end the parent's.
     """Reports the events of the run, without start and finish: the call itself marks these."""
     async for event in run:
         if not isinstance(event, StreamStart | Finish | Raw):

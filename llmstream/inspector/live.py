@@ -220,9 +220,9 @@ class _Notes:
         )
         self.write(line)
 
-    def frame(self, offset: int, data: bytes, *, whole: bool) -> None:
+    def frame(self, offset: int, data: bytes, *, complete: bool) -> None:
         """A frame was read."""
-        self._frames.append(frame_of(self.call, offset, data, whole=whole))
+        self._frames.append(frame_of(self.call, offset, data, complete=complete))
 
     def batch(self, events: list[Event]) -> None:
         """The reader gets events."""

@@ -157,7 +157,7 @@ async def _body(request: web.Request, form: type[_T]) -> _T:
         raise web.HTTPUnsupportedMediaType(text="Send application/json.")
     try:
         return msgspec.json.decode(await request.read(), type=form)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"not what is expected here: {error}") from None
 
 
