@@ -135,6 +135,7 @@ async def _agent(
 
     simulator = await stack.enter_async_context(Simulator(DemoScript(), api_keys=[_KEY]))
     model = Model("anthropic:demo", base_url=base_url(simulator.url, "anthropic"), api_key=_KEY)
+    # Its demonstration shows reasoning, and costs nothing.
     return Agent(model, **{"reasoning": "low", **options, "tools": DEMO_TOOLS, "price": None})
 
 
@@ -157,6 +158,7 @@ def _settings(spec: str, tools: Sequence[Tool], *, demonstrates: bool) -> Any:
 
 def _price() -> Any:
     """The price list, if it is installed."""
+    # Looked for, not imported: the list is large.
     if importlib.util.find_spec("genai_prices") is None:
         return None
     from llmstream.prices import price
