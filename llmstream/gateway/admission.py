@@ -29,7 +29,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.gateway.accounts import Row
 from llmstream.gateway.ledger import Budget, Busy, Key, Ledger, open_ledger
 from llmstream.gateway.routes import Limits, read_budget
-from llmstream.simulator.admission import host_is_local, is_foreign_page
+from llmstream.server_side.local_only import host_is_local, is_foreign_page
 
 __all__ = ["Admission", "Refused", "ledger_of", "tag_budgets"]
 
