@@ -7,9 +7,9 @@ import asyncio
 from llmstream.chats import Message
 from llmstream.cli.asking import Asker, Outcome
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message
-from llmstream.cli.kept import is_off, name_of
 from llmstream.cli.line_editor import LineEditor
 from llmstream.cli.slash_commands import QUIT, Ask, SlashCommands
+from llmstream.cli.stored_chats import is_off, name_of
 from llmstream.cli.talk import Talk
 from llmstream.cli.terminal import echo, print_message, wrapped
 from llmstream.display.terminal_text import one_line

@@ -13,10 +13,10 @@ import msgspec
 from llmstream.cli.arguments import number
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.errors import SUCCESS
-from llmstream.cli.kept import store_path
 from llmstream.cli.local_page import add_page_options, is_local, listen, page_token, serve_page
 from llmstream.cli.replay import looks_like
 from llmstream.cli.storage import check_free
+from llmstream.cli.stored_chats import store_path
 from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.dialects.base import DIALECTS
 from llmstream.display.plot import seconds
@@ -118,7 +118,6 @@ def _list(arguments: argparse.Namespace, calls: Calls) -> int:
 
 
 def _export(arguments: argparse.Namespace, calls: Calls) -> int:
-    """Writes one call to a file."""
     from llmstream.inspector import exporting
 
     made = getattr(exporting, _EXPORTS[arguments.export])
@@ -144,12 +143,14 @@ def _usual_places(traces: Path) -> list[str]:
     with suppress(OSError):
         # Only its owner can read it: traces have prompts.
         traces.mkdir(mode=0o700, parents=True, exist_ok=True)
-    kept = store_path()
-    return [str(traces), *([f"sqlite:{kept}"] if kept is not None and kept.is_file() else [])]
+    conversations = store_path()
+    return [
+        str(traces),
+        *([f"sqlite:{conversations}"] if conversations is not None and conversations.is_file() else []),
+    ]
 
 
 def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decoding:
-    """How a body is decoded."""
     from llmstream.inspector.sources import Decoding
 
     if dialect is None:

@@ -228,8 +228,8 @@ def _rows(found: _Found) -> Iterable[_Row]:
         )
 
 
-def _has(row: _Row, words: Iterable[str]) -> bool:
-    return all(word.lower() in row.model.lower() for word in words)
+def _has(row: _Row, texts: Iterable[str]) -> bool:
+    return all(text.lower() in row.model.lower() for text in texts)
 
 
 def _print(rows: Sequence[_Row], *, as_json: bool) -> None:

@@ -117,7 +117,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _known() -> Iterator[Provider]:
-    """Loads all providers."""
     for name in provider_names():
         try:
             yield find_provider(name)

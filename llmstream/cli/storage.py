@@ -1,7 +1,7 @@
 """What `llmstream chat` stores in files: conversations, the prompt history.
 
 The history is in a folder that only its owner can read; LLMSTREAM_HISTORY=off disables it. Beside it is the
-store of conversations, see `kept.py`:
+store of conversations, see `stored_chats.py`:
 
     $XDG_STATE_HOME/llmstream, else ~/.local/state/llmstream; %LOCALAPPDATA%\\llmstream on Windows
     history.jsonl  prompts, one JSON string per line

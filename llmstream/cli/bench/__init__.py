@@ -143,7 +143,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace) -> Report:
-    """Runs the benchmark."""
     spec = arguments.model or default_model()
     if not spec:
         raise InvalidRequest(

@@ -62,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add(
-        "words",
+        "operands",
         metavar="FILE | check | keys | log",
         nargs="*",
         help="a file to serve; or check [FILE], keys add|list|revoke [NAME], log",
@@ -100,7 +100,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs one action; returns the exit status."""
-    action, *rest = arguments.words or [""]
+    action, *rest = arguments.operands or [""]
     if arguments.demo:
         return _serve(arguments, None)
     if action not in _ACTIONS:

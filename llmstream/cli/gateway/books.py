@@ -25,9 +25,9 @@ __all__ = ["keys", "log"]
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.@-]{0,63}")
 
 
-def keys(arguments: argparse.Namespace, settings: Settings, words: Sequence[str]) -> int:
+def keys(arguments: argparse.Namespace, settings: Settings, operands: Sequence[str]) -> int:
     """Adds, lists or revokes keys."""
-    match list(words):
+    match list(operands):
         case ["add", name]:
             _add(arguments, settings, name)
         case ["list"] | []:

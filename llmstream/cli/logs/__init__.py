@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from llmstream.cli.arguments import count, whole
+from llmstream.cli.arguments import count, natural
 from llmstream.cli.errors import SUCCESS
-from llmstream.cli.kept import open_kept, store_path
 from llmstream.cli.storage import check_free
+from llmstream.cli.stored_chats import open_chats, store_path
 from llmstream.cli.terminal import print_message, wrapped, write_bytes
 from llmstream.errors import InvalidRequest
 
@@ -67,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("action", metavar="ACTION", nargs="?", choices=_ACTIONS, default="list", help=", ".join(_ACTIONS))
     add("words", metavar="ID|WORD|FILE", nargs="*", help="conversations, words to search for, or files")
     add("-q", "--query", metavar="TEXT", help="search for words, as the action search does")
-    add("-n", "--limit", metavar="N", type=whole, help="how many; 0 for all (default: 3 in lists, 20 hits)")
+    add("-n", "--limit", metavar="N", type=natural, help="how many; 0 for all (default: 3 in lists, 20 hits)")
     add("--model", metavar="PATTERN", help="only conversations with such a model, such as 'claude*'")
     add("--since", metavar="WHEN", type=moment, help="only later ones: 2w, 3d, 12h, or 2026-03-01")
     add("--role", metavar="ROLE", help="search only messages of user, assistant or tool")
@@ -105,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     if action == "path":
         print(store_path() or "off")
         return SUCCESS
-    with open_kept(to_read=action not in _WRITING) as store:
+    with open_chats(to_read=action not in _WRITING) as store:
         _RUN[action](store, arguments)
     return SUCCESS
 
@@ -228,8 +228,8 @@ def _named(store: Store, given: str) -> str:
 
 
 def _cost(store: Store, arguments: argparse.Namespace) -> None:
-    from llmstream.cli.kept import estimated_price
     from llmstream.cli.logs.cost_plot import cost_lines, cost_svg
+    from llmstream.cli.stored_chats import estimated_price
 
     names = [name.strip() for name in arguments.by.split(",") if name.strip()]
     rows = store.costs(names, since=arguments.since, price=estimated_price)

@@ -11,7 +11,7 @@ from typing import Final
 from llmstream.chats import Message, Role
 from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.transcript import transcript
-from llmstream.cli.kept import branch_end, branch_ends
+from llmstream.cli.stored_chats import branch_end, branch_ends
 from llmstream.cli.terminal import columns
 from llmstream.display.terminal_text import one_line, safe
 from llmstream.errors import InvalidRequest

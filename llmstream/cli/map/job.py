@@ -366,7 +366,6 @@ def summary_lines(job: Job, outcome: Outcome, total: int | None) -> Iterator[str
 
 
 def _remedy(job: Job, outcome: Outcome) -> str:
-    """How to go on."""
     if job.path is None:
         return "the answers so far are written. With -o FILE, the same command goes on where it stopped"
     if job.arguments.batch:

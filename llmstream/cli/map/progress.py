@@ -211,8 +211,8 @@ def amount(dollars: float) -> str:
 
 def duration(seconds: float) -> str:
     """A time: "12 s", "3:20", "2:03:20"."""
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
+    total_s = round(seconds)
+    minutes, rest = divmod(total_s, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours}:{minutes:02}:{rest:02}"

@@ -306,7 +306,7 @@ _UNKNOWN: Final = ("stop", "seed", "presence_penalty", "frequency_penalty", "top
 # The API refuses less: "integer_below_min_value".
 _MIN_OUTPUT_TOKENS: Final = 16
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-_READ_WHOLE: Final = frozenset({"model", "input", "instructions", "tools"})
+_READ: Final = frozenset({"model", "input", "instructions", "tools"})
 
 
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
@@ -348,7 +348,7 @@ def _difference(body: dict[str, Any], request: Request, quirks: Quirks, key: str
         raise refused(error.message) from None
     out: dict[str, Any] = dict(shaping)
     for name in [*wanted, *(name for name in sent if name not in wanted)]:
-        if name in _READ_WHOLE or wanted.get(name) == sent.get(name):
+        if name in _READ or wanted.get(name) == sent.get(name):
             continue
         ours, theirs = sent.get(name), wanted.get(name)
         if name in MERGED and isinstance(ours, dict) and isinstance(theirs, dict):
