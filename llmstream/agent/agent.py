@@ -565,9 +565,9 @@ class _SubAgent:
 
 
 async def _report_events(run: AgentRun[Any], name: str, context: ToolContext) -> None:
-    # Of these a run has one each; the sub-agent's would end the parent's.
     """Reports the events of the run, without start and finish: the call itself marks these."""
     async for event in run:
+        # Of start and finish a run has one each: the sub-agent's would end the parent's.
         if not isinstance(event, StreamStart | Finish | Raw):
             await context.report(Nested(name, event))
 

@@ -98,6 +98,7 @@ class ToolOutcome:
     content: str = ""
     parts: tuple[ResultPart, ...] = ()
     error: str | None = None
+    # Comparisons leave out these three: two runs of one call are equal by what the model sees.
     exception: Exception | None = field(default=None, compare=False, repr=False)
     value: Any = field(default=None, compare=False, repr=False)
     output: Any = field(default=None, compare=False, repr=False)
@@ -108,7 +109,6 @@ class ToolOutcome:
     def failed(
         cls, error: str, exception: Exception | None = None, *, unrun: Outcome | None = None
     ) -> ToolOutcome:
-        # Comparisons leave it out, and the next two: two runs of one call are equal by what the model sees.
         """A failure; the model sees only its text."""
         return cls(error, error=error, exception=exception, unrun=unrun)
 
