@@ -15,7 +15,7 @@ from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import KeptHistory, is_empty, settled
 from llmstream.agent.hooks import Stop, call_hook
 from llmstream.agent.model_response import ModelResponse
-from llmstream.agent.nested import Ids, turn_calls
+from llmstream.agent.nested import in_step, turn_calls
 from llmstream.agent.planning import HookResponse, StepPlanner
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import Budget, Misses, RunState
@@ -28,6 +28,7 @@ from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStar
 from llmstream.streams.model import Model
 from llmstream.streams.reading import CUT_SHORT, final_object, may_be_repaired, repair_message
 from llmstream.structured import Output, as_output
+from llmstream.unique_ids import StepIds
 
 __all__ = ["Loop"]
 
@@ -60,7 +61,7 @@ class Loop:
         self.state = state
         self.context = RunContext(config, state, total_s, steps)
         # The last message of a run that was suspended is its current step's.
-        self.context.ids = Ids(turn_calls(state.conversation[: -1 if resumption is not None else None]))
+        self.context.ids = StepIds(turn_calls(state.conversation[: -1 if resumption is not None else None]))
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None
@@ -117,7 +118,7 @@ class Loop:
                         # A hook may answer in place of the model, or the run fail before a request.
                         yield StreamStart()
                     began = True
-                    event = self.context.ids.unique(event, self.state.step)
+                    event = in_step(event, self.state.step, self.context.ids)
                     if kept is not None:
                         kept.feed(event)
                     yield event

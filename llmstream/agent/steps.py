@@ -28,7 +28,6 @@ from llmstream.agent.history import SettledPart
 from llmstream.agent.hooks import Again, StepPlan, Stop, reviewed
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.model_response import ModelResponse, PlanMemory, no_content_error
-from llmstream.agent.nested import Ids
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.planning import HookResponse, prepared
 from llmstream.agent.recorded_model import RecordedModel
@@ -49,6 +48,7 @@ from llmstream.tools.approval import Approve, Deny
 from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 from llmstream.tools.toolset import ToolSet
+from llmstream.unique_ids import StepIds
 
 if TYPE_CHECKING:
     from llmstream.agent.config import AgentConfig
@@ -89,7 +89,7 @@ class RunContext:
         self.repairs = Repairs()
         self.of_plan = PlanMemory()
         self.inbox: list[Message] = []
-        self.ids = Ids()
+        self.ids = StepIds()
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None
         self.limit: str | None = None

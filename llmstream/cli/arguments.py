@@ -21,7 +21,9 @@ __all__ = [
     "whole",
 ]
 
+# Far above any use; beyond 4,300 digits, int() raises an error of its own.
 _MOST_DIGITS: Final = 15
+# Of a wrong value, in an error.
 _MOST_SHOWN: Final = 20
 
 EFFORTS: Final = get_args(Effort)

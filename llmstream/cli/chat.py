@@ -30,6 +30,7 @@ from llmstream.providers.registry import all_providers
 
 __all__ = ["configure", "run"]
 
+# Of a name in the store.
 _MAX_NAME: Final = 200
 
 _EPILOG = """\
@@ -161,6 +162,7 @@ def run(arguments: argparse.Namespace) -> int:
     setup.agent(asker)  # what does not fit is reported before anything is kept
     chat = _chat(arguments, name, conversation)
     try:
+        # The terminal would echo what is typed meanwhile into the answer.
         with echo(False):
             outcome = asyncio.run(_one_turn(setup, asker, conversation, chat))
     except KeyboardInterrupt:
@@ -221,6 +223,7 @@ def _asker(arguments: argparse.Namespace, setup: Setup) -> Asker:
         sys.stdout,
         reasoning=arguments.reasoning_shown,
         color=arguments.color,
+        # Underscores and asterisks of JSON are no Markdown.
         markdown=arguments.schema is None,
         hint=print_message,
     )
@@ -311,6 +314,7 @@ def _prompt(arguments: list[str], *, has_parts: bool) -> str | None:
     parts = [typed(" ".join(arguments))]
     piped = sys.stdin is not None and not sys.stdin.isatty()
     if piped:
+        # Bytes: whatever the locale's encoding is, a pipe brings UTF-8, or what is shown as U+FFFD.
         parts.append(sys.stdin.buffer.read().decode("utf-8", "replace"))
     prompt = "\n\n".join(part.rstrip() for part in parts if part.strip())
     if prompt:

@@ -62,6 +62,7 @@ def _grouped(findings: Sequence[Finding]) -> list[Finding]:
         count = skipped[finding.detail] if finding.status == "skipped" else 0
         if count <= _MOST_SKIPPED:
             shown.append(finding)
+        # In place of the first of them.
         elif finding.detail not in {row.detail for row in shown}:
             shown.append(msgspec.structs.replace(finding, probe=f"{count} probes"))
     return shown

@@ -112,6 +112,7 @@ class Conversation:
     def _turn(self, runner: asyncio.Runner, ask: Ask) -> None:
         before, prompt = ask
         earlier = self._talk.chat.messages()
+        # Else the prompt of /retry, whose earlier answer stays until there is another.
         is_new = len(before) == len(earlier)
         outcome = self._outcome(runner, [*before, prompt])
         answered = len(outcome.messages) > len(before) + 1

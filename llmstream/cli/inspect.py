@@ -142,6 +142,7 @@ def _export(arguments: argparse.Namespace, calls: Calls) -> int:
 def _usual_places(traces: Path) -> list[str]:
     """Where this user's traces are, and the conversations that `llmstream chat` keeps."""
     with suppress(OSError):
+        # Only its owner can read it: traces have prompts.
         traces.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = store_path()
     return [str(traces), *([f"sqlite:{kept}"] if kept is not None and kept.is_file() else [])]
@@ -158,6 +159,7 @@ def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decodin
                 f"this looks like {described or 'nothing known'}, not like the body of a stream. "
                 f"Add --dialect DIALECT: {', '.join(DIALECTS)}."
             )
+        # `looks_like` answers with options of `replay`.
         dialect, _, hosted = found.partition(" --provider ")
         provider = provider or hosted or None
     wire = wire_of(dialect, provider)

@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 _MODEL: Final = "model"
+# Conversations without an answer are rare; so many in a row mean that there is none.
 _LOOKED_AT: Final = 50
 
 

@@ -114,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(rows, as_json=arguments.json)
     errors = [found.error for found in results if found.error is not None]
+    # One vendor that fails must not hide the lists of the others.
     if errors and len(errors) == len(results):
         raise errors[0]
     for error in errors if not arguments.quiet else ():
@@ -157,6 +158,7 @@ def _ask_all() -> list[_Found]:
     asked: dict[object, Provider] = {}
     for provider in sorted(all_providers(), key=lambda provider: (len(provider.name), provider.name)):
         if key_state(provider) == "set" or _is_local(provider):
+            # The shortest name comes first: the vendor's own, not that of another wire.
             asked.setdefault(provider.key_env or provider.base_url, provider)
     if not asked:
         raise InvalidRequest("no keys are set. Name a provider, or store a key: llmstream keys set openai")

@@ -29,6 +29,7 @@ from llmstream.simulator.server import Simulator
 
 __all__ = ["LineWriter", "configure", "run"]
 
+# A log may be that late.
 _POLL_S: Final = 0.1
 _LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 
@@ -305,6 +306,7 @@ class LineWriter:
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
+        # What was printed before comes first: `_write` passes the buffer by.
         self._out.flush()
         write = self._write
         while (line := self._lines.get()) is not None:

@@ -212,6 +212,7 @@ def _models(begun: str) -> list[str]:
 
 def _files(begun: str) -> list[str]:
     """Files and folders that begin so; a folder ends in a slash."""
+    # Escaped: brackets in names of files are no patterns.
     found = sorted(glob.glob(glob.escape(os.path.expanduser(begun)) + "*"))[:_MAX_CANDIDATES]
     shown = [f"{path}/" if os.path.isdir(path) else path for path in found]
     home = os.path.expanduser("~") + "/"

@@ -73,6 +73,7 @@ class Talk:
         raises: InvalidRequest for an unknown provider; MissingKey
         """
         setup = self.setup.with_model(checked_model(spec))
+        # Before anything changes: a conversation without a key could not go on.
         setup.check_key()
         setup.agent()
         self.setup = setup

@@ -264,10 +264,24 @@ class Gateway:
             record = self.recordings.begin(account, client.http, given_secrets(client.http))
             _recorded.set(record)
             tapped.set(record.asked)
+        opening = self._opened(client, targets, account, drain=route.drain)
+        return await (self.drains.opened(opening, account) if route.drain else opening)
+
+    async def _opened(
+        self,
+        client: ClientCall,
+        targets: Sequence[tuple[Model[Any], Target]],
+        account: Account,
+        *,
+        drain: bool,
+    ) -> Body:
+        """As `_laned`; settles the account of a call that has no body.
+
+        Also of a client that left: what is reserved and never settled would count against the budget for its
+        window.
+        """
         try:
-            return await self._laned(client, targets, account, drain=route.drain)
-        # Also a cancelled request: what is reserved and never settled would count against the budget for its
-        # window.
+            return await self._laned(client, targets, account, drain=drain)
         except BaseException as error:
             if isinstance(error, LLMStreamError):
                 account.failed(error.info)
@@ -414,7 +428,7 @@ def too_large(limit: int) -> BadRequest:
 
 
 def _whole(reply: HttpResponse) -> Body:
-    return Body.whole(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
+    return Body.complete(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
 
 
 def _most_usage(client: ClientCall) -> Usage:

@@ -158,7 +158,7 @@ class _API:
                 "wire": wire[:most],
                 "wireChars": len(wire),
                 "binary": bool(frame is not None and frame.base64),
-                "whole": frame is None or frame.whole,
+                "complete": frame is None or frame.complete,
             }
         )
 

@@ -298,7 +298,7 @@ def _ending(call: CallTrace) -> Iterable[Finding]:
     last = len(call.events) - 1 if call.events else None
     error = call.ended.error if call.ended is not None else None
     if call.state == "cut":
-        rest = next((frame for frame in reversed(call.frames) if not frame.whole), None)
+        rest = next((frame for frame in reversed(call.frames) if not frame.complete), None)
         inside = f", within a frame of which {rest.size} bytes came" if rest is not None else ""
         received = sum(read.size for read in call.reads)
         after = f" after {received:,} bytes" if received else ""

@@ -225,8 +225,8 @@ class _Notes:
         )
         self.write(line)
 
-    def frame(self, offset: int, data: bytes, *, whole: bool) -> None:
-        self._frames.append(frame_of(self.call, offset, data, whole=whole))
+    def frame(self, offset: int, data: bytes, *, complete: bool) -> None:
+        self._frames.append(frame_of(self.call, offset, data, complete=complete))
 
     def batch(self, events: list[Event]) -> None:
         """The reader gets events."""

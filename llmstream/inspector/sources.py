@@ -241,7 +241,7 @@ def from_body(recording: Recording, decoding: Decoding, source: str) -> CallTrac
     dialect, provider = decoding
     tap = FrameTap(
         dialect.content_type,
-        lambda offset, data, *, whole: call.feed(frame_of(call.id, offset, data, whole=whole)),
+        lambda offset, data, *, complete: call.feed(frame_of(call.id, offset, data, complete=complete)),
     )
     sentence = GuardedDecoder(TappedDecoder(dialect.decoder(provider=provider), tap), provider=provider)
     call.feed(

@@ -80,8 +80,8 @@ class FrameCutter:
 class FrameNote(Protocol):
     """Receives the frames of a body."""
 
-    def __call__(self, offset: int, data: bytes, *, whole: bool) -> None:
-        """Takes a frame; `whole` is False for the rest of a body that ended within one."""
+    def __call__(self, offset: int, data: bytes, *, complete: bool) -> None:
+        """Takes a frame; `complete` is False for the rest of a body that ended within one."""
 
 
 class FrameTap:
@@ -117,7 +117,7 @@ class FrameTap:
         begin = self.offset - len(self._held)
         if ends:
             # Before the decoding, so that a trace has a frame before its events.
-            self._give(whole=True)
+            self._give(complete=True)
         events = decode(piece)
         self._made += [(begin, event) for event in events]
         return events
@@ -125,19 +125,19 @@ class FrameTap:
     def end_body(self) -> None:
         """Notes what is left of a body that ended, broke or was left. Idempotent."""
         if self._held:
-            self._give(whole=False)
+            self._give(complete=False)
         self._cutter = FrameCutter(self._content_type)
 
     def note(self, data: bytes) -> None:
         """Notes bytes that no decoder reads: the body of a refusal, as one frame."""
         self.end_body()
-        self._frame(self.offset, data, whole=True)
+        self._frame(self.offset, data, complete=True)
         self.offset += len(data)
 
-    def _give(self, *, whole: bool) -> None:
+    def _give(self, *, complete: bool) -> None:
         data = bytes(self._held)
         self._held.clear()
-        self._frame(self.offset - len(data), data, whole=whole)
+        self._frame(self.offset - len(data), data, complete=complete)
 
     def places(self, batch: Sequence[Event]) -> list[int]:
         """The offsets of the frames that made the events of a batch; -1 before the first frame.

@@ -177,11 +177,16 @@ def _lost(run: str) -> LogLost:
 class Committer:
     """Commits the outboxes of a process: one commit for all of them, at most every `every_s`.
 
-    committed: called with the runs of each commit that brought frames
+    committed: called after each commit, with what was appended and the statuses of these runs
     """
 
     def __init__(
-        self, store: Store, *, every_s: float, lease_s: float, committed: Callable[[Iterable[str]], None]
+        self,
+        store: Store,
+        *,
+        every_s: float,
+        lease_s: float,
+        committed: Callable[[Sequence[Append], Sequence[RunStatus | None]], None],
     ) -> None:
         self._store = store
         self._every_s = every_s
@@ -286,7 +291,7 @@ class Committer:
                 box.failed(reason, loop.time())
                 self._after(box, again=True)
             return False
-        self._committed([append.run for append in appends if append.count or append.state != "open"])
+        self._committed(appends, statuses)
         for box, status in zip(boxes, statuses, strict=True):
             box.answered(status, loop.time())
             self._after(box, again=box.has_news)

@@ -160,7 +160,7 @@ class Body:
         return body
 
     @classmethod
-    def whole(cls, response: HttpResponse) -> Self:
+    def complete(cls, response: HttpResponse) -> Self:
         """Returns a response that is complete, such as one JSON object."""
         body = cls.__new__(cls)
         body._prepare({})
@@ -174,7 +174,7 @@ class Body:
         headers = {"cache-control": "no-store"}
         if text:
             headers["content-type"] = "text/plain; charset=utf-8"
-        return cls.whole(HttpResponse(status, text.encode(), headers))
+        return cls.complete(HttpResponse(status, text.encode(), headers))
 
     @property
     def error(self) -> ErrorInfo | None:

@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 
+# Where clients send a key besides Authorization: Anthropic's, Azure's, Google's.
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 # The access key id of a request signed for AWS.
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
@@ -82,6 +83,7 @@ def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     for one in given:
         # A header may have any bytes.
         sent = one.encode("utf-8", "surrogateescape")
+        # Constant time: with allow_remote, others can reach the port and measure.
         if any(hmac.compare_digest(sent, key.encode()) for key in keys):
             return
     problem = "the API key is not valid" if given else "no API key was sent"
@@ -117,6 +119,7 @@ def _masked_parameter(parameter: str) -> str:
 
 
 def _is_loopback(host: str) -> bool:
+    # A fully qualified name may end in a dot.
     if host.lower().rstrip(".") == "localhost":
         return True
     try:
@@ -130,16 +133,23 @@ _OPENAI: Final = "|".join(
     (
         "/v1",
         "/(api|engines|inference|serverless|zen|compatible-mode|openai)/v1",
+        # DeepInfra, Upstage.
         "/v1/(openai|solar)",
+        # Google's compatible API.
         "/v1beta/openai",
+        # Volcengine, Z.ai, Snowflake.
         "/api/(v3|paas/v4|v2/cortex/v1)",
         "/openai/deployments/[^/]+",
+        # Cloudflare.
         "/client/v4/accounts/[^/]+/ai/v1",
+        # Vertex AI.
         "/v1(beta1)?/projects/[^/]+/locations/[^/]+/endpoints/openapi",
+        # Databricks.
         "/serving-endpoints",
     )
 )
 
+# Azure and MiniMax (/anthropic), Z.ai (/api/anthropic), Kimi (/coding), OpenCode (/zen).
 _ANTHROPIC: Final = "(/(api/)?anthropic|/coding|/zen)?/v1"
 _GOOGLE: Final = "/v1(beta|alpha|beta1)?(/projects/[^/]+/locations/[^/]+)?(/publishers/[^/]+)?"
 

@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 
+# Words with the space before them. Trailing space is a piece, so that all pieces make the text.
 _WORDS: Final = re.compile(r"\s*\S+|\s+\Z")
 # Three tokens a piece, so that a key or a string is cut in two, as real vendors do.
 _INPUT_CHARS: Final = 12

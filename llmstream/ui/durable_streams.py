@@ -92,21 +92,21 @@ async def body(
     """
     try:
         if method == "HEAD":
-            return Body.whole(_head(await _tail(logs, run)))
+            return Body.complete(_head(await _tail(logs, run)))
         asked = _Asked(query)
         if asked.after is None:
             first = await _tail(logs, run)
         else:
             first = await first_page(logs, run, asked.after, max_replay=max_replay)
     except (InvalidRequest, LogError) as error:
-        return Body.whole(await _refusal(logs, run, error, details=details))
+        return Body.complete(await _refusal(logs, run, error, details=details))
     if asked.live == "long-poll":
         # The body waits: it notices a client that leaves.
         return Body.later(partial(_poll, logs, first, asked, poll_s, details=details))
     if asked.live == "":
         headers = {**_JSON, **_standing(Page((), first.status)), **asked.etag(first.status, details=details)}
         if _has(if_none_match, headers.get("etag")):
-            return Body.whole(HttpResponse(304, b"", _without(headers, "content-type")))
+            return Body.complete(HttpResponse(304, b"", _without(headers, "content-type")))
         # All in one response: the client for JavaScript asks once, and takes the first page for the whole.
         return Body.of_bytes(_array(logs, first, details=details), headers, send_timeout_s=send_timeout_s)
     return Body.of_bytes(

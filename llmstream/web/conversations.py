@@ -153,7 +153,7 @@ class Conversations:
         after: number of the last event that the page has, as it was sent
         """
         if not run.startswith(_RUN):  # other runs in the log are not for pages
-            return Body.whole(await refusal(self._logs, run, no_run(run), details=self.details))
+            return Body.complete(await refusal(self._logs, run, no_run(run), details=self.details))
         return await sse.body(self._logs, run, after, details=self.details)
 
     async def follow(self, run: str, after: int = -1) -> AsyncGenerator[Event]:

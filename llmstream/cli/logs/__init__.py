@@ -55,6 +55,7 @@ examples:
 _ACTIONS: Final = ("list", "search", "show", "cost", "export", "rm", "prune", "path", "backup", "import")
 _WRITING: Final = ("rm", "prune", "import")
 _SHORT: Final = 3
+# A year has 365.25 days.
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _AGE: Final = re.compile(r"(\d{1,6})([mhdwy])")
 
@@ -159,6 +160,7 @@ def _search(store: Store, arguments: argparse.Namespace) -> None:
         model=arguments.model,
         role=arguments.role,
         since=arguments.since,
+        # -1: no limit.
         limit=20 if arguments.limit is None else arguments.limit or -1,
         all=arguments.all,
     )
@@ -286,7 +288,12 @@ def _may(arguments: argparse.Namespace, question: str) -> bool:
         return True
     if not sys.stdin.isatty():
         raise InvalidRequest("deleting is for good; add --yes where there is no terminal to ask")
-    return input(wrapped(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
+    try:
+        return input(f"{wrapped(f'{question} [y/N]')} ").strip().lower() in ("y", "yes")
+    # Ctrl-D; the cursor stands behind the question.
+    except EOFError:
+        print()
+        return False
 
 
 def _backup(store: Store, arguments: argparse.Namespace) -> None:

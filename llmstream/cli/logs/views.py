@@ -90,6 +90,7 @@ def last_answer(store: Store, info: ConversationInfo, branch: int | None = None)
     """
     for message in reversed(_messages(store, info, branch)):
         if message.role == Role.ASSISTANT and message.text:
+            # Output to a pipe is data.
             return safe(message.text) if sys.stdout.isatty() else message.text
     raise InvalidRequest(f"the conversation {info.id} has no answer")
 

@@ -138,6 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_output(arguments)
     _check_batch(arguments, job.spec)
     survey = None
+    # Standard input can be read only once, by the run.
     if not source.is_stdin:
         survey = surveyed(source.rows(), job.prompt_of)
         _check_survey(survey, arguments.input)

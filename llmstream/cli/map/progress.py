@@ -16,7 +16,9 @@ from llmstream.mapping.result import MapProgress
 
 __all__ = ["Display", "amount", "counted", "duration", "failures", "figures", "fitted"]
 
+# Figures that change more often cannot be read.
 _DRAWN_EVERY_S: Final = 0.2
+# A log file should not be mostly progress.
 _PRINTED_EVERY_S: Final = 10.0
 # The rate of the last half minute: long enough for slow answers, short enough to follow the limits.
 _RATE_OVER_S: Final = 30.0
@@ -92,6 +94,7 @@ class Display:
         progress, now = self._now(), time.monotonic()
         asked = progress.done - progress.stored
         self._rates.append((now, asked, progress.usage.total_tokens or 0))
+        # Two are needed for a rate.
         while len(self._rates) > 2 and now - self._rates[0][0] > _RATE_OVER_S:
             self._rates.popleft()
 

@@ -100,6 +100,7 @@ class Source:
 
     def _opened(self) -> BinaryIO:
         if self.is_stdin:
+            # A duplicate: closing it must not close standard input, and a thread may still read it.
             return open(os.dup(sys.stdin.fileno()), "rb") if _has_descriptor() else io.BytesIO(_stdin_bytes())
         if self.format is None and self._suffix() in (".json", ".gz", ".parquet", ".xlsx"):
             raise InvalidRequest(
@@ -193,6 +194,7 @@ def _csv_rows(lines: Iterable[bytes], path: str, delimiter: str | None) -> Itera
     csv.field_size_limit(_MAX_FIELD_CHARS)
     try:
         first = next(texts, "")
+        # Spreadsheets write semicolons where the comma is the decimal point.
         if delimiter is None:
             delimiter = ";" if ";" in first and "," not in first else ","
         reader = csv.reader(itertools.chain([first], texts), delimiter=delimiter)

@@ -171,9 +171,11 @@ class Provider:
         from_env = {name: value for name, var in self.header_env.items() if (value := env.get(var))}
         credentials = auth(key) if key is not None else {}
         merged: dict[str, str] = {}
+        # From the most general to the caller's own, which wins.
         for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
             if group:
                 try:
+                    # Lower case, so that one name stands once, however each group spells it.
                     merged.update(zip(map(str.lower, group), group.values(), strict=True))
                 except TypeError:
                     raise InvalidRequest("header names must be str") from None
@@ -190,6 +192,7 @@ class Provider:
         error = self.dialect.decode_error(status, headers, body, provider=self.name)
         if isinstance(error, AuthenticationError):
             error.message = f"{_ended(error.message)} {self._remedy('Check')}"
+            # `str(error)` reads args, not the message.
             error.args = (error.message,)
         return error
 
@@ -233,6 +236,7 @@ class Provider:
 
     def _credentials(self, given: str | None, env: Mapping[str, str]) -> tuple[str | None, Auth]:
         """The key or token, and the headers for it."""
+        # Keys are pasted, with a line feed at the end.
         key = _text(given, "api_key").strip() or _first(self.key_env, env)
         token = "" if key else _first(self.token_env, env)
         if not key and not token:
@@ -240,6 +244,7 @@ class Provider:
                 raise MissingKey(f"no API key. {self._remedy('Set')}", provider=self.name)
             return None, self.auth
         found = key or token
+        # A line feed would begin another header.
         if not (found.isascii() and found.isprintable()):
             raise InvalidRequest(
                 f"The key for {self.name} has a character that is not valid in a header. "

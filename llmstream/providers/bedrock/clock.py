@@ -60,6 +60,7 @@ class Clock:
 
         headers: lower case names
         """
+        # The beginning is enough: a gateway's page of HTML may be long.
         words = f"{headers.get('x-amzn-errortype', '')} {body[:4096].decode('utf-8', 'replace')}"
         if not 400 <= status < 500 or not _ABOUT_TIME.search(words):
             return False
@@ -72,6 +73,7 @@ class Clock:
             return False
         told = _TIME.search(words)  # the first time in the message is the signature's
         signed_s = _seconds(told[0]) if told else self._now_s() + self.offset_at(address)
+        # Taken out and put in again, so that the first entry is the oldest.
         self._offsets.pop(address, None)
         self._offsets[address] = offset_s
         if len(self._offsets) > _MAX_ADDRESSES:

@@ -48,6 +48,7 @@ def member(path: str, block: dict[str, Any]) -> tuple[str, Any]:
     if len(members) != 1:
         raise refusal(f"The value at {path} is a union: set exactly one of its members, and try again.")
     name, value = members[0]
+    # Text is the only member that is no object.
     if isinstance(value, str) != (name == "text"):
         raise refusal(f"The value at {path}.{name} has the wrong type. Correct it, and try again.")
     return name, value
@@ -91,6 +92,7 @@ def check_inference(fields: dict[str, Any]) -> None:
 
     raises: BadRequest
     """
+    # An Integer of AWS has 32 bits with a sign.
     limits = {"maxTokens": (1, 2**31 - 1), "temperature": (0, 1), "topP": (0, 1)}
     for name, (least, most) in limits.items():
         value = fields.get(name)

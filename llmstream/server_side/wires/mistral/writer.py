@@ -278,6 +278,7 @@ def complete_response(body: bytes) -> dict[str, Any]:
             message |= delta
             logprobs += (one.pop("logprobs", None) or {}).get("content") or []
             choice |= one
+        # Usage is in the last chunk; the other fields are the same in all of them.
         completion |= chunk
     message |= {"content": content.close(), "tool_calls": calls or None}
     choice |= {"message": message, **({"logprobs": {"content": logprobs}} if logprobs else {})}

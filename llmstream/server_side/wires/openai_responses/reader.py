@@ -124,6 +124,7 @@ class InputReader:
         self._check_id(item, kind)
         if kind == "message":
             self._message(where, item)
+        # Other outputs without an open call are the vendor's own, and part of its response.
         elif kind in _OUTPUTS and (kind in _PLAIN or item.get("call_id") in self._pending):
             self._need_next()
             self._append("tool", self._output(where, kind, item))
@@ -140,6 +141,7 @@ class InputReader:
 
     def _check_id(self, item: dict[str, Any], kind: str) -> None:
         item_id = item.get("id")
+        # A reference repeats an id on purpose.
         if not isinstance(item_id, str) or kind == "item_reference":
             return
         if item_id in self._ids:
@@ -362,6 +364,7 @@ def _check(body: dict[str, Any], quirks: Quirks) -> None:
     if not isinstance(model, str) or not model:
         raise refused("Missing required parameter: 'model'.", "missing_required_parameter")
     for name, index in _MOVED.items():
+        # Perplexity's Responses API takes the field of Chat Completions.
         if name in body and not (name == "response_format" and quirks.output.chat_response_format):
             raise refused(
                 f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to "
