@@ -477,8 +477,8 @@ class Agent(Generic[Deps, T]):
     def as_tool(self, name: str | None = None, description: str = "", **options: Any) -> Tool:
         """This agent as a tool of another: the argument is a prompt, the result its answer.
 
-        Its events are preliminary results in the parent run; `nested_event` decodes them. Its tokens
-        count in the parent run too.
+        Its events are preliminary results in the parent run; `nested_event` decodes them. Its tokens and
+        their cost count in the parent run too; without a `price` of its own it has that of the parent.
 
         name:    by default the agent's
         options: of `Tool`, such as `timeout_s` or `needs_approval`
@@ -564,6 +564,7 @@ class _SubAgent:
             run = self.agent.stream(prompt, deps=context.deps, steps=context.steps)
         # The parent's deadline holds for all runs below it.
         run._limit(context.remaining_s)
+        run.state.price = run.state.price or context.price
         return run
 
 

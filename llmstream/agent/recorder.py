@@ -15,6 +15,7 @@ import msgspec
 from llmstream.agent.durable_steps import Steps, Under
 from llmstream.agent.hooks import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.recorded_model import Digests, PriceOf, RecordedModel
+from llmstream.agent.state import Expense
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult, outcome_of
 from llmstream.chats.message import Message
@@ -23,7 +24,6 @@ from llmstream.errors import DecodeError, InvalidRequest, InvalidToolInput, Unkn
 from llmstream.streams.call import CallingModel
 from llmstream.tools.approval import Approve, Deny, PendingCall, Run, Settled, Verdict, Wait, as_decision
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
-from llmstream.usage import Usage
 
 __all__ = ["INTERRUPTED", "EndedCall", "Given", "Recorder", "WhenInterrupted"]
 
@@ -40,7 +40,7 @@ _INTERRUPTED_ID: Final = "interrupted_"
 
 _NOT_AGAIN: Final = "its process ended while it ran, so it may have had effects, and it is not run again"
 
-Spent: TypeAlias = tuple[tuple[str, Usage], ...]
+Spent: TypeAlias = tuple[Expense, ...]
 
 
 class EndedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,7 +50,7 @@ class EndedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     is_json:   whether the result is a JSON value
     stop:      whether the tool ended the run
     miss:      why the call was invalid: the code of an error
-    spent:     model and tokens of each response of a sub-agent
+    spent:     by each response of a sub-agent
     waits:     the suspended run of a sub-agent, instead of a status
     """
 
@@ -115,7 +115,7 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _History(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What context effects did: the new history, if it changed, and the tokens that they used."""
+    """What context effects did: the new history, if it changed, and what they spent."""
 
     messages: str = ""
     spent: Spent = ()
@@ -333,9 +333,9 @@ class Recorder:
     async def history(
         self, number: int, conversation: list[Message], apply: Callable[[], Awaitable[Spent]], asked: bool
     ) -> Spent:
-        """Applies effects to the conversation, in place, once; returns the tokens to count from a record.
+        """Applies effects to the conversation, in place, once; returns what to count from a record.
 
-        apply: applies them, and returns the tokens that were used, which are counted already
+        apply: applies them, and returns what they spent, which is counted already
         asked: whether the response of the step is recorded; then no effect is applied any more
         """
         key, live = f"{number}/history", False

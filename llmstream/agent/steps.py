@@ -215,6 +215,7 @@ class RunContext:
             state.deps,
             key=f"{self.run_id}/{state.step}/call/{call.id}",
             steps=None if recorder is None else recorder.scope(state.step, call.id),
+            price=state.price,
         )
 
 

@@ -101,6 +101,10 @@ class Repairs:
         if self._requests == 2:  # most conversations have one request, which would gain nothing
             self.written = Written()
 
+    def growing(self, messages: Iterable[Message]) -> Growing:
+        """The messages of a request of this conversation."""
+        return Growing.of(messages, self)
+
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
         """As `repaired`."""
         known = self._known
