@@ -36,7 +36,7 @@ async def prepared(prepare_step: PrepareStep | None, state: RunState) -> StepPla
     raises: InvalidRequest if it returned anything but a plan
     """
     plan = await call_hook(prepare_step, state)
-    # A plan of another kind would be ignored in silence.
+    # Anything else would fail later, with an error that does not name the function.
     if plan is not None and not isinstance(plan, StepPlan):
         raise InvalidRequest(f"prepare_step must return a StepPlan or None, got {plan!r}")
     if plan is None:

@@ -360,7 +360,6 @@ class ModelStep(RunStep):
         eager = response.tools.eager
         try:
             async with aclosing(response.events()) as events:
-                # No list of eager calls for most runs: an event costs one check.
                 async for event in events:
                     if eager and isinstance(event, ToolCallEvent):
                         # Its tool has declared that starting before the response is complete does no harm.

@@ -303,7 +303,9 @@ def _ending(call: CallTrace) -> Iterable[Finding]:
         received = sum(read.size for read in call.reads)
         after = f" after {received:,} bytes" if received else ""
         yield Finding(
-            "cut", f"The response is cut: it ended{after}{inside}, before the vendor said so.", last
+            "cut",
+            f"The response is cut: it ended{after}{inside}, before the vendor marked it complete.",
+            last,
         )
     elif error is not None:
         yield Finding("error", f"The call failed: {error.code}: {error.message}", last)

@@ -77,8 +77,8 @@ def default_folder() -> Path:
     """Where traces are without a path: $LLMSTREAM_TRACES, else beside other state of this user."""
     if given := os.environ.get("LLMSTREAM_TRACES", ""):
         return Path(given)
-    # XDG: a relative path is invalid and is ignored.
     base = os.environ.get("XDG_STATE_HOME", "")
+    # XDG: a relative path is invalid and is ignored.
     if not os.path.isabs(base):
         local = os.environ.get("LOCALAPPDATA", "") if sys.platform == "win32" else ""
         base = local or os.path.join(os.path.expanduser("~"), ".local", "state")

@@ -134,7 +134,7 @@ class StoredChat(Chat):
                 ends = [n for (n,) in db.execute(_LEAVES, (self._row.n,))]
                 # The head of a fork belongs to the conversation that it was forked from, until something is
                 # appended.
-                if self._head is not None and self._head not in ends and not self._goes_on(db, self._head):
+                if self._head is not None and self._head not in ends and not self._has_child(db, self._head):
                     ends.append(self._head)
             else:
                 if not 0 <= at <= len(self._links):
@@ -146,7 +146,7 @@ class StoredChat(Chat):
                 ends = [end for _, end in db.execute(query, {"above": above, "tree": self._row.tree})]
             return [self._described(db, end, at) for end in ends]
 
-    def _goes_on(self, db: Connection, n: int) -> bool:
+    def _has_child(self, db: Connection, n: int) -> bool:
         return db.execute("select 1 from messages where parent = ?", (n,)).fetchone() is not None
 
     def _described(self, db: Connection, end: int, at: int | None) -> Branch:

@@ -112,7 +112,7 @@ def found_or_made(db: Connection, owner: str, name: str, at: float) -> Row:
 
     raises: StoreError if the name cannot be one
     """
-    # Again at the end: where both fail to make it, one has.
+    # Again at the end: where this process does not make it, another one has.
     found = find(db, owner, name) or _made(db, owner, name, at, None) or find(db, owner, name)
     assert found is not None
     return found
