@@ -13,15 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Final, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import msgspec
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import unchanged
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.requests import RequestWarnings
 from llmstream.events import Warning
+
+if TYPE_CHECKING:
+    from llmstream.dialects.requests import RequestWarnings
 
 __all__ = ["Carry", "HasWritten", "Written", "in_turns", "write"]
 
