@@ -21,6 +21,7 @@ __all__ = [
     "host_is_local",
     "is_foreign_page",
     "is_known_path",
+    "is_loopback",
     "masked",
     "no_such_path",
     "usual_path",
@@ -38,7 +39,7 @@ def check_bind(host: str, *, allow_remote: bool) -> None:
 
     raises: InvalidRequest if other machines can reach it and allow_remote is off
     """
-    if not allow_remote and not _is_loopback(host):
+    if not allow_remote and not is_loopback(host):
         raise InvalidRequest(
             f"other machines could reach the simulator on {host!r}. Use 127.0.0.1, or pass allow_remote=True."
         )
@@ -49,7 +50,7 @@ def host_is_local(header: str | None) -> bool:
     if not header:
         return False
     match = re.fullmatch(r"(\[[^\]]+\]|[^:]+)(?::\d+)?", header.strip())
-    return match is not None and _is_loopback(match.group(1).strip("[]"))
+    return match is not None and is_loopback(match.group(1).strip("[]"))
 
 
 def is_foreign_page(headers: Mapping[str, str]) -> bool:
@@ -118,7 +119,8 @@ def _masked_parameter(parameter: str) -> str:
     return f"{name}=***" if equals and carries_secret_parameter(unquote(name)) else parameter
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server at that host."""
     # A fully qualified name may end in a dot.
     if host.lower().rstrip(".") == "localhost":
         return True

@@ -20,7 +20,8 @@ from llmstream.cli.terminal import print_message
 from llmstream.errors import InvalidRequest
 from llmstream.gateway.gateway import Gateway
 from llmstream.gateway.routes import Settings, load_settings, read_address
-from llmstream.gateway.running import gateway_of, is_loopback, running
+from llmstream.gateway.running import gateway_of, running
+from llmstream.simulator.admission import is_loopback
 
 __all__ = ["configure", "run", "settings_of"]
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from llmstream.errors import LLMStreamError, MissingKey
 from llmstream.gateway.routes import Route, Settings, Target
-from llmstream.gateway.running import is_loopback, ledger_of
+from llmstream.gateway.running import ledger_of
 from llmstream.providers.registry import find_provider
+from llmstream.simulator.admission import is_loopback
 
 __all__ = ["problems_of"]
 
