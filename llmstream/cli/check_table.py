@@ -16,6 +16,7 @@ from llmstream.endpoint_check.report import STATUSES, CheckReport, Finding, Stat
 
 __all__ = ["finding_lines", "summary_lines", "table_lines"]
 
+# SGR of ECMA-48: bold red, yellow, green, dim.
 _COLOURS: Final[dict[Status, str]] = {
     "broken": "1;31",
     "degraded": "33",

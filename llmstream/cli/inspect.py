@@ -13,7 +13,7 @@ import msgspec
 from llmstream.cli.arguments import number
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.errors import SUCCESS
-from llmstream.cli.local_page import add_page_options, is_local, listen, page_token, serve_page
+from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
 from llmstream.cli.replay import looks_like
 from llmstream.cli.storage import check_free
 from llmstream.cli.stored_chats import store_path
@@ -170,10 +170,11 @@ def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decodin
 async def _serve(arguments: argparse.Namespace, calls: Calls, places: list[str]) -> None:
     """Serves the page until Ctrl-C."""
     from llmstream.inspector.app import make_app
+    from llmstream.server_side.local_only import is_loopback
 
     token = page_token("inspect-token")
     async with AsyncExitStack() as stack:
-        app = make_app(calls, token=token, local=is_local(arguments.host), places=", ".join(places))
+        app = make_app(calls, token=token, local=is_loopback(arguments.host), places=", ".join(places))
         await listen(stack, app, arguments, token, port=_PORT, what="The inspector")
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()

@@ -20,9 +20,8 @@ from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.storage import state_file
 from llmstream.cli.terminal import print_message
 
-__all__ = ["add_page_options", "is_local", "listen", "page_token", "serve_page"]
+__all__ = ["add_page_options", "listen", "page_token", "serve_page"]
 
-_LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 
 # How long Ctrl-C waits for responses. A page that follows a run would hold it up until the run ends; one that
 # is cut off connects again, and gets the end of the run from the next process.
@@ -45,11 +44,6 @@ def add_page_options(parser: argparse.ArgumentParser, port: int) -> None:
         help=f"port (default: {port}, or a free one if that is in use)",
     )
     add("--no-open", dest="open", action="store_false", help="do not open a browser")
-
-
-def is_local(host: str) -> bool:
-    """Whether a server at that address serves this machine alone."""
-    return host in _LOCAL
 
 
 def serve_page(serving: Coroutine[Any, Any, None], arguments: argparse.Namespace, port: int) -> int:

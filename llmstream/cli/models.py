@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,7 +21,7 @@ from llmstream.dialects.model_facts import ListedModel
 from llmstream.display.terminal_text import one_line
 from llmstream.errors import ConnectionFailed, InvalidRequest, LLMStreamError, MissingKey, Unsupported
 from llmstream.prices import known_models, priced
-from llmstream.providers.base import Provider
+from llmstream.providers.base import Provider, is_local
 from llmstream.providers.likely_models import likely_models
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.streams import Model
@@ -52,7 +51,6 @@ examples:
   llmstream models default openai:gpt-5-mini
 """
 
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 # A list needs no model, but `Model` needs a name.
 _ANY: Final = "any"
 
@@ -180,7 +178,7 @@ def _ask_all() -> list[_Found]:
 
 def _is_local(provider: Provider) -> bool:
     simulated = provider.name.partition("-")[0] == "sim"
-    return not provider.key_required and not simulated and urlsplit(provider.base_url).hostname in _LOOPBACK
+    return not provider.key_required and not simulated and is_local(provider.base_url)
 
 
 async def _ask_one(provider: Provider, base_url: str | None) -> _Found:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "configure", "looks_like", "run"]
 
+# The size of a pipe's buffer on Linux.
 _PIECE_BYTES: Final = 64 * 1024
 # Where a cache or a cassette names its format.
 _STORED_HEAD_BYTES: Final = 64

@@ -31,6 +31,7 @@ _KEYS: Final = (
     "clears the line. To send a line that starts with a slash, begin it with a space."
 )
 _SHOWN_CHARS: Final = 60
+# More would scroll the conversation away.
 _MAX_CANDIDATES: Final = 200
 
 

@@ -31,6 +31,7 @@ __all__ = ["ToolSources", "mcp_command", "tools_of_file"]
 P = ParamSpec("P")
 
 _DEMO: Final = "demo"
+# As in a shell, before the program.
 _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
 
 

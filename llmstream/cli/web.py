@@ -14,7 +14,7 @@ from llmstream.cli.arguments import add_tool_options
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.dialects import base_url
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.local_page import add_page_options, is_local, listen, page_token, serve_page
+from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.storage import state_file
 from llmstream.cli.tool_sources import ToolSources
@@ -81,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources) -> None:
     """Serves the page until Ctrl-C."""
+    from llmstream.server_side.local_only import is_loopback
     from llmstream.web.app import make_app
     from llmstream.web.conversations import Conversations
     from llmstream.web.store import ConversationStore
@@ -101,7 +102,7 @@ async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources)
         conversations = Conversations(agent, logs, store, details=True)
         stack.push_async_callback(conversations.aclose)
         await stack.enter_async_context(logs)
-        app = make_app(conversations, shown, token=token, local=is_local(arguments.host))
+        app = make_app(conversations, shown, token=token, local=is_loopback(arguments.host))
         await listen(stack, app, arguments, token, port=_PORT, what="The chat")
         # The first prompt takes a while to write: meanwhile its connection is made.
         warming = asyncio.create_task(_warm(agent.model))

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Carry", "HasWritten", "Written", "in_turns", "write"]
 
+# Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded anew.
 _MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded anew."""
+
+# Places remembered beside the first: a step whose end changes, as where a cache mark moves, needs two.
 _PLACES: Final = 4
-"""Places remembered beside the first: a step whose end changes, as where a cache mark moves, needs two."""
 
 
 class Carry(msgspec.Struct):

@@ -19,6 +19,7 @@ __all__ = ["GrowingText", "GrowingThought", "MarkdownBlocks", "Row", "first_part
 
 Row: TypeAlias = list[Segment]
 
+# A fence may stand in a quote or in a list.
 _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})(.*)")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _MAYBE_ITEM: Final = re.compile(r"[-*+]$|\d{1,9}[.)]?$")

@@ -32,6 +32,7 @@ _SHORTEST_S, _LONGEST_S = 1e-7, 1e7
 _STEPS: Final = (1, 2, 5)
 # On a longer axis only powers of ten are labelled.
 _FEW_DECADES: Final = 2.5
+# More would overlap.
 _MOST_LABELS: Final = 10
 # Of a name in the text that a pointer shows.
 _HINT_CHARS: Final = 200

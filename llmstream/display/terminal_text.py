@@ -18,7 +18,9 @@ __all__ = ["TerminalFilter", "one_line", "printable", "safe"]
 
 _BIDI: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _HAZARD: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
+# A rendered row has no line feed or tab either.
 _CONTROL: Final = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
+# Parameters and intermediates (ECMA-48, 5.4).
 _CSI_REST: Final = re.compile(r"[\x20-\x3f]*")
 # BEL ends an OSC of xterm; CAN and SUB abort any sequence; ESC begins ST, which is also one character.
 _STRING_END: Final = re.compile("[\n\x07\x18\x1a\x1b\x9c]")

@@ -51,6 +51,7 @@ Judge: TypeAlias = Callable[[Exchange], Finding]
 Run: TypeAlias = Callable[[Endpoint], Awaitable[Finding | Iterable[Finding]]]
 """Asks the endpoint; the findings' probe is filled in by the runner."""
 
+# An answer that any model gives, long enough to show a rhythm, and whose end is known.
 COUNTING: Final = "Count from 1 to 40. Write the numbers in digits, separated by commas, and nothing else."
 WEATHER: Final = ToolSpec(
     "get_weather",

@@ -26,6 +26,7 @@ from llmstream.events import TextDelta
 
 __all__ = ["CANCELLATION", "STREAM_PROBES"]
 
+# More than fits into the usual limit, so that it can be left before its end.
 _LONG: Final = "Count from 1 to 400. Write the numbers in digits, separated by commas, and nothing else."
 _SHORT: Final = "Count from 1 to 3. Write the numbers in digits, separated by commas, and nothing else."
 

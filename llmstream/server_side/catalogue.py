@@ -20,6 +20,7 @@ __all__ = ["TokenCountRequest", "count_request", "is_public", "lookup"]
 _EPOCH: Final = "2026-01-01T00:00:00Z"
 # 1 January 2026: a fixed time, so that pages are equal in every run.
 _EPOCH_S: Final = 1767225600
+# Behind a slash or a colon there is an action, no name.
 _NAME: Final = re.compile(r"/[^/:]+")
 _CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 

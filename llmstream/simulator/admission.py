@@ -128,7 +128,9 @@ _KNOWN: Final = re.compile(
             rf"{_ANTHROPIC}/(messages(/count_tokens)?|models(/[^/]+)?)",
             rf"{_GOOGLE}/((models|tunedModels|endpoints)(/[^/]+)?|interactions(/[^/]+)?)",
             "/model/[^/]+/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)",
+            # Cohere.
             "/v2/chat|/v1/models(/[^/]+)?",
+            # Ollama.
             "/api/(chat|show|tags|version)",
             "(/(upload|download))?(/v1(beta)?)?/(files|batches|messages/batches|batch/jobs)(/.*)?",
             "",

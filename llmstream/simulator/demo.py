@@ -159,6 +159,7 @@ _STRINGS: Final = (
 # Strings that the last capitalized word inside a sentence of the prompt replaces.
 _PROPER: Final = ("Paris", "France", "Ada")
 
+# Names and addresses that RFC 2606 and RFC 5737 reserve for examples.
 _FORMATS: Final = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",

@@ -16,6 +16,7 @@ from llmstream.simulator.script import Call, Refuse, Turn
 
 __all__ = ["Obedient"]
 
+# Those that the probe of images gives to choose from.
 _COLOURS: Final = {
     (255, 0, 0): "red",
     (0, 255, 0): "green",

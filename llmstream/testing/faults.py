@@ -141,9 +141,13 @@ class FaultServer:
     connections: number of connections so far
     requests:    all requests, heads and bodies, in order
     open:        number of open connections
+    raises:      InvalidRequest without a script
     """
 
     def __init__(self, *scripts: Sequence[Step] | Callable[[bytes], Sequence[Step]]) -> None:
+        # Without one, clients would wait for ever.
+        if not scripts:
+            raise InvalidRequest("FaultServer needs a script: FaultServer(answered(b'data: {}\\n\\n'))")
         self.connections = 0
         self.requests: list[bytes] = []
         self._scripts = scripts

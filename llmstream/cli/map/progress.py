@@ -24,6 +24,7 @@ _PRINTED_EVERY_S: Final = 10.0
 _RATE_OVER_S: Final = 30.0
 
 _NARROWEST: Final = 20
+# Of a terminal that does not report its width.
 _USUAL_COLUMNS: Final = 80
 # Columns left free: the terminal shows ^C behind the last row, which must not move to a new one.
 _ECHO: Final = 3

@@ -32,6 +32,7 @@ _BY_SUFFIX: Final = {
 # Of a cell of CSV; Python's own limit is 128 KiB, less than a long document.
 _MAX_FIELD_CHARS: Final = 64 * 1024 * 1024
 
+# Programs of Windows write it, such as Excel as Unicode text.
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SHOWN_CHARS: Final = 200
 # Rows that are read from standard input before they are needed.

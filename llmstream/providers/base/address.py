@@ -26,6 +26,7 @@ __all__ = [
     "without_version",
 ]
 
+# Parsers drop these, or read a backslash as a slash: another host might get the key.
 _NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
 # A scheme with a slash missing, a misspelling that would otherwise become a host.
 _ONE_SLASH: Final = re.compile(r"[A-Za-z]+:/")

@@ -26,6 +26,7 @@ _VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_REGION_NAME")
 
 _DEFAULT: Final = "us-east-1"
 _REGION: Final = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
+# Models of Bedrock's marketplace have ARNs of SageMaker.
 _OF_ARN: Final = re.compile(r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]+):")
 # With FIPS endpoints, and hosts of private links, which have a prefix.
 _OF_HOST: Final = re.compile(

@@ -112,6 +112,7 @@ class _Body(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+# The others go to `provider_options`.
 _OWN_FIELDS: Final = frozenset(_Body.__struct_fields__)
 
 

@@ -92,6 +92,7 @@ def checked_settings(values: dict[str, Any], fields: Iterable[Field]) -> Setting
         if field.kind == "strings":
             value = tuple(str(text) for text in value) if isinstance(value, list) else ()
         elif field.kind == "integer" and value is not None:
+            # Google takes 100.0 for an integer, as JSON of protobuf does.
             value = int(value)
         found[field.name] = value
     return Settings(**found)

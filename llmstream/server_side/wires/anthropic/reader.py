@@ -155,6 +155,7 @@ def _rest(block: dict[str, Any], *own: str) -> Metadata | None:
 
 
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+# All that a tool of ours holds.
 _TOOL_FIELDS: Final = frozenset({"type", "name", "description", "input_schema", "strict"})
 
 
@@ -179,6 +180,7 @@ class _Body(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+# The others go to `provider_options`.
 _OWN: Final = frozenset(_Body.__struct_fields__)
 
 

@@ -16,6 +16,7 @@ from llmstream.errors import BadRequest
 __all__ = ["Turn", "check_inference", "check_tools", "check_turns", "member", "refusal", "shape_refusal"]
 
 
+# source: Converse reference, ToolSpecification, ToolUseBlock, DocumentBlock
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _DOCUMENT_NAME: Final = re.compile(r"(?!.*\s\s)[a-zA-Z0-9\s\-()\[\]]{1,200}", re.DOTALL)

@@ -169,6 +169,7 @@ class _Body(msgspec.Struct, rename="camel"):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+# The others go to `provider_options`.
 _OWN: Final = frozenset(_Body.__struct_encode_fields__)
 
 

@@ -46,6 +46,7 @@ __all__ = ["decode_request"]
 
 _CONTENTS: Final = frozenset({"text", "image", "audio", "video", "document"})
 _MEDIA_FIELDS: Final = frozenset({"type", "data", "uri", "mime_type"})
+# With us part of the media type of raw audio.
 _SAMPLING: Final = frozenset({"sample_rate", "channels"})
 
 
@@ -213,6 +214,7 @@ _EFFORTS: Final = ("minimal", "low", "medium", "high")
 _READ: Final = frozenset(
     {"model", "input", "system_instruction", "tools", "stream", "generation_config", "response_format"}
 )
+# A function with other fields goes back as it came.
 _DECLARED: Final = frozenset({"type", "name", "description", "parameters"})
 
 

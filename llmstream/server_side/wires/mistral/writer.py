@@ -205,6 +205,7 @@ _SERVER_ERROR: Final = ("internal_server_error", "1000")
 # source: error responses quoted in public issues, 2024 to 2026
 _CODES: Final = {"invalid_request_message_order": "3230", "invalid_function_call": "3280"}
 
+# As `unfit` writes a message.
 _PLACE: Final = re.compile(r"(body(?:\.\w+)*): (.*)", re.DOTALL)
 
 

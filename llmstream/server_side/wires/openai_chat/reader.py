@@ -113,6 +113,7 @@ def _takes_tools(rules: GPTRules, effort: object) -> bool:
 
 _ROLES: Final = ("system", "assistant", "user", "tool", "developer")
 _SIGNED: Final = ("reasoning_details", "reasoning_opaque")
+# OpenAI's two formats; others are those of other servers.
 _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
@@ -349,6 +350,7 @@ _FIELDS: Final = (
     Field("stop", "stop"),
 )
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# Styles with the object `thinking`.
 _BY_SWITCH: Final = frozenset({"thinking", "thinking-effort", "effort-or-budget"})
 
 

@@ -149,6 +149,7 @@ def _texts(pieces: object) -> list[str]:
     return [str(piece.get("text") or "") for piece in pieces if isinstance(piece, dict)]
 
 
+# OpenAI's two formats; others are those of other servers.
 _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 

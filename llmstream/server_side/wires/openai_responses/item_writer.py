@@ -198,6 +198,7 @@ def _opened(kind: str, event: ToolInputStart | ToolCall, call_id: str, own: dict
 
 # Writes messages and reasoning as output items, fragment by fragment.
 
+# The decoder's ids of summaries are that of their item and a number.
 _PLACE: Final = re.compile(r":\d+$")
 _TEXT_OURS: Final = frozenset({"provider", "item_id", "refusal", "annotations", "logprobs", "content"})
 _REASONING_OURS: Final = frozenset({"provider", "item_id", "part"})

@@ -68,6 +68,7 @@ _OUTPUTS: Final = {
     "tool_search_output": "tool search output",
 }
 
+# Outputs of text or parts; the others go back as they came.
 _PLAIN: Final = ("function_call_output", "custom_tool_call_output")
 
 
