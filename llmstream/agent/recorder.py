@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -40,6 +40,7 @@ _INTERRUPTED_ID: Final = "interrupted_"
 
 _NOT_AGAIN: Final = "its process ended while it ran, so it may have had effects, and it is not run again"
 
+T = TypeVar("T")
 Spent: TypeAlias = tuple[Expense, ...]
 
 
@@ -128,6 +129,17 @@ class _NoDecision(Exception):
 _encode: Final = msgspec.json.Encoder().encode
 
 
+def _read(data: bytes, kind: type[T]) -> T:
+    """What is recorded under a key.
+
+    raises: DecodeError if it is damaged, of another form, or of a newer version
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"the record of a step cannot be read: {error}") from None
+
+
 def decision_to(decision: Approve | Deny | bool) -> dict[str, Any]:
     """A decision as JSON values."""
     found = as_decision(decision)
@@ -212,7 +224,7 @@ class Recorder:
         async def do() -> bytes:
             return _encode(await run())
 
-        return msgspec.json.decode(await self.steps.step(key, do, again=again), type=EndedCall)
+        return _read(await self.steps.step(key, do, again=again), EndedCall)
 
     def interrupted(self, number: int, call: ToolCall) -> PendingCall:
         """An interrupted call that waits for a person; its approval id is the same each time."""
@@ -228,7 +240,7 @@ class Recorder:
         async def do() -> bytes:
             return _encode(pending)
 
-        return msgspec.json.decode(await self.steps.step(key, do, again=True), type=PendingCall)
+        return _read(await self.steps.step(key, do, again=True), PendingCall)
 
     async def verdict(
         self,
@@ -246,7 +258,7 @@ class Recorder:
             return _encode(_judged(await judge()))
 
         data = await self.steps.step(self.numbered(f"{number}/before_tool/{name}"), do, again=True)
-        verdict = _verdict(msgspec.json.decode(data, type=_Judged))
+        verdict = _verdict(_read(data, _Judged))
         if isinstance(verdict, Wait) and verdict.pending.approval_id and not asked:
             await ask(verdict.pending)
         return verdict
@@ -263,7 +275,7 @@ class Recorder:
             return _encode(_Judged("settled", ended=EndedCall.of(status), stop=stop))
 
         data = await self.steps.step(self.numbered(f"{number}/after_tool/{name}"), do, again=True)
-        found = msgspec.json.decode(data, type=_Judged)
+        found = _read(data, _Judged)
         assert found.ended is not None
         return (live[0] if live else found.ended.restored()), found.stop
 
@@ -283,7 +295,7 @@ class Recorder:
             data = await self.steps.step(key, do, again=True)
         except _NoDecision as error:
             return error.args[0]  # whoever asked the hook reports it
-        return _hook_decision(msgspec.json.decode(data, type=_Judged))
+        return _hook_decision(_read(data, _Judged))
 
     # The conversation: messages that were sent to the run, and what effects made of the history.
 
@@ -303,6 +315,7 @@ class Recorder:
         if data is None:
             first, texts = self._delivered, list[str]()
             while found := await self.steps.wait(f"inbox/{first + len(texts)}", 0):
+                load_messages(found)  # which raises what a later step would
                 texts.append(found.decode())
             if not texts:
                 return []
@@ -311,7 +324,7 @@ class Recorder:
                 return _encode(texts)
 
             data = await self.steps.step(key, do, again=True)
-        sent: list[str] = msgspec.json.decode(data, type=list[str])
+        sent: list[str] = _read(data, list[str])
         self._delivered += len(sent)
         return [message for text in sent for message in load_messages(text)]
 
@@ -352,7 +365,7 @@ class Recorder:
 
         if asked and await self.steps.wait(key, 0) is None:
             return ()
-        found = msgspec.json.decode(await self.steps.step(key, do, again=True), type=_History)
+        found = _read(await self.steps.step(key, do, again=True), _History)
         if live:
             return ()
         if found.messages:
@@ -378,16 +391,16 @@ class Recorder:
         """What was given for the calls that wait, and whether the run was continued with it before."""
         data = await self.steps.wait(key, 0)
         if data is not None:
-            return msgspec.json.decode(data, type=Given), True
+            return _read(data, Given), True
         decisions: dict[str, Any] = {}
         results: list[ToolResult] = []
         for call in pending:
             if call.approval_id:
                 found = await self.steps.wait(f"{number}/decision/{call.approval_id}", None)
                 if found is not None:
-                    decisions[call.approval_id] = msgspec.json.decode(found)
+                    decisions[call.approval_id] = _read(found, dict[str, Any])
             elif (found := await self.steps.wait(f"{number}/result/{call.call_id}", None)) is not None:
-                results.append(msgspec.json.decode(found, type=ToolResult))
+                results.append(_read(found, ToolResult))
         return Given(decisions, tuple(results)), False
 
     async def go_on(self, key: str, given: Given) -> None:
