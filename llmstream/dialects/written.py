@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVa
 import msgspec
 
 from llmstream.chats.content import ToolCall, ToolResult
-from llmstream.chats.copying import unchanged
+from llmstream.chats.copying import noted, unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.events import Warning
 
@@ -128,7 +128,7 @@ class Written:
 
     def __init__(self) -> None:
         self._wire: tuple[object, ...] = ()
-        self._known: list[Any] = []
+        self._known: list[Message] = []
         self._items: list[Any] = []
         self._objects: list[int] = []  # indexes of the items that stay objects
         self._warnings: list[Warning] = []
@@ -148,8 +148,7 @@ class Written:
         stays: Callable[[Any], bool],
     ) -> tuple[list[Any], C]:
         """As the function `write`."""
-        contents = list(map(_content, messages))
-        known = self._unchanged(contents) if wire == self._wire else 0
+        known = self._unchanged(messages) if wire == self._wire else 0
         self._wire = wire
         while self._places and not _can_start(messages, self._places[-1].messages, known):
             self._places.pop()
@@ -169,8 +168,8 @@ class Written:
                 self._places.pop()  # these messages are encoded together with those before
             rest = made
             if end in ends and not carry.unfinished:
-                noted = warnings[before + place.warnings :]
-                if self._remember(place, contents[place.messages : end], made, noted, carry, stays):
+                about = warnings[before + place.warnings :]
+                if self._remember(place, messages[place.messages : end], made, about, carry, stays):
                     rest = []
         del self._places[1:-_PLACES]
         items = self._items + rest
@@ -178,9 +177,9 @@ class Written:
             items[index] = _fresh(items[index])
         return items, carry
 
-    def _unchanged(self, contents: list[Any]) -> int:
+    def _unchanged(self, messages: Sequence[Message]) -> int:
         """How many messages at the beginning are as they were."""
-        known = unchanged(self._known, contents)
+        known = unchanged(self._known, messages)
         if self._values != self._copies:
             known = min(known, self._owners[unchanged(self._values, self._copies)])
         return known
@@ -194,14 +193,14 @@ class Written:
     def _remember(
         self,
         place: _Place,
-        contents: list[Any],
+        messages: Sequence[Message],
         made: list[Any],
         warnings: list[Warning],
         carry: Carry,
         stays: Callable[[Any], bool],
     ) -> bool:
         """Adds a segment behind a place; False if it cannot be known again, or is too large."""
-        values = [_mutable(parts, metadata) for _, _, parts, metadata in contents]
+        values = [_mutable(message.parts, message.metadata) for message in messages]
         try:
             copies = [None if found is None else list(map(_copied, found)) for found in values]
             encoded = list(map(_encode, made))
@@ -219,13 +218,12 @@ class Written:
             self._values += found or ()
             self._copies += copied or ()
             self._owners += [number] * len(found or ())
-        self._known += contents
+        self._known += noted(messages)
         counts = (len(self._known), len(self._items), len(self._warnings), len(self._values))
         self._places.append(_Place(*counts, size, carry))
         return True
 
 
-_content = attrgetter("sender", "role", "parts", "metadata")
 _encode: Final = msgspec.json.Encoder().encode
 _QUESTIONS: Final = (Role.USER, Role.TOOL)
 
