@@ -187,7 +187,7 @@ class RecordedModel:
         model = self._model
 
         def attach(token: ResumeToken) -> Call:
-            return model.reattached_call(token, request, options, whole=True, started=started)
+            return model.reattached_call(token, request, options, from_start=True, started=started)
 
         stored = _Stored(self._steps, key, self.provider.name, self.name, attach)
         make = functools.partial(model.call, request, options, started=started)
@@ -206,11 +206,11 @@ class RecordedModel:
         request: Request,
         options: Options | None = None,
         *,
-        whole: bool = False,
+        from_start: bool = False,
         started: float | None = None,
     ) -> Call:
         """As that of the model; not recorded."""
-        return self._model.reattached_call(token, request, options, whole=whole, started=started)
+        return self._model.reattached_call(token, request, options, from_start=from_start, started=started)
 
     async def cancel(self, token: ResumeToken) -> None:
         """As that of the model."""

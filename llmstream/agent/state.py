@@ -142,6 +142,7 @@ class Budget:
 
     def __init__(self, reason: str, name: str, reached: _Sync) -> None:
         self.reason = reason
+        # `run.stopped_by` shows the name of any condition, a function or one of these.
         self.__name__ = self.__qualname__ = name
         self._reached = reached
 
@@ -209,6 +210,7 @@ def no_progress(steps: int = 3) -> StopCondition:
 
     def same(state: RunState) -> bool:
         last = state.steps[-steps:]
+        # Steps without calls have nothing to repeat.
         return len(last) == steps and bool(last[0].statuses) and len({_done(step) for step in last}) == 1
 
     return Budget("no_progress", f"no_progress({steps})", same)
@@ -281,8 +283,10 @@ class Misses:
                     ran.add(status.name)
         for name in ran:
             self._counts.pop(name, None)
+        # A model that makes up names and never calls a real tool is not reset by anything else.
         if ran and _UNKNOWN not in missed:
             self._counts.pop(_UNKNOWN, None)
+        # A tool that was also called well in this step made progress.
         for name in missed - ran:
             self._counts[name] = self._counts.get(name, 0) + 1
         return self._limit is not None and any(self._counts[n] >= self._limit for n in missed - ran)

@@ -128,6 +128,7 @@ class Asker:
             stopped = True
             task = asyncio.current_task()
             if task is not None:
+                # Ctrl-C has stopped the turn, and ends nothing else.
                 task.uncancel()
         except LLMStreamError as failure:
             error = failure

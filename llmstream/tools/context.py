@@ -80,5 +80,6 @@ def is_context(annotation: Any) -> bool:
     """Whether a parameter with this annotation takes the context: `ToolContext`, alone or in a union."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return any(is_context(choice) for choice in typing.get_args(annotation))
+    # `ToolContext[Shop]` is no class; its origin is.
     found = typing.get_origin(annotation) or annotation
     return inspect.isclass(found) and issubclass(found, ToolContext)
