@@ -252,6 +252,7 @@ class Agent(Generic[Deps, T]):
 
     @observe.setter
     def observe(self, observe: ObserveRun | None) -> None:
+        # Runs that have begun share the old configuration, and keep its observer.
         self._config = replace(self._config, observe=observe)
 
     @overload
@@ -413,6 +414,7 @@ class Agent(Generic[Deps, T]):
         resumption = self.check(suspension, decisions, results=results, again=steps is not None)
         state = self._state(suspension.messages, deps)
         state.step = suspension.step
+        # A copy: a suspension is a value that may be saved or shown again.
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
         kept = _kept_history(chat, config, [], state.conversation)
@@ -466,6 +468,7 @@ class Agent(Generic[Deps, T]):
             raise InvalidRequest("an agent in a chat needs a name: Agent(model, name='critic')")
         async with self.stream(own_view(chat.messages(), self.name), deps=deps) as run:
             await run.collect()
+        # Before the message is taken: a run without an answer adds nothing to the chat.
         check_finished(run)
         message = shared_message(run.message, self.name)
         chat.append(message)
@@ -474,8 +477,8 @@ class Agent(Generic[Deps, T]):
     def as_tool(self, name: str | None = None, description: str = "", **options: Any) -> Tool:
         """This agent as a tool of another: the argument is a prompt, the result its answer.
 
-        Its events are preliminary results in the parent run; `nested_event` decodes them. Its tokens
-        count in the parent run too.
+        Its events are preliminary results in the parent run; `nested_event` decodes them. Its tokens and
+        their cost count in the parent run too; without a `price` of its own it has that of the parent.
 
         name:    by default the agent's
         options: of `Tool`, such as `timeout_s` or `needs_approval`
@@ -561,13 +564,14 @@ class _SubAgent:
             run = self.agent.stream(prompt, deps=context.deps, steps=context.steps)
         # The parent's deadline holds for all runs below it.
         run._limit(context.remaining_s)
+        run.state.price = run.state.price or context.price
         return run
 
 
 async def _report_events(run: AgentRun[Any], name: str, context: ToolContext) -> None:
-    # Of these a run has one each; the sub-agent's would end the parent's.
     """Reports the events of the run, without start and finish: the call itself marks these."""
     async for event in run:
+        # Of start and finish a run has one each: the sub-agent's would end the parent's.
         if not isinstance(event, StreamStart | Finish | Raw):
             await context.report(Nested(name, event))
 

@@ -23,7 +23,7 @@ from llmstream.agent.nested import OWN_KEY, Nested, Spent, Waits, as_result
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.recorder import INTERRUPTED, EndedCall, Recorder, WhenInterrupted
 from llmstream.agent.resumption import Continuation, Continues
-from llmstream.agent.state import RunState
+from llmstream.agent.state import Expense, RunState
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
@@ -35,7 +35,6 @@ from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 from llmstream.tools.runner import CallEvent, CallRunner, Execution, Progress
 from llmstream.tools.tool import ContextOf, Tool
 from llmstream.tools.toolset import ToolSet
-from llmstream.usage import Usage
 
 __all__ = [
     "StepCalls",
@@ -90,7 +89,7 @@ class StepCalls:
         self._watch = watch
         self._recorder = recorder
         self._interrupted = interrupted
-        self._spent: dict[str, list[tuple[str, Usage]]] = {}
+        self._spent: dict[str, list[Expense]] = {}
         self._step = state.step
         self._continued: dict[str, Continuation] = {}
         self._suspended: dict[str, Suspension] = {}
@@ -260,8 +259,8 @@ class StepCalls:
         if live:
             return live[0]
         # Paid for in the process that died; the totals of the run include it.
-        for model, usage in end.spent:
-            self._state.spend(model, usage)
+        for expense in end.spent:
+            self._state.spend(*expense)
         if end.waits is not None:
             self._suspended[call.id] = end.waits
         return end.restored()
@@ -331,9 +330,11 @@ class StepCalls:
 
     async def _progress(self, call: ToolCall, value: Any) -> None:
         if isinstance(value, Spent):
-            for model, usage in value.answers:
-                self._state.spend(model, usage)
-            self._spent.setdefault(call.id, []).extend(value.answers)
+            before = len(self._state.spent)
+            for expense in value.answers:
+                self._state.spend(*expense)
+            # With the costs as they were counted here.
+            self._spent.setdefault(call.id, []).extend(self._state.spent[before:])
         elif isinstance(value, Waits):
             self._suspended[call.id] = value.suspension
         elif isinstance(value, Nested):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from llmstream.chats.content import Reasoning, Source, Text, ToolCall, ToolResult
-from llmstream.chats.copying import unchanged
+from llmstream.chats.copying import noted, unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.tools.outcome import cancelled_results
 
@@ -18,24 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = ["KeptHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
 
-_shape = attrgetter("role", "parts")
-
 
 class SettledPart:
     """The beginning of a growing history in which every call is known to have a result.
 
-    A run looks for open calls at each step; without this it would scan all earlier steps again. Roles
-    and parts of the known messages are compared with the current ones, in C and by identity: after a
-    message was replaced or changed, the history is scanned from there on.
+    A run looks for open calls at each step; without this it would scan all earlier steps again. The known
+    messages are compared with the current ones, in C and mostly by identity: after a message was replaced
+    or changed, the history is scanned from there on.
     """
 
     def __init__(self) -> None:
-        self._known: list[Any] = []
+        self._known: list[Message] = []
         self._complete: list[int] = []  # lengths at which no call before waits for a later result
 
     def length(self, messages: Sequence[Message]) -> int:
         """How many messages at the beginning need no scan."""
-        same = unchanged(self._known, map(_shape, messages))
+        same = unchanged(self._known, messages)
         return next((length for length in reversed(self._complete) if length <= same), 0)
 
     def settle(self, messages: list[Message], results: Mapping[str, ToolResult]) -> None:
@@ -43,7 +40,7 @@ class SettledPart:
         start = self.length(messages)
         # Only behind what is settled: a run may have thousands of steps.
         messages[start:] = settled(messages[start:], results)
-        self._known[start:] = map(_shape, messages[start:])
+        self._known[start:] = noted(messages[start:])
         while self._complete and self._complete[-1] > start:
             self._complete.pop()
         self._complete += _complete_lengths(messages, start)

@@ -220,7 +220,6 @@ async def reviewed(
         decision = await recorder.decision(f"{state.step}/after_model", hook)
     match decision:
         case None | Proceed():
-            # The history has to stay one of messages, whatever a hook returns.
             return message
         case Rewrite(Message() as changed):
             return changed

@@ -6,6 +6,7 @@ calls by `RunJournal`, or its steps by `JournalSteps`. The format of the lines i
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import logging
@@ -181,6 +182,7 @@ class JournalSteps:
         self._done: dict[str, bytes] = {}
         self._begun: set[str] = set()
         self._broken: Exception | None = None
+        self._inbox = asyncio.Lock()
         for line in lines:
             if line.type == "begin":
                 self._begun.add(line.key)
@@ -189,6 +191,13 @@ class JournalSteps:
 
     async def step(self, key: str, do: Do, *, again: bool) -> bytes:
         """As in `Steps`."""
+        if key.startswith("inbox/"):
+            # The next number belongs to whoever is first: the sender of a message, or the run at its end.
+            async with self._inbox:
+                return await self._step(key, do, again=again)
+        return await self._step(key, do, again=again)
+
+    async def _step(self, key: str, do: Do, *, again: bool) -> bytes:
         # Before the check for failures: what is recorded stays true.
         if key in self._done:
             return self._done[key]
@@ -215,6 +224,29 @@ class JournalSteps:
         except Exception as error:
             self._broken = error
             raise
+
+    async def send(self, message: str | Message) -> None:
+        """Sends a user message to the run, before its next step; it is on disk when this returns.
+
+        raises: InvalidRequest if the run is over, or ends now; OSError, Lost as `step`
+        """
+        if not isinstance(message, str | Message):
+            raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
+        data = dump_messages([Message.user(message) if isinstance(message, str) else message])
+        recorded = False
+
+        async def do() -> bytes:
+            nonlocal recorded
+            recorded = True
+            return data
+
+        number = 0
+        while await self.step(f"inbox/{number}", do, again=True) and not recorded:
+            number += 1
+        if not recorded:
+            raise InvalidRequest(
+                f"run {self.run!r} is over, or ends now. Start another one with its messages, and this one."
+            )
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
         """What is recorded under the key; it returns at once."""

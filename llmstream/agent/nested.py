@@ -19,11 +19,12 @@ import msgspec
 
 from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message, Role
-from llmstream.events import Event, ResponseMetadata, Usage, decode
+from llmstream.events import Event, ResponseMetadata, decode
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.unique_ids import StepIds
 
 if TYPE_CHECKING:
+    from llmstream.agent.state import Expense
     from llmstream.agent.suspension import Suspension
 
 __all__ = [
@@ -65,9 +66,9 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Report at the end of a sub-agent: model and tokens of each response, to count in the parent run."""
+    """Report at the end of a sub-agent: what each response has used, to count in the parent run."""
 
-    answers: tuple[tuple[str, Usage], ...]
+    answers: tuple[Expense, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,6 +214,7 @@ class RunWatch:
         began, self._began = self._began, None
         error_code = None
         if isinstance(failure, Exception):
+            # Of other exceptions the name alone: their messages may quote content.
             error_code = failure.code if isinstance(failure, LLMStreamError) else type(failure).__name__
         finished = RunFinished(
             run_id=self._run_id,

@@ -19,14 +19,13 @@ from llmstream.agent.hooks import (
     Stop,
     call_hook,
 )
-from llmstream.agent.state import RunState
+from llmstream.agent.state import Expense, RunState
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, TextDelta, TextEnd, TextStart
 
 if TYPE_CHECKING:
     from llmstream.agent.recorder import Recorder
-    from llmstream.usage import Usage
 
 __all__ = ["HookResponse", "StepPlanner", "prepared"]
 
@@ -37,7 +36,7 @@ async def prepared(prepare_step: PrepareStep | None, state: RunState) -> StepPla
     raises: InvalidRequest if it returned anything but a plan
     """
     plan = await call_hook(prepare_step, state)
-    # A plan of another kind would be ignored in silence.
+    # Anything else would fail later, with an error that does not name the function.
     if plan is not None and not isinstance(plan, StepPlan):
         raise InvalidRequest(f"prepare_step must return a StepPlan or None, got {plan!r}")
     if plan is None:
@@ -78,10 +77,10 @@ class StepEffects:
         spent = await recorder.history(
             state.step, state.conversation, lambda: self._replace(state), asked=asked
         )
-        for model, usage in spent:
-            state.spend(model, usage)
+        for expense in spent:
+            state.spend(*expense)
 
-    async def _replace(self, state: RunState) -> tuple[tuple[str, Usage], ...]:
+    async def _replace(self, state: RunState) -> tuple[Expense, ...]:
         before = len(state.spent)
         found = await self._lasting.applied(state.conversation, spend=state.spend, state=state)
         # In place: the state, its readers and the loop share the list.

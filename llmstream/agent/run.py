@@ -237,7 +237,8 @@ class AgentRun(AsyncOnly, Generic[T]):
 
         If `max_steps` ends the run first, the message stays in its history without a response.
 
-        raises: InvalidRequest if the run is over, or for anything but a str or Message
+        raises: InvalidRequest if the run is over, or records its steps (`steps=`): a crash would lose the
+                message; or for anything but a str or Message
         """
         if self._over:
             raise InvalidRequest(
@@ -245,6 +246,13 @@ class AgentRun(AsyncOnly, Generic[T]):
             )
         if not isinstance(message, str | Message):
             raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
+        if self._loop.context.recorder is not None:
+            # A message has to be recorded before its sender goes on, and this method cannot wait for that.
+            raise InvalidRequest(
+                "this run records its steps, and a crash would lose a message by AgentRun.send(). Use `await "
+                "runs.send(run_id, message)` of llmstream.durable.Runs, or `await steps.send(message)` of "
+                "the steps of a journal."
+            )
         self._loop.context.inbox.append(Message.user(message) if isinstance(message, str) else message)
 
     async def steer(self, message: str | Message) -> None:
@@ -393,7 +401,7 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     def cost(self, price: Price) -> float | None:
         """The estimated cost of the steps in this process, by the given price; None if it knows no price."""
-        known = [cost for model, usage in self.state.spent if (cost := price(model, usage)) is not None]
+        known = [cost for model, usage, _ in self.state.spent if (cost := price(model, usage)) is not None]
         return sum(known) if known else None
 
     @property

@@ -215,6 +215,7 @@ class RunContext:
             state.deps,
             key=f"{self.run_id}/{state.step}/call/{call.id}",
             steps=None if recorder is None else recorder.scope(state.step, call.id),
+            price=state.price,
         )
 
 
@@ -359,7 +360,6 @@ class ModelStep(RunStep):
         eager = response.tools.eager
         try:
             async with aclosing(response.events()) as events:
-                # No list of eager calls for most runs: an event costs one check.
                 async for event in events:
                     if eager and isinstance(event, ToolCallEvent):
                         # Its tool has declared that starting before the response is complete does no harm.

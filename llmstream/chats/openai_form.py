@@ -33,8 +33,8 @@ from llmstream.errors import InvalidRequest
 __all__ = ["from_openai", "to_openai"]
 
 _ROLES: Final = {
-    # OpenAI's name for it since o1.
     "system": Role.SYSTEM,
+    # OpenAI's name for it since o1.
     "developer": Role.SYSTEM,
     "user": Role.USER,
     "assistant": Role.ASSISTANT,

@@ -363,8 +363,8 @@ def _add_result(result: ToolResult, open_calls: dict[str, dict[str, Any]]) -> No
 
 
 def output_value(result: ToolResult) -> Any:
-    # The vendor wants back exactly what it sent.
     """The value of a result: JSON if its content is JSON, text else; of a failure always text."""
+    # The vendor wants back exactly what it sent.
     if result.provider_executed and result.result is not None:
         return result.result
     return result.content if result.is_error else json_value(result.content)

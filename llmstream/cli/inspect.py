@@ -170,7 +170,7 @@ def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decodin
 async def _serve(arguments: argparse.Namespace, calls: Calls, places: list[str]) -> None:
     """Serves the page until Ctrl-C."""
     from llmstream.inspector.app import make_app
-    from llmstream.simulator.admission import is_loopback
+    from llmstream.server_side.local_only import is_loopback
 
     token = page_token("inspect-token")
     async with AsyncExitStack() as stack:

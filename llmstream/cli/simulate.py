@@ -22,8 +22,8 @@ from llmstream.cli.dialects import base_url
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.terminal import print_message
 from llmstream.display.terminal_text import one_line
+from llmstream.server_side.local_only import is_loopback
 from llmstream.server_side.routing import default_dialects
-from llmstream.simulator.admission import is_loopback
 from llmstream.simulator.recording import Received, Recording
 from llmstream.simulator.script import Pace, Script
 from llmstream.simulator.server import Simulator

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources) -> None:
     """Serves the page until Ctrl-C."""
-    from llmstream.simulator.admission import is_loopback
+    from llmstream.server_side.local_only import is_loopback
     from llmstream.web.app import make_app
     from llmstream.web.conversations import Conversations
     from llmstream.web.store import ConversationStore

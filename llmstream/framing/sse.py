@@ -38,16 +38,21 @@ def payloads_of_run(text: bytes, end: int, eol: bytes) -> list[bytes] | None:
     if head is None:
         return None
     pieces = text.split(blank + head)
-    # The block behind the end may begin like the others.
-    if text.startswith(head, end):
-        pieces.pop()
-    else:
-        pieces[-1] = pieces[-1][: end - len(text) - len(blank)]
     first: list[bytes] = []
-    if text.startswith(head):
-        pieces[0] = pieces[0][len(head) :]
+    # The block behind the end may begin like the others.
+    unfinished = text.startswith(head, end)
+    if unfinished:
+        pieces.pop()
+    if len(pieces) == 1:
+        # One copy: it may be megabytes.
+        pieces = [text[len(head) : end - len(blank)]]
     else:
-        first = pieces.pop(0).split(blank)
+        if not unfinished:
+            pieces[-1] = pieces[-1][: end - len(text) - len(blank)]
+        if text.startswith(head):
+            pieces[0] = pieces[0][len(head) :]
+        else:
+            first = pieces.pop(0).split(blank)
     # The syntax drops one space behind the colon. The split drops none here, so a block with one would keep
     # it.
     if head[-1:] == b":" and any(piece[:1] == b" " for piece in pieces):

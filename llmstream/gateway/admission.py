@@ -29,7 +29,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.gateway.accounts import Row
 from llmstream.gateway.ledger import Budget, Busy, Key, Ledger, open_ledger
 from llmstream.gateway.routes import Limits, read_budget
-from llmstream.simulator.admission import host_is_local, is_foreign_page
+from llmstream.server_side.local_only import host_is_local, is_foreign_page
 
 __all__ = ["Admission", "Refused", "ledger_of", "tag_budgets"]
 
@@ -50,8 +50,10 @@ _ANYONE: Final = Key(name="")
 # Questions to a remote ledger at a time; each waits for a round trip.
 _ASKERS: Final = 8
 
-# A disk that usually holds up the event loop for so long gets its changes from a thread for a while.
-_SLOW_S: Final = 0.002
+# A disk that holds up the event loop for so long gets its changes from a thread for a while. One slow change
+# may have waited for a busy CPU.
+_SLOW_S: Final = 0.005
+_SLOW_IN_A_ROW: Final = 3
 _SLOW_FOR_S: Final = 10.0
 # Some 4 MB of an SQLite file's WAL.
 _CHANGES_BEFORE_TIDY: Final = 250
@@ -100,7 +102,7 @@ class Admission:
         # One thread keeps the order in which calls end.
         self._writing = ThreadPoolExecutor(1, "llmstream-ledger-writer")
         self._unwritten: deque[Callable[[Ledger], object]] = deque()
-        self._usual_s, self._slow_until = 0.0, -math.inf
+        self._slow, self._slow_until = 0, -math.inf
         self._changes = 0
 
     async def admit(self, http: HttpRequest) -> Key:
@@ -226,9 +228,9 @@ class Admission:
         except Busy:
             return False
         finally:
-            self._usual_s += (time.monotonic() - began - self._usual_s) / 20
-            if self._usual_s > _SLOW_S:
-                self._usual_s, self._slow_until = 0.0, began + _SLOW_FOR_S
+            self._slow = self._slow + 1 if time.monotonic() - began > _SLOW_S else 0
+            if self._slow == _SLOW_IN_A_ROW:
+                self._slow, self._slow_until = 0, began + _SLOW_FOR_S
         self._changes += 1
         if self._changes % _CHANGES_BEFORE_TIDY == 0:
             self.later(lambda ledger: ledger.tidy())

@@ -252,14 +252,14 @@ class Gateway:
         )
         most = _most_usage(client)
         asked, made = most.input_tokens or 0, most.output_tokens or 0
-        cost_usd = _price(row.model, most, target) if asked else 0.0
+        cost_usd = self._price(row.model, most, target) if asked else 0.0
         # The most that the call may cost, before it is made: calls at the same time cannot overspend
         # together.
         await self.admission.reserve(row, key, asked + made, cost_usd)
         if self._metrics is not None:
             self._metrics.began()
         # Past the reserve every path settles: here, when the body ends, or when the client leaves.
-        account = Account(row, input_estimate=asked, price=_price, settled=self._settled)
+        account = Account(row, input_estimate=asked, price=self._price, settled=self._settled)
         if route.record and self.recordings is not None:
             record = self.recordings.begin(account, client.http, given_secrets(client.http))
             _recorded.set(record)
@@ -287,6 +287,13 @@ class Gateway:
                 account.failed(error.info)
             account.settle()
             raise
+
+    def _price(self, model: str, usage: Usage, target: Target | None) -> float | None:
+        # The price list takes 14 MB, so that a gateway that keeps no calls does not load it.
+        is_kept = (
+            self.admission.ledger is not None or self._metrics is not None or self.recordings is not None
+        )
+        return _price(model, usage, target) if is_kept else None
 
     def _settled(self, row: Row) -> None:
         self.admission.settle(row)

@@ -19,7 +19,7 @@ from llmstream.gateway.gateway import Gateway
 from llmstream.gateway.ledger import Ledger, open_ledger
 from llmstream.gateway.recordings import Recordings
 from llmstream.gateway.routes import Settings, load_settings
-from llmstream.simulator.admission import is_loopback
+from llmstream.server_side.local_only import is_loopback
 
 if TYPE_CHECKING:
     from llmstream.serve.asgi import Receive, Scope, Send

@@ -67,6 +67,7 @@ class FrameCutter:
                     break
                 self._before = b""
                 total = int.from_bytes(head, "big")
+                # At least its own length, or a broken one would never end.
                 self._left = max(total if total <= _LONGEST_AWS else len(chunk), 4) - 4
             step = min(self._left, len(chunk) - at)
             at += step
@@ -115,6 +116,7 @@ class FrameTap:
         self.offset += len(piece)
         begin = self.offset - len(self._held)
         if ends:
+            # Before the decoding, so that a trace has a frame before its events.
             self._give(complete=True)
         events = decode(piece)
         self._made += [(begin, event) for event in events]

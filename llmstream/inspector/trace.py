@@ -203,6 +203,7 @@ def decode_line(data: bytes) -> Line | None:
         if msgspec.json.decode(data, type=_Tagged).type in _TYPES:
             raise
         return None
+    # Of a later version, or something else.
     if isinstance(line, TraceBegan) and (line.format != FORMAT or line.version != _VERSION):
         raise ValueError(f"format {line.format!r}, version {line.version}; known: {FORMAT!r}, {_VERSION}")
     return line

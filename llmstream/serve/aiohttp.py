@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Final
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from aiohttp import web
@@ -29,18 +29,20 @@ async def respond(
     body: or a function that makes it, which is cancelled when the client leaves
     """
     response = web.StreamResponse()
-    # A task of its own, so that the watch can cancel the sending without cancelling the handler.
-    sending = asyncio.create_task(_send(request, body, response))
+    task = asyncio.current_task()
+    assert task is not None  # handlers run in one
+    leaving = _Leaving(request, task)
     watch = _watch_of(asyncio.get_running_loop())
-    watch.add(request, sending)
+    watch.open.add(leaving)
+    watch.begin()
     try:
-        await asyncio.wait((sending,))
+        await _send(request, body, response, leaving)
+    except asyncio.CancelledError:
+        if not leaving.end():
+            raise
     finally:
-        watch.remove(sending)
-        sending.cancel()
-        await asyncio.wait((sending,))
-    if not sending.cancelled():
-        sending.result()
+        watch.open.discard(leaving)
+        leaving.end()
     return response
 
 
@@ -48,12 +50,11 @@ async def _send(
     request: web.Request,
     given: Body | Source | Callable[[], Awaitable[Body]],
     response: web.StreamResponse,
+    leaving: _Leaving,
 ) -> None:
     """Sends the response, and leaves the body in any case."""
     body = await given() if callable(given) else body_of(given)
-    task = asyncio.current_task()
-    assert task is not None
-    body.on_lost = task.cancel
+    body.on_lost = leaving.notice
     head = request.method == "HEAD"
     # A HEAD request has no body: no model is asked.
     if head:
@@ -89,35 +90,60 @@ async def _send_chunks(body: Body, response: web.StreamResponse) -> bool:
     return True
 
 
+class _Leaving:
+    """Cancels the task that sends a response, once, when the client has left.
+
+    The handler's own task, as `asyncio.timeout` does it: one for each response would cost more than the rest
+    of this module.
+    """
+
+    def __init__(self, request: web.Request, task: asyncio.Task[Any]) -> None:
+        self._request, self._task = request, task
+        self._noticed = False
+        self._others = task.cancelling()
+
+    def look(self) -> None:
+        """Looks whether the client is there."""
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            self.notice()
+
+    def notice(self) -> None:
+        """Notes that the client has left."""
+        if not self._noticed:
+            self._noticed = True
+            self._task.cancel()
+
+    def end(self) -> bool:
+        """Takes the cancellation back; returns whether there was one, and nobody else's. Idempotent."""
+        if not self._noticed:
+            return False
+        self._noticed = False
+        return self._task.uncancel() <= self._others
+
+
 class _Watch:
-    """Cancels the sending of responses whose clients have left.
+    """Looks for clients that have left.
 
     One timer for all responses of a loop: one for each costs ten times as much, and a task still more.
     """
 
     def __init__(self) -> None:
-        self._open: dict[asyncio.Task[None], web.Request] = {}
+        self.open: set[_Leaving] = set()
         self._looks = False  # no handle of the timer, which would keep a closed loop alive
 
-    def add(self, request: web.Request, sending: asyncio.Task[None]) -> None:
-        """Watches a response."""
-        self._open[sending] = request
+    def begin(self) -> None:
+        """Looks, from now on until no response is open."""
         if not self._looks:
             self._looks = True
             asyncio.get_running_loop().call_later(_LOOK_S, self._look)
 
-    def remove(self, sending: asyncio.Task[None]) -> None:
-        """Ends the watch of a response."""
-        del self._open[sending]
-
     def _look(self) -> None:
-        for sending, request in self._open.items():
-            transport = request.transport
-            if transport is None or transport.is_closing():
-                sending.cancel()
-        self._looks = bool(self._open)
-        if self._looks:
-            asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        for leaving in self.open:
+            leaving.look()
+        self._looks = False
+        if self.open:
+            self.begin()
 
 
 _watches: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch]] = WeakKeyDictionary()

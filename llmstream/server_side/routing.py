@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -98,10 +99,16 @@ _STREAMED: Final = {
 def as_streamed(http: HttpRequest) -> HttpRequest | None:
     """Returns the corresponding request for a stream; None if the path does not exclude one."""
     path, mark, query = http.url.partition("?")
+    replaced = _streamed_path(path)
+    return None if replaced is None else msgspec.structs.replace(http, url=replaced + mark + query)
+
+
+@functools.lru_cache(maxsize=1024)
+def _streamed_path(path: str) -> str | None:
     for pattern, streamed in _STREAMED.items():
         replaced, count = pattern.subn(streamed, path)
         if count:
-            return msgspec.structs.replace(http, url=replaced + mark + query)
+            return replaced
     return None
 
 

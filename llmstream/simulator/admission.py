@@ -1,9 +1,8 @@
-"""Request admission: API key, Host and Origin headers, known paths."""
+"""Request admission: API key, known paths."""
 
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -14,14 +13,12 @@ import msgspec
 from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.errors import AuthenticationError, InvalidRequest, NotFound
 from llmstream.exchange import HttpRequest, carries_secret_parameter, redact_headers
+from llmstream.server_side.local_only import is_loopback
 
 __all__ = [
     "check_bind",
     "check_key",
-    "host_is_local",
-    "is_foreign_page",
     "is_known_path",
-    "is_loopback",
     "masked",
     "no_such_path",
     "usual_path",
@@ -43,26 +40,6 @@ def check_bind(host: str, *, allow_remote: bool) -> None:
         raise InvalidRequest(
             f"other machines could reach the simulator on {host!r}. Use 127.0.0.1, or pass allow_remote=True."
         )
-
-
-def host_is_local(header: str | None) -> bool:
-    """Whether a Host header names this machine; a web page from elsewhere cannot send that."""
-    if not header:
-        return False
-    match = re.fullmatch(r"(\[[^\]]+\]|[^:]+)(?::\d+)?", header.strip())
-    return match is not None and is_loopback(match.group(1).strip("[]"))
-
-
-def is_foreign_page(headers: Mapping[str, str]) -> bool:
-    """Whether a web page from elsewhere sent the request: browsers report it, programs send no such header.
-
-    Pages of this machine are accepted on any port. "null" is a page that hides its origin.
-    """
-    origin = headers.get("origin")
-    if origin is None:
-        return headers.get("sec-fetch-site", "").lower() == "cross-site"
-    scheme, _, host = origin.strip().partition("://")
-    return scheme.lower() not in ("http", "https") or not host_is_local(host)
 
 
 def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
@@ -117,17 +94,6 @@ def masked(http: HttpRequest) -> HttpRequest:
 def _masked_parameter(parameter: str) -> str:
     name, equals, _ = parameter.partition("=")
     return f"{name}=***" if equals and carries_secret_parameter(unquote(name)) else parameter
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server at that host."""
-    # A fully qualified name may end in a dot.
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 # Prefixes of OpenAI's paths: of OpenAI, Azure and vendors with compatible APIs.

@@ -76,7 +76,6 @@ class EventStream(AsyncOnly, Generic[T]):
         chat: Chat | None = None,  # comes before the messages, and receives what is added
     ) -> None:
         self.model = model
-        self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
         self._conversation = Conversation(messages, options, model, repairs=repairs, chat=chat)
         self._asked = len(self._conversation.messages)
@@ -328,9 +327,13 @@ class EventStream(AsyncOnly, Generic[T]):
         await self._call.steer(Message.user(message).parts if isinstance(message, str) else message.parts)
 
     def _spend(self, usage: Usage) -> None:
-        """Adds the tokens of a completed response."""
-        self.total_usage += usage
+        """Notes the tokens of a completed response."""
         self._spent.append((self._answered_by(), usage))
+
+    @property
+    def total_usage(self) -> Usage:
+        """The tokens of all responses that are over."""
+        return sum((usage for _, usage in self._spent), Usage())
 
     def cost(self, price: Callable[[str, Usage], float | None]) -> float | None:
         """The estimated cost of the responses so far, including the current one; None if no price is known.
@@ -496,7 +499,8 @@ class EventStream(AsyncOnly, Generic[T]):
     def _catch_up(self) -> None:
         """Accumulates the events that were read since the last call."""
         if self._turn.catch_up():
-            mark_message(self._turn.fold.partial, self.response)
+            fold = self._turn.fold
+            mark_message(fold.partial, self._answered_by(), fold, self._call)
 
     def _folded_now(self) -> Accumulator:
         self._catch_up()

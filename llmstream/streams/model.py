@@ -19,6 +19,7 @@ from llmstream.dialects.base import (
     StreamLimits,
 )
 from llmstream.dialects.errors import decoded_error
+from llmstream.environment import variables
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
 from llmstream.exchange import HttpRequest
@@ -552,6 +553,7 @@ class Model(Generic[T]):
             base_url=base_url,
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
+            env=variables(),
         )
         self._key_sent = key
         return Prepared(encoded, http, Secrets(self._known_key, key, http))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import msgspec
@@ -244,7 +244,9 @@ def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
 
     raises: InvalidRequest for anything but text
     """
-    if not isinstance(text, str | None):
+    if text is None:
+        return list(messages)
+    if not isinstance(text, str):
         raise InvalidRequest(f"instructions must be a str, got {text!r}. Only an Agent accepts a function.")
     conversation = list(messages)
     head = itertools.takewhile(lambda message: message.role == Role.SYSTEM, conversation)
@@ -254,18 +256,24 @@ def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
 
 
 def make_request(
-    model: str, messages: Iterable[Message], options: Options, *, answered: bool = False
+    model: str,
+    messages: Iterable[Message],
+    options: Options,
+    *,
+    answered: bool = False,
+    listed: Callable[[Iterable[Message]], tuple[Message, ...]] = tuple,
 ) -> Request:
     """The request for messages and options.
 
     answered: only used to decode an existing answer, so the prompt may be missing
+    listed: makes the messages of the request from the conversation
     raises: InvalidRequest for an unknown or invalid option
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not options.keys() <= _NAMES:
         raise _unknown(min(options.keys() - _NAMES))
     asked = _asked(given) if given else {}
-    conversation = tuple(with_system(given.get("instructions"), messages))
+    conversation = listed(with_system(given.get("instructions"), messages))
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return Request(model=model, messages=conversation, **asked)

@@ -64,7 +64,6 @@ class OutputToolDecoder:
 
     def next_body(self) -> None:
         """Prepares for another body."""
-        # Of the wrapped decoder, so that the reader of the stream sees one decoder.
         if can_continue(self.decoder):
             self.decoder.next_body()
             self._mirror()

@@ -57,6 +57,7 @@ class ToolContext(Generic[Deps]):
     note: str = ""
     key: str = ""
     steps: Any = field(default=None, repr=False, compare=False)  # where a sub-agent records its own
+    price: Any = field(default=None, repr=False, compare=False)  # of a sub-agent that has none of its own
     continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 

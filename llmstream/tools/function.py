@@ -175,8 +175,8 @@ class MethodTool:
 
 
 def _is_method(function: Callable[..., Any]) -> bool:
-    # A decorator sees the function before there is a class: only the qualified name shows the class.
     """Whether it is defined in a class and takes the object."""
+    # A decorator sees the function before there is a class: only the qualified name shows the class.
     if not inspect.isfunction(function) or "." not in function.__qualname__.rpartition("<locals>.")[2]:
         return False
     first = next(iter(inspect.signature(function).parameters.values()), None)

@@ -98,6 +98,7 @@ class ToolOutcome:
     content: str = ""
     parts: tuple[ResultPart, ...] = ()
     error: str | None = None
+    # Comparisons leave out these three: two runs of one call are equal by what the model sees.
     exception: Exception | None = field(default=None, compare=False, repr=False)
     value: Any = field(default=None, compare=False, repr=False)
     output: Any = field(default=None, compare=False, repr=False)
@@ -108,7 +109,6 @@ class ToolOutcome:
     def failed(
         cls, error: str, exception: Exception | None = None, *, unrun: Outcome | None = None
     ) -> ToolOutcome:
-        # Comparisons leave it out, and the next two: two runs of one call are equal by what the model sees.
         """A failure; the model sees only its text."""
         return cls(error, error=error, exception=exception, unrun=unrun)
 
@@ -265,20 +265,20 @@ def cancelled_results(
 
 def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[ResultPart, ...], list[str]]:
     """The parts that fit, and a note for each that does not. A part by URL takes no space."""
-    kept: list[ResultPart] = []
+    fitting: list[ResultPart] = []
     notes: list[str] = []
     room = max_bytes
     for part in parts:
         size = len(part.data or b"")
         if size <= room:
             room -= size
-            kept.append(part)
+            fitting.append(part)
         else:
             notes.append(
                 f"[left out: {part.media_type or part.part_kind} of {size} bytes; "
                 f"the files of a result may have {max_bytes} bytes in all]"
             )
-    return tuple(kept), notes
+    return tuple(fitting), notes
 
 
 # What makes of a list one of parts and lines of text, in place of a JSON value.

@@ -72,6 +72,7 @@ def make_app(
 
     @web.middleware
     async def admit(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        # The files of the page hold no secret, and a browser asks for them without the token.
         wanted = token if request.path.startswith("/api/") else None
         refused = refusal(request.headers, token=wanted, local=local)
         if refused is not None:

@@ -190,7 +190,7 @@ def token_budget(max_tokens: int, *, count: Count = approximate_tokens, replace:
             starts = turn_starts(history)
             if found[-1].all <= max_tokens or not starts:
                 return history
-            # Whole turns first: a model misreads a turn that begins in the middle.
+            # Complete turns first: a turn loses its first steps only where it alone is too long.
             fitting = _first_fitting(starts, found, found[-1].all - max_tokens)
             if fitting is not None:
                 return from_place(history, fitting)

@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from llmstream.chats.copying import RepeatedCopies, unchanged
+from llmstream.chats.copying import RepeatedCopies, noted, unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import Repairs
@@ -182,8 +181,6 @@ def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Messa
 
 V = TypeVar("V")
 
-_content = attrgetter("sender", "role", "parts", "metadata")
-
 
 class Scan(Generic[V]):
     """Computes a value for each message of a growing conversation, each from the value before it.
@@ -198,17 +195,17 @@ class Scan(Generic[V]):
 
     def __init__(self, start: V, next: Callable[[V, Message], V]) -> None:
         self._next = next
-        self._known: list[Any] = []
+        self._known: list[Message] = []
         self._values = [start]
 
     def of(self, messages: Sequence[Message]) -> list[V]:
         """The value before each message and the value at the end: one more than there are messages."""
         known = self._known
         # In C and mostly by identity: conversations have thousands of messages.
-        same = unchanged(known, map(_content, messages))
+        same = unchanged(known, messages)
         values = self._values
         del known[same:], values[same + 1 :]
         for message in messages[len(known) :]:
             values.append(self._next(values[-1], message))
-            known.append(_content(message))
+        known += noted(messages[len(known) :])
         return values

@@ -21,7 +21,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.gateway.gateway import Gateway
 from llmstream.gateway.routes import Settings, load_settings, read_address
 from llmstream.gateway.running import gateway_of, running
-from llmstream.simulator.admission import is_loopback
+from llmstream.server_side.local_only import is_loopback
 
 __all__ = ["configure", "run", "settings_of"]
 

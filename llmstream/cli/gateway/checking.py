@@ -9,7 +9,7 @@ from llmstream.errors import LLMStreamError, MissingKey
 from llmstream.gateway.routes import Route, Settings, Target
 from llmstream.gateway.running import ledger_of
 from llmstream.providers.registry import find_provider
-from llmstream.simulator.admission import is_loopback
+from llmstream.server_side.local_only import is_loopback
 
 __all__ = ["problems_of"]
 

@@ -170,15 +170,13 @@ class Provider:
         routed = self.route(self.address(base_url, env), http, model, env)
         from_env = {name: value for name, var in self.header_env.items() if (value := env.get(var))}
         credentials = auth(key) if key is not None else {}
-        merged: dict[str, str] = {}
         # From the most general to the caller's own, which wins.
-        for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
-            if group:
-                try:
-                    # Lower case, so that one name stands once, however each group spells it.
-                    merged.update(zip(map(str.lower, group), group.values(), strict=True))
-                except TypeError:
-                    raise InvalidRequest("header names must be str") from None
+        groups = (routed.headers, self.headers, from_env, credentials, headers or {})
+        try:
+            # Lower case, so that one name stands once, however each group spells it.
+            merged = {str.lower(name): value for group in groups for name, value in group.items()}
+        except TypeError:
+            raise InvalidRequest("header names must be str") from None
         for name, word in self.required_headers.items():
             if not merged.get(name):
                 variable = self.header_env.get(name)

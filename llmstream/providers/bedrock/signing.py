@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
+from llmstream.environment import is_own
 from llmstream.errors import MissingKey, Unsupported
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Sign
@@ -102,7 +103,7 @@ def credentials_of(env: Mapping[str, str], key: str = _KEY) -> Any:
     if access and secret:
         token = env.get("AWS_SESSION_TOKEN", "").strip() or None
         return credentials.ReadOnlyCredentials(access, secret, token)
-    if env is not os.environ:
+    if not is_own(env):
         raise MissingKey(f"No AWS credentials. {missing}")
     try:
         found = _session_credentials(env.get("AWS_PROFILE"))
