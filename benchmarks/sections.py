@@ -6,10 +6,11 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from benchmarks.blocking import longest_ms
 from benchmarks.concurrency import throughput
-from benchmarks.cpu import MODES, measure
+from benchmarks.cpu import MODES, PROVIDERS, measure
 from benchmarks.curves import CURVES, MILLION
 from benchmarks.event_log import WORK, cores, latency_ms, stores
 from benchmarks.first_event import first_ms, first_request_ms
@@ -18,8 +19,8 @@ from benchmarks.gateway import CLIENTS, figures, per_call
 from benchmarks.imports import import_ms
 from benchmarks.installed import footprint
 from benchmarks.latency import between_ms
-from benchmarks.long_runs import RUNS, step_ms
-from benchmarks.loops import loops, us_per_event
+from benchmarks.long_runs import RUNS, in_process, over_http, step_ms
+from benchmarks.loops import loops, of_other, us_per_event, version
 from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
 from benchmarks.serving import TOGETHER, us_per_served
@@ -97,8 +98,10 @@ def curves(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 def long_runs(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds of CPU an agent's step, early and late in a run of 300 steps."""
-    for name, tool in RUNS.items():
-        found = asyncio.run(step_ms(tool, 3 if args.quick else 9))
+    runs = [(name, in_process, tool) for name, tool in RUNS.items()]
+    runs += [(f"over {family}", partial(over_http, family, base), RUNS["tool"]) for family in PROVIDERS]
+    for name, model, tool in runs:
+        found = asyncio.run(step_ms(model, tool, 1 if args.quick else 5))
         yield {"run": name, "ms_per_step": found, "ratio": {"late": found["step 300"] / found["step 30"]}}
 
 
@@ -154,12 +157,15 @@ def installed(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 def event_loops(args: argparse.Namespace, base: str) -> Iterator[Figure]:
-    """The section cpu for one wire, on the event loops there are."""
+    """The section cpu for one wire, on the event loops there are, and in other Pythons."""
     events, rounds = (5_000, 3) if args.quick else (args.events, args.rounds)
     for name, factory in loops().items():
         for writes in MODES:
             found = us_per_event(factory, base, writes, events, rounds)
-            yield {"loop": name, "writes": writes, "us_per_event": found, "ratio": ratios(found)}
+            row = {"python": version(), "loop": name, "writes": writes}
+            yield {**row, "us_per_event": found, "ratio": ratios(found)}
+    for python in args.python:
+        yield from of_other(python, events, rounds)
 
 
 def serving(args: argparse.Namespace, base: str) -> Iterator[Figure]:

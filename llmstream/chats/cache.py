@@ -71,6 +71,7 @@ class ChatCache:
         os.unlink(self._path(id))
 
     def _path(self, id: str) -> str:
+        # No dot first: "..", hidden files, and the temporary ones that are written here.
         if not 0 < len(id) <= _MAX_ID_CHARACTERS or id[0] == "." or not _ID_CHARACTERS.issuperset(id):
             raise InvalidRequest(
                 f"{id[:40]!r} cannot be the id of a cached chat. Use 1 to {_MAX_ID_CHARACTERS} "

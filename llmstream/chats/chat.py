@@ -110,6 +110,7 @@ class History:
 
     def _change(self) -> set[asyncio.Future[None]]:
         self._version += 1
+        # Each task parks itself again, if it still waits.
         parked, self._parked = self._parked, set()
         return parked
 
@@ -123,6 +124,7 @@ def _wake(waiters: set[asyncio.Future[None]]) -> None:
         here = None
     for waiter in waiters:
         loop = waiter.get_loop()
+        # Without the loop's wake-up pipe, which another thread needs.
         if loop is here:
             _release(waiter)
             continue
@@ -131,6 +133,7 @@ def _wake(waiters: set[asyncio.Future[None]]) -> None:
 
 
 def _release(waiter: asyncio.Future[None]) -> None:
+    # Cancelled meanwhile.
     if not waiter.done():
         waiter.set_result(None)
 
@@ -348,6 +351,7 @@ class Chat:
             raise DecodeError(f"{os.fspath(path)}: {error.message}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # By the messages: a lock and waiting tasks cannot be pickled.
         return type(self), tuple(self.messages())
 
     def __repr__(self) -> str:

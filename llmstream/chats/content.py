@@ -282,6 +282,7 @@ def encode_part(part: object) -> msgspec.Raw:
 
     raises: InvalidRequest where it has no kind to be read by, or holds what JSON cannot
     """
+    # Byte for byte, so that a newer version finds what it wrote.
     if isinstance(part, UnknownPart):
         return msgspec.Raw(part.raw)
     name = type(part).__name__
@@ -340,6 +341,7 @@ def write_whole(
     raises:        OSError where the folder is missing or cannot be written, or a folder, pipe or device is
                    at `path`; what was there stays
     """
+    # A rename would put a file in place of a device or pipe.
     if os.path.lexists(path) and not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISLNK(mode):
         raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
     folder = os.path.dirname(os.path.abspath(path))
@@ -350,12 +352,14 @@ def write_whole(
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
+            # Before the rename: after a power failure the name must not lead to an empty file.
             os.fsync(file.fileno())
         if modified_at_s is not None:
             time_ns = round(modified_at_s * 1_000_000_000)
             os.utime(temporary, ns=(time_ns, time_ns))
         os.replace(temporary, path)
     except BaseException:
+        # It holds a conversation.
         os.unlink(temporary)
         raise
     sync_folder(folder)
@@ -438,6 +442,8 @@ def read_base64(data: str, where: str) -> bytes:
     raises: InvalidRequest
     """
     try:
+        # Without `validate`, Python skips characters that are no base64, and gives other bytes. ValueError
+        # comes with text that is not ASCII.
         return base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidRequest(f"{where} holds no base64") from None

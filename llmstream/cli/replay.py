@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "configure", "looks_like", "run"]
 
+# The size of a pipe's buffer on Linux.
 _PIECE_BYTES: Final = 64 * 1024
 # Where a cache or a cassette names its format.
 _STORED_HEAD_BYTES: Final = 64
@@ -258,6 +259,7 @@ class Recording:
         for piece in pieces:
             events = sentence.feed(piece)
             if held is not None:
+                # For a second look; bounded, because a body without content may be endless.
                 head += piece[: _HEAD_BYTES - len(head)]
                 held += events
                 if all(type(event) in _NO_CONTENT for event in events):
@@ -266,6 +268,7 @@ class Recording:
                     events, held = held, None
             if events:
                 yield events
+            # A pipe may stay open behind the end of the stream.
             if sentence.done:
                 break
         rest = sentence.close()
@@ -288,6 +291,7 @@ class Recording:
         if self._dialect.content_type == "text/event-stream" and _is_one_json_value(body):
             if is_error_body(body):
                 return self._failed(vendor_error(200, {}, body, provider=self._provider))
+            # SSE ends a field at a line end; within JSON a blank means the same.
             line = b" ".join(body.split(b"\n"))
             events += sentence.feed(b"data: " + line + b"\n\n") + sentence.close()
             if sentence.error is None:
@@ -367,6 +371,7 @@ def looks_like(head: bytes) -> tuple[str, str]:
     if not head.strip():
         return "", "an empty file" if not head else "a blank file"
     if any(header in head[:2048] for header in _AWS_HEADERS):
+        # InvokeModel puts the vendor's event into base64 under this name.
         if b'"bytes":' in head[:4096]:
             return "anthropic --provider bedrock-invoke", "a stream of Amazon Bedrock (InvokeModel)"
         return "bedrock-converse", "a stream of Amazon Bedrock (Converse)"

@@ -49,6 +49,7 @@ class Demo(msgspec.Struct, frozen=True):
             name, arguments = tool, _prompt(request)
         else:
             name = tool.name
+            # The schema of a tool may lack a type, but arguments are always an object.
             arguments = sample_value({"type": "object", **tool.input_schema}, prompt=_prompt(request))
         forced = request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
         return Turn(
@@ -79,6 +80,7 @@ def _results(request: Request) -> list[ToolResult]:
     out: list[ToolResult] = []
     for message in reversed(request.messages):
         results = [p for p in message.parts if isinstance(p, ToolResult)]
+        # Anthropic and Google send results as user messages, with nothing else or beside text.
         if message.role == Role.ASSISTANT or (message.role == Role.USER and not results):
             break
         out = results + out
@@ -157,6 +159,7 @@ _STRINGS: Final = (
 # Strings that the last capitalized word inside a sentence of the prompt replaces.
 _PROPER: Final = ("Paris", "France", "Ada")
 
+# Names and addresses that RFC 2606 and RFC 5737 reserve for examples.
 _FORMATS: Final = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -215,6 +218,7 @@ class _Sampler:
     def object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         properties = schema.get("properties") or {}
         wanted = schema.get("required") or list(properties)
+        # A schema may require names that it does not describe.
         return {key: self.value(properties.get(key, {"type": "string"}), key, depth + 1) for key in wanted}
 
     def resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -225,6 +229,7 @@ class _Sampler:
                 break
             target: Any = self.root
             for step in ref[2:].split("/"):
+                # A reference to nothing is answered like a schema without rules.
                 target = target.get(step) if isinstance(target, Mapping) else None
             schema = target if isinstance(target, Mapping) else {}
         for part in schema.get("allOf") or ():
@@ -262,5 +267,6 @@ def _number(schema: Mapping[str, Any]) -> int | float:
         value = low + 1 if "exclusiveMinimum" in schema else low
     step = schema.get("multipleOf")
     if step:
+        # Rounded up, to stay at or above the minimum.
         value = -(-value // step) * step
     return int(value) if schema.get("type") == "integer" else value

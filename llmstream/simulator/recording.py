@@ -128,6 +128,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _put(path: Path, data: bytes) -> None:
+    # A new file: writing through a link in its place could overwrite any file of the user.
     path.unlink(missing_ok=True)
     with open(path, "xb") as file:
         file.write(data)

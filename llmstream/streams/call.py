@@ -115,7 +115,7 @@ class CallingModel(Protocol):
         request: Request,
         options: Options | None = None,
         *,
-        whole: bool = False,
+        from_start: bool = False,
         started: float | None = None,
     ) -> Call:
         """Creates a call that reads a stored answer."""

@@ -293,17 +293,17 @@ def _new_decoder(
 
 
 def reattached_plan(
-    model: PlannedModel, token: ResumeToken, request: Request, options: Options, *, whole: bool
+    model: PlannedModel, token: ResumeToken, request: Request, options: Options, *, from_start: bool
 ) -> Plan:
     """The plan of a call that reads a stored answer; `request` determines its decoding.
 
-    whole: read from its beginning, else after the token
+    from_start: read from its beginning, else after the token
     """
     name = model.provider.name
     background = background_of(model.provider.dialect, token, provider=name)
     request = msgspec.structs.replace(request, model=token.model)
     _, reading = in_output_mode(model, request)
-    after = None if whole else Position(token.response_id, token.sequence_number)
+    after = None if from_start else Position(token.response_id, token.sequence_number)
     kept = _kept(model, background, request)
     return _plan(
         model,

@@ -71,7 +71,7 @@ class EventStream(AsyncOnly, Generic[T]):
         *,
         started: float | None = None,  # loop time of the total deadline's start; default: the first read
         token: ResumeToken | None = None,  # position in a stored answer, to read on from there
-        whole: bool = False,  # read the stored answer from its beginning
+        from_start: bool = False,  # read the stored answer from its beginning
         repairs: Repairs | None = None,  # of the run that owns the messages
         chat: Chat | None = None,  # comes before the messages, and receives what is added
     ) -> None:
@@ -85,7 +85,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reading = False
         self._over = self._left = False
         self._forgotten = False  # the event loop closed the reader after its last reference was dropped
-        self._token, self._whole = token, whole
+        self._token, self._from_start = token, from_start
         self._continues: ContinuationMarks | None = None
         self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
 
@@ -279,7 +279,7 @@ class EventStream(AsyncOnly, Generic[T]):
             else:
                 self._token = None  # further turns are new requests
                 self._call = model.reattached_call(
-                    token, request, options, whole=self._whole, started=self._started
+                    token, request, options, from_start=self._from_start, started=self._started
                 )
         return self._call
 

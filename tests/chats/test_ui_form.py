@@ -248,3 +248,10 @@ def test_repeated_call_ids_are_two_parts() -> None:
         assert [(call["toolCallId"], call["output"]) for call in calls] == [("c", 1), ("1/c", 2)]
     waiting = to_ui(turn[:3], {"c": "approval"})[0]["parts"][-1]
     assert (waiting["toolCallId"], waiting["approval"]) == ("1/c", {"id": "approval"})
+
+
+def test_a_deeply_nested_result_is_text() -> None:
+    nested = "[" * 200_000 + "]" * 200_000
+    call, result = ToolCall("c1", "fetch"), ToolResult("c1", nested)
+    (turn,) = to_ui([ls.Message.assistant(call), ls.Message.tool([result])])
+    assert turn["parts"][-1]["output"] == nested

@@ -128,3 +128,31 @@ async def test_a_busy_run_is_never_lost(tmp_path: Path) -> None:
     finally:
         await writer.aclose()
         await reader.aclose()
+
+
+async def test_a_late_look_is_still_fenced(tmp_path: Path) -> None:
+    """Of a run that a fork of the producer wrote to, although another run was committed in between."""
+    one, other = SQLiteStore(tmp_path / "runs.db"), SQLiteStore(tmp_path / "runs.db")
+    await one.open()
+    await other.open()
+    try:
+        claims = [Claim(run, "me", "new", 60.0, 0.0, 600.0, None) for run in "ab"]
+        epochs = [(await one.acquire(claim)).status.epoch for claim in claims]
+
+        def frame(run: int, seq: int, data: bytes) -> list[Append]:
+            return [Append("ab"[run], epochs[run], seq, 1, data, "open", 60.0)]
+
+        await one.append(frame(0, 0, b"0") + frame(1, 0, b"0"))
+        await other.append(frame(0, 1, b"fork") + frame(0, 2, b"fork"))
+        await one.append(frame(1, 1, b"1"))
+        await one.append(frame(1, 2, b"2"))
+        for seq in (1, 1):  # and asked again
+            (status,) = await one.append(frame(0, seq, b"refused"))
+            assert status is not None
+            assert status.tail == 2
+        parts = await other.read([("a", -1), ("b", -1)], 1000)
+        lines = [b"\n".join(batch.data for batch in part.batches) for part in parts]
+        assert lines == [b"0\nfork\nfork", b"0\n1\n2"]
+    finally:
+        await one.aclose()
+        await other.aclose()

@@ -183,6 +183,7 @@ def report_of(
         late_s=spread([s.late_s for s in samples]),
         overhead=overhead,
         samples=[
+            # Gaps would be most of the file; their spread, and a message of each code, are in it.
             msgspec.structs.replace(s, gaps_s=[], message=None)
             for s in sorted(samples, key=lambda s: s.number)
         ],

@@ -115,6 +115,7 @@ def credentials_of(env: Mapping[str, str], key: str = _KEY) -> Any:
     return frozen
 
 
+# One object for each profile: it renews its credentials itself.
 @functools.lru_cache(maxsize=8)
 def _session_credentials(profile: str | None) -> Any:
     """What botocore finds in files, processes and the machine's role; it renews them itself."""

@@ -56,6 +56,7 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
     """
     waiting: set[str] = set()
     if suspension is not None:
+        # Their results are placeholders: the page has to see the calls as waiting.
         waiting = {pending.call_id for pending in suspension.pending} | suspension.inner.keys()
     settings = Settings("history", True, False, lambda error: error.public_message, None)
     output = Output(settings, [])
@@ -108,6 +109,7 @@ def _events(part: Part, block: str) -> Iterator[Event]:
 
 
 def _settle(output: Output, agent: AgentEvents, result: ToolResult) -> None:
+    # The vendor may have given null; an empty text with no value is a result that was text.
     by_value = result.provider_executed and (result.result is not None or result.content in ("", "null"))
     value = result.result if by_value else result.content
     event = ToolResultEvent(
