@@ -1,4 +1,4 @@
-"""How long other tasks wait: while a large body is read that came at once, and during a process's first call."""
+"""How long other tasks wait: while a large body is read that came at once, and in a process's first call."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ _LIBRARY = _FIRST_CALL.format(
 
 
 def first_call_ms(base: str, rounds: int) -> dict[str, float]:
-    """Milliseconds of the loop's thread in its longest turn during the first call of a process, without `warm_up`.
+    """Milliseconds of the longest turn of the loop in a process's first call, without `warm_up`.
 
-    Of CPU time, so that threads which import meanwhile do not count.
+    Of CPU time of the loop's thread, so that threads which import meanwhile do not count.
     """
     url = f"{base}/{FAMILY}/1/blocks"
     scripts = {"floor": _FLOOR, "stream": _LIBRARY}
