@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks.blocking import longest_ms
+from benchmarks.blocking import first_call_ms, longest_ms
 from benchmarks.concurrency import throughput
 from benchmarks.cpu import MODES, PROVIDERS, measure
 from benchmarks.curves import CURVES, MILLION
@@ -83,9 +83,11 @@ def memory(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 def blocking(args: argparse.Namespace, base: str) -> Iterator[Figure]:
-    """The longest wait of other tasks while a body of 10 MB is read."""
+    """The longest wait of other tasks while a body of 10 MB is read, and in the first call of a process."""
     found = asyncio.run(longest_ms(base))
-    yield {"longest_wait_ms": found, "ratio": ratios(found)}
+    yield {"work": "a body of 10 MB", "longest_wait_ms": found, "ratio": ratios(found)}
+    found = first_call_ms(base, 3 if args.quick else 9)
+    yield {"work": "the first call", "longest_wait_ms": found, "ratio": ratios(found)}
 
 
 def curves(args: argparse.Namespace, base: str) -> Iterator[Figure]:
