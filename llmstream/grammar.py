@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from operator import length_hint
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -270,7 +271,7 @@ class Guard:
             if family is not None and opened.get(block_id) is family and not self._alias:
                 continue
             kind = None  # also a delta, whose block has to be opened or renamed
-            here = len(events) - rest.__length_hint__() - 1
+            here = len(events) - length_hint(rest) - 1
             if out is None:
                 out = events[:here]
             elif here > passed:
