@@ -322,8 +322,10 @@ def reattached_plan(
 
 def _socket_way(model: PlannedModel) -> SocketWay | None:
     """How requests use a socket; None for HTTP."""
+    if model.transport == "http":
+        return None
     sockets, name = model.provider.dialect.sockets, model.provider.name
-    if model.transport == "http" or sockets is None:
+    if sockets is None:
         return None
     from llmstream.transport.socket_body import SocketWay
 
