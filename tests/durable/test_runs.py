@@ -124,7 +124,7 @@ async def test_reader_takes_over_from_the_dead(place: str, effects: Effects) -> 
         assert (run.state, run.text) == ("done", ANSWER)
 
 
-@pytest.mark.parametrize("call_id", ["call_1", "strange/\0"])
+@pytest.mark.parametrize("call_id", ["call_1", "strange/\0"], ids=["usual", "strange"])
 async def test_external_result_is_given(place: str, call_id: str) -> None:
     """A call of a declared tool waits for its result, from any process; whatever the vendor's id of it."""
     calls = Turn(calls=(Call("lookup", {"id": 3}, id=call_id), Call("weigh", {"item": 1}, id=f"{call_id}2")))
