@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from benchmarks.agents import OWN, PEERS
+from benchmarks.agents import figures as agent_figures
 from benchmarks.blocking import first_call_ms, longest_ms
 from benchmarks.concurrency import throughput
 from benchmarks.cpu import MODES, PROVIDERS, measure
@@ -107,6 +109,19 @@ def long_runs(args: argparse.Namespace, base: str) -> Iterator[Figure]:
         yield {"run": name, "ms_per_step": found, "ratio": {"late": found["step 300"] / found["step 30"]}}
 
 
+def agents(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Agents of ten steps with five calls each, at once: CPU, memory, and the longest hold of the loop."""
+    # Those of others take minutes for a thousand.
+    few, many = (20, 50) if args.quick else (200, 1_000)
+    for number, names in {few: (*OWN, *PEERS), many: OWN}.items():
+        for name in names:
+            found = agent_figures(name, base, number)
+            if found is None:
+                print(f"agents: {name} is not installed; see scripts/bench_peers agents", file=sys.stderr)
+            else:
+                yield {"agents": name, "at once": number, **found}
+
+
 def maps(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Microseconds of CPU a row of `ls.map`; then peak memory as the rows grow, where it has to stay flat."""
     rows = 1_000 if args.quick else 10_000
@@ -199,6 +214,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "blocking": blocking,
     "curves": curves,
     "long_runs": long_runs,
+    "agents": agents,
     "map": maps,
     "event_log": event_log,
     "store": store,

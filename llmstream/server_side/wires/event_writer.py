@@ -174,7 +174,6 @@ class EventWriter(Generic[B]):
         data = self._write(event)
         if self._begun or not self._begins(event, data):
             return data
-        # After the bytes are made: a `ResponseMetadata` must be stored before the beginning is written.
         self._begun = True
         return self._shapes.begin() + data
 
