@@ -40,7 +40,7 @@ from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.unique_ids import StepIds, UniqueIds
 
-__all__ = ["from_ui", "output_value", "to_ui"]
+__all__ = ["from_ui", "json_value", "output_value", "to_ui"]
 
 # The key of a message's id in our metadata.
 _ID: Final = "id"
@@ -119,6 +119,7 @@ def _read_turn(parts: Iterable[Any], where: str) -> Iterator[Message]:
     for i, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, Mapping) else None
         is_call = isinstance(kind, str) and (kind == _DYNAMIC or kind.startswith(_TOOL))
+        # `step-start` may be missing: what follows a call is the next response.
         if kind == "step-start" or (called and not is_call and not _is_data(kind)):
             yield from _step(response, results)
             response, results, called = [], [], False
@@ -126,6 +127,7 @@ def _read_turn(parts: Iterable[Any], where: str) -> Iterator[Message]:
             call, result = _call(part, f"{where}, part {i}")
             if call is not None:
                 response.append(call)
+                # The vendor's calls and results are within one response.
                 called = called or not call.provider_executed
             if result is not None:
                 (response if result.provider_executed else results).append(result)
@@ -151,13 +153,16 @@ def _call(part: Mapping[str, Any], where: str) -> tuple[ToolCall | None, ToolRes
     call_id, state = part.get("toolCallId"), str(part.get("state"))
     if not (isinstance(name, str) and name and isinstance(call_id, str) and call_id):
         raise InvalidRequest(f'{where}: a call has a name and a "toolCallId"')
+    # Its input is not complete, so it cannot be sent to a vendor.
     if state == "input-streaming":
         return None, None
     ran = part.get("providerExecuted") is True
+    # The page has an input that is no JSON as `rawInput`.
     given = part.get("input", part.get("rawInput"))
     carried = _others(part, _FIELDS[_DYNAMIC]) | ({"dynamic": True} if dynamic else {})
     metadata = _with_carried(part.get("callProviderMetadata"), carried)
     call = ToolCall(call_id, name, _text(given) if given is not None else "", ran, metadata)
+    # A preliminary output is progress, and no result.
     if state not in _RESULTS or (state == "output-available" and part.get("preliminary") is True):
         return call, None
     return call, _result(part, call)
@@ -210,6 +215,7 @@ def _part(part: Any, where: str, *, generated: bool) -> Part | None:
 def _file(part: Mapping[str, Any], where: str, metadata: Metadata | None, *, generated: bool) -> Part:
     media_type, url, data = str(part.get("mediaType") or ""), part["url"], b""
     if url.startswith("data:"):
+        # The page's own statement wins over that in the data URL.
         found, data = read_data_url(url, where)
         media_type, url = media_type or found, ""
     if generated:
@@ -280,6 +286,7 @@ def to_ui(
 
 def _continues(message: Message, last: Mapping[str, Any], turn: str) -> bool:
     """Whether a message is a further response of the turn before it, which has this id."""
+    # Without an id of its own it belongs to the message before it.
     own_id = (message.metadata or {}).get(_ID, turn)
     assistant = Role.ASSISTANT.value
     return message.role == assistant and last["role"] == assistant and own_id == turn
@@ -327,7 +334,7 @@ def _written_call(part: ToolCall) -> dict[str, Any]:
     call: dict[str, Any] = {"type": f"{_TOOL}{part.name}"}
     if dynamic:
         call = {"type": _DYNAMIC, "toolName": part.name}
-    call |= {"toolCallId": part.id, "state": "input-available", "input": _value(part.arguments or "{}")}
+    call |= {"toolCallId": part.id, "state": "input-available", "input": json_value(part.arguments or "{}")}
     call |= _with("providerExecuted", part.provider_executed)
     call |= _with("callProviderMetadata", _shown(part.metadata))
     if isinstance(approval := carried.get("approval"), Mapping):
@@ -361,15 +368,17 @@ def _add_result(result: ToolResult, open_calls: dict[str, dict[str, Any]]) -> No
 
 def output_value(result: ToolResult) -> Any:
     """The value of a result: JSON if its content is JSON, text else; of a failure always text."""
+    # The vendor wants back exactly what it sent.
     if result.provider_executed and result.result is not None:
         return result.result
-    return result.content if result.is_error else _value(result.content)
+    return result.content if result.is_error else json_value(result.content)
 
 
 # Metadata: a vendor's stays as it is; what we carry has a key of its own.
 
 
 def _others(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    # Of an unknown kind nothing is carried: the part itself is.
     names = set(known)
     return {name: value for name, value in given.items() if names and name not in names}
 
@@ -405,9 +414,10 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _value(text: str) -> Any:
+def json_value(text: str) -> Any:
     """The JSON value of a text; the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
+        # Models and web pages may nest it past the stack, or escape half of a surrogate pair.
         return text

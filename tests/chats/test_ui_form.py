@@ -250,6 +250,13 @@ def test_repeated_call_ids_are_two_parts() -> None:
     assert (waiting["toolCallId"], waiting["approval"]) == ("1/c", {"id": "approval"})
 
 
+def test_a_deeply_nested_result_is_text() -> None:
+    nested = "[" * 200_000 + "]" * 200_000
+    call, result = ToolCall("c1", "fetch"), ToolResult("c1", nested)
+    (turn,) = to_ui([ls.Message.assistant(call), ls.Message.tool([result])])
+    assert turn["parts"][-1]["output"] == nested
+
+
 def test_repeated_message_ids_stay_apart() -> None:
     """Stored twice, or equal to a number of ours; a further response of a turn is not a repetition."""
 

@@ -194,6 +194,7 @@ class _Page:
                 self._settle(result)
 
     def _settle(self, result: ToolResult) -> None:
+        # The vendor may have given null; an empty text with no value is a result that was text.
         by_value = result.provider_executed and (result.result is not None or result.content in ("", "null"))
         call_id = self.calls.newest(result.tool_call_id)
         event = ToolResultEvent(
