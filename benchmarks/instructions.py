@@ -20,15 +20,18 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 import llmstream as ls
 from benchmarks.bodies import BODIES, CONTENT_TYPES, FRAGMENTS, agent_step, body_of
 from benchmarks.cpu import PROVIDERS, readers
+from benchmarks.floor import FLOORS
+from benchmarks.floor_calls import CALL_FLOORS
 from benchmarks.in_memory import BLOCK_BYTES, Answers, response, sessions
 from benchmarks.long_runs import look
 from llmstream.accumulate import Accumulator
@@ -61,6 +64,9 @@ def programs() -> dict[str, Callable[[], Program]]:
         found[f"decode/{wire}/200"] = partial(_decoding, wire, 200)
         found[f"decode/{wire}/2000"] = partial(_decoding, wire, 2_000)
         found[f"decode/{wire}/tools"] = partial(_decoding, wire, 200, "tools")
+        found[f"decode-floor/{wire}/200"] = partial(_decoding_floor, wire, 200)
+        found[f"decode-floor/{wire}/2000"] = partial(_decoding_floor, wire, 2_000)
+        found[f"decode-floor/{wire}/tools"] = partial(_decoding_floor, wire, 200, "tools")
     for wire, provider in PROVIDERS.items():
         found[f"encode/{wire}"] = partial(_encoding, provider)
     for kind in ("text", "tools"):
@@ -80,8 +86,7 @@ def programs() -> dict[str, Callable[[], Program]]:
 
 def _decoding(wire: str, count: int, kind: str = "text") -> Program:
     """Blocks of 16 KiB to events that the grammar has checked."""
-    body, dialect = b"".join(body_of(wire, count, kind)), dialect_class(wire)()
-    blocks = [body[i : i + BLOCK_BYTES] for i in range(0, len(body), BLOCK_BYTES)]
+    blocks, dialect = _blocks(wire, count, kind), dialect_class(wire)()
 
     def decode() -> list[Event]:
         guarded = GuardedDecoder(dialect.decoder(provider=wire), provider=wire, marked=True)
@@ -89,6 +94,35 @@ def _decoding(wire: str, count: int, kind: str = "text") -> Program:
         for block in blocks:
             found = guarded.feed(block)
         return found + guarded.close()
+
+    return decode
+
+
+def _blocks(wire: str, count: int, kind: str) -> list[bytes]:
+    body = b"".join(body_of(wire, count, kind))
+    return [body[i : i + BLOCK_BYTES] for i in range(0, len(body), BLOCK_BYTES)]
+
+
+class _Content:
+    """The body of a response that has arrived, as aiohttp gives it."""
+
+    def __init__(self, blocks: list[bytes]) -> None:
+        self.content = self
+        self._blocks = blocks
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """One block after the other."""
+        for block in self._blocks:
+            yield block
+
+
+def _decoding_floor(wire: str, count: int, kind: str = "text") -> Program:
+    """The same blocks to pieces of text, or to calls, by hand."""
+    response: Any = _Content(_blocks(wire, count, kind))
+    floor = FLOORS[wire] if kind == "text" else CALL_FLOORS[wire]
+
+    async def decode() -> list[object]:
+        return [found async for found in floor(response)]
 
     return decode
 
@@ -210,7 +244,7 @@ async def _run(wanted: str) -> None:
     for name, make in programs().items():
         if name == EMPTY or fnmatch.fnmatch(name, wanted):
             program = make()
-            await _repeat(program, _WARM_UP_DECODING if name.startswith("decode/") else _WARM_UP)
+            await _repeat(program, _WARM_UP_DECODING if name.startswith("decode") else _WARM_UP)
             gc.collect()
             gc.freeze()
             print(name)

@@ -10,7 +10,7 @@ from functools import partial
 
 from benchmarks.agents import OWN, PEERS
 from benchmarks.agents import figures as agent_figures
-from benchmarks.blocking import longest_ms
+from benchmarks.blocking import first_call_ms, longest_ms
 from benchmarks.concurrency import throughput
 from benchmarks.cpu import MODES, PROVIDERS, measure
 from benchmarks.curves import CURVES, MILLION
@@ -22,7 +22,7 @@ from benchmarks.imports import import_ms
 from benchmarks.installed import footprint
 from benchmarks.latency import between_ms
 from benchmarks.long_runs import RUNS, in_process, over_http, step_ms
-from benchmarks.loops import loops, us_per_event
+from benchmarks.loops import loops, of_other, us_per_event, version
 from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
 from benchmarks.serving import TOGETHER, us_per_served
@@ -85,9 +85,11 @@ def memory(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 def blocking(args: argparse.Namespace, base: str) -> Iterator[Figure]:
-    """The longest wait of other tasks while a body of 10 MB is read."""
+    """The longest wait of other tasks while a body of 10 MB is read, and in the first call of a process."""
     found = asyncio.run(longest_ms(base))
-    yield {"longest_wait_ms": found, "ratio": ratios(found)}
+    yield {"work": "a body of 10 MB", "longest_wait_ms": found, "ratio": ratios(found)}
+    found = first_call_ms(base, 3 if args.quick else 9)
+    yield {"work": "the first call", "longest_wait_ms": found, "ratio": ratios(found)}
 
 
 def curves(args: argparse.Namespace, base: str) -> Iterator[Figure]:
@@ -172,12 +174,15 @@ def installed(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 def event_loops(args: argparse.Namespace, base: str) -> Iterator[Figure]:
-    """The section cpu for one wire, on the event loops there are."""
+    """The section cpu for one wire, on the event loops there are, and in other Pythons."""
     events, rounds = (5_000, 3) if args.quick else (args.events, args.rounds)
     for name, factory in loops().items():
         for writes in MODES:
             found = us_per_event(factory, base, writes, events, rounds)
-            yield {"loop": name, "writes": writes, "us_per_event": found, "ratio": ratios(found)}
+            row = {"python": version(), "loop": name, "writes": writes}
+            yield {**row, "us_per_event": found, "ratio": ratios(found)}
+    for python in args.python:
+        yield from of_other(python, events, rounds)
 
 
 def serving(args: argparse.Namespace, base: str) -> Iterator[Figure]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmstream.chats.turns import ChatTurn
     from llmstream.events import Event
 
-__all__ = ["KeptHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
+__all__ = ["ChatHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
 
 
 class SettledPart:
@@ -38,6 +38,7 @@ class SettledPart:
     def settle(self, messages: list[Message], results: Mapping[str, ToolResult]) -> None:
         """Adds missing results, in place; see `settled`."""
         start = self.length(messages)
+        # Only behind what is settled: a run may have thousands of steps.
         messages[start:] = settled(messages[start:], results)
         self._known[start:] = noted(messages[start:])
         while self._complete and self._complete[-1] > start:
@@ -50,7 +51,7 @@ class SettledPart:
         return [call for _, calls in found for call in calls]
 
 
-class KeptHistory:
+class ChatHistory:
     """Passes on to a chat what a run adds to its history.
 
     Messages that a context effect puts in place of earlier ones are not passed on: the chat has the
@@ -76,6 +77,8 @@ class KeptHistory:
 
     def add(self, history: list[Message]) -> None:
         """Adds the messages at the end of the history that are new."""
+        # By identity: equal messages may follow each other. An effect replaces the beginning of the history,
+        # so what is new stands behind the last known message.
         known = set(map(id, self._known))
         new = list(takewhile(lambda message: id(message) not in known, reversed(history)))[::-1]
         self._known = list(history)
@@ -87,6 +90,7 @@ def _complete_lengths(messages: Sequence[Message], start: int) -> list[int]:
     found: list[int] = []
     waiting: set[str] = set()
     for length, message in enumerate(messages[start:], start + 1):
+        # Calls that the vendor ran have their results in the same message, or need none.
         waiting.update(call.id for call in message.tool_calls if not call.provider_executed)
         waiting.difference_update(r.tool_call_id for r in message.tool_results if not r.provider_executed)
         if not waiting:
@@ -109,6 +113,7 @@ def settled(messages: Iterable[Message], results: Mapping[str, ToolResult] | Non
         added = [by_id[call.id] for call in calls]
         after = history[at + 1] if at + 1 < len(history) else None
         if after is not None and after.role == Role.TOOL:
+            # A result that is there wins over one made here.
             found = {r.tool_call_id: r for r in [*after.tool_results, *added]}
             ordered = [found.pop(call.id) for call in history[at].tool_calls if call.id in found]
             others = [part for part in after.parts if not isinstance(part, ToolResult)]
@@ -173,6 +178,7 @@ def own_view(messages: Iterable[Message], name: str) -> list[Message]:
         else:
             foreign |= {call.id for call in message.tool_calls}
             text = message.text
+            # Only what it wrote is for the others: without its calls and thoughts.
             if text:
                 seen.append(
                     Message(message.sender, Role.USER, (Text(f"{message.sender or 'assistant'}: {text}"),))

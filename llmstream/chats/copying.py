@@ -39,6 +39,7 @@ def copy_messages(messages: Iterable[Message]) -> list[Message]:
     raises: InvalidRequest as `copy_message`
     """
     found = list(messages)
+    # In C, because a run copies its conversation at each step.
     if not _have_unchanging_parts(found):
         return [copy_message(message) for message in found]
     copies: list[Message] = list(map(_shallow, found))
@@ -106,6 +107,7 @@ class RepeatedCopies:
         raises: InvalidRequest as `copy_message`
         """
         found = list(messages)
+        # Subclasses have fields that a comparison by four fields does not see.
         if set(map(type, found)) - {Message}:
             return copy_messages(found)
         known = self._known
@@ -114,6 +116,7 @@ class RepeatedCopies:
         added = found[same:]
         self._copies += copy_messages(added)
         known.extend(noted(added))
+        # The copies are given again, the list is the reader's.
         return list(self._copies)
 
 
@@ -149,6 +152,7 @@ def _deep(value: T) -> T:
 def _copy_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
     """Every answer carries a few texts that say whose it is: for those a deep copy would be slow."""
     if metadata is None or type(metadata) is not dict:
+        # A subclass of dict may have state of its own.
         return _deep(metadata)
     return {
         name: value.copy()

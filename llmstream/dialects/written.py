@@ -13,22 +13,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from types import NoneType
-from typing import Any, Final, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.copying import noted, unchanged
 from llmstream.chats.message import Message, Role
-from llmstream.dialects.requests import RequestWarnings
 from llmstream.events import Warning
+
+if TYPE_CHECKING:
+    from llmstream.dialects.requests import RequestWarnings
 
 __all__ = ["Carry", "Written", "in_turns", "write"]
 
+# Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded anew.
 _MAX_BYTES: Final = 64 * 1024 * 1024
-"""Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded anew."""
+
+# Places remembered beside the first: a step whose end changes, as where a cache mark moves, needs two.
 _PLACES: Final = 4
-"""Places remembered beside the first: a step whose end changes, as where a cache mark moves, needs two."""
 
 
 class Carry(msgspec.Struct):
@@ -73,7 +76,8 @@ def write(
 
     returns:  the wire's messages, as objects or as their JSON; what is carried at the end
     """
-    # Messages of a conversation with other requests have one, from the second request on.
+    # Messages of a conversation have one, from its second request on. Not isinstance with a protocol: typing
+    # looks at its members each time, half of a short request's time.
     written: Written | None = getattr(messages, "written", None)
     if written is None:
         made = encode(messages, carry)

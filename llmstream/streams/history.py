@@ -16,12 +16,12 @@ from llmstream.chats.content import Audio, Document, File, Image, Part, Reasonin
 from llmstream.chats.copying import noted, unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.written import Written
 from llmstream.events import OtherWarning
 from llmstream.request import Request
 from llmstream.unique_ids import UniqueIds
 
 if TYPE_CHECKING:
+    from llmstream.dialects.written import Written
     from llmstream.transport.public_addresses import DownloadLimits
 
 __all__ = ["Growing", "Inliner", "Repairs", "is_plain", "kept_of_a_broken_turn", "repaired"]
@@ -101,7 +101,13 @@ class Repairs:
         """Counts a request. From the second one on, what its messages become on the wire is remembered."""
         self._requests += 1
         if self._requests == 2:  # most conversations have one request, which would gain nothing
+            from llmstream.dialects.written import Written  # the first request has loaded it
+
             self.written = Written()
+
+    def growing(self, messages: Iterable[Message]) -> Growing:
+        """The messages of a request of this conversation."""
+        return Growing.of(messages, self)
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
         """As `repaired`."""
