@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -25,9 +27,9 @@ from llmstream.errors import (
 )
 from llmstream.exchange import HttpRequest
 from llmstream.gateway.accounts import Row
-from llmstream.gateway.ledger import Budget, Key, Ledger, open_ledger
+from llmstream.gateway.ledger import Budget, Busy, Key, Ledger, open_ledger
 from llmstream.gateway.routes import Limits, read_budget
-from llmstream.simulator.admission import host_is_local, is_foreign_page
+from llmstream.server_side.local_only import host_is_local, is_foreign_page
 
 __all__ = ["Admission", "Refused", "ledger_of", "tag_budgets"]
 
@@ -47,6 +49,14 @@ _ANYONE: Final = Key(name="")
 
 # Questions to a remote ledger at a time; each waits for a round trip.
 _ASKERS: Final = 8
+
+# A disk that holds up the event loop for so long gets its changes from a thread for a while. One slow change
+# may have waited for a busy CPU.
+_SLOW_S: Final = 0.005
+_SLOW_IN_A_ROW: Final = 3
+_SLOW_FOR_S: Final = 10.0
+# Some 4 MB of an SQLite file's WAL.
+_CHANGES_BEFORE_TIDY: Final = 250
 
 
 class Refused(Exception):
@@ -92,6 +102,8 @@ class Admission:
         # One thread keeps the order in which calls end.
         self._writing = ThreadPoolExecutor(1, "llmstream-ledger-writer")
         self._unwritten: deque[Callable[[Ledger], object]] = deque()
+        self._slow, self._slow_until = 0, -math.inf
+        self._changes = 0
 
     async def admit(self, http: HttpRequest) -> Key:
         """Returns the client's key; one without a name for anyone.
@@ -138,19 +150,31 @@ class Admission:
             raise Refused(BadRequest(text, status=400, reason="invalid_request", param=_TAG_HEADER))
         return given
 
-    async def ask(self, question: Callable[[Ledger], _T], *, waits: bool = False) -> _T | None:
+    async def ask(
+        self,
+        question: Callable[[Ledger], _T],
+        *,
+        waits: bool = False,
+        given_up: Callable[[], object] | None = None,
+    ) -> _T | None:
         """Asks the ledger; None without one.
 
-        waits:  whether it may wait for another process even where the ledger is on this machine
-        raises: Refused if the ledger cannot be reached: then no call is admitted
+        waits:    whether it may wait for another process even where the ledger is on this machine
+        given_up: called, in any thread, if the question succeeds although this task has been cancelled
+        raises:   Refused if the ledger cannot be reached: then no call is admitted
         """
         ledger = self.ledger
         if ledger is None:
             return None
         if not (waits or ledger.is_remote):
             return question(ledger)
+        asking = self._asking.submit(question, ledger)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._asking, question, ledger)
+            return await asyncio.wrap_future(asking)
+        except asyncio.CancelledError:
+            if given_up is not None:
+                asking.add_done_callback(lambda done: _succeeded(done) and given_up())
+            raise
         except ConnectionFailed as error:
             _log.error("%s", error)
             message = "The gateway cannot reach its store. Try again later."
@@ -162,15 +186,55 @@ class Admission:
         raises: Refused if a limit or a budget does not allow it
         """
         tag_budget = self.tags.get(row.tag)
+        # The client waits until the reserve is stored: a gateway that dies then knows of the call.
         try:
-            # The client waits until the reserve is stored: a gateway that dies then knows of the call.
-            await self.ask(lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget), waits=True)
+            if self._at_once(
+                lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget, waits=False)
+            ):
+                return
+            await self.ask(
+                lambda ledger: ledger.reserve(row, key, tokens, cost_usd, tag_budget),
+                waits=True,
+                # No model has been asked, so that nothing of the reserve is owed.
+                given_up=lambda: self.settle(
+                    msgspec.structs.replace(row, outcome="left", cost_usd=0.0, estimated=False)
+                ),
+            )
         except LLMStreamError as error:
             raise Refused(error) from None
 
     def settle(self, row: Row) -> None:
         """Writes what a call has used, behind the caller's back: a client that left must not stop it."""
-        self.later(lambda ledger: ledger.settle(row) if row.id else None)
+        if not row.id:
+            return
+        try:
+            # After those that wait, in the order in which calls end.
+            if not self._unwritten and self._at_once(lambda ledger: ledger.settle(row, waits=False)):
+                return
+        except Exception as error:
+            _log.error("a call waits to be written: %s", error)
+        self.later(lambda ledger: ledger.settle(row))
+
+    def _at_once(self, change: Callable[[Ledger], object]) -> bool:
+        """Makes a change here, unless that may take long; returns whether it is made.
+
+        A change takes 30 us, and the way to a thread and back ten times as long.
+        """
+        ledger, began = self.ledger, time.monotonic()
+        if ledger is None or ledger.is_remote or began < self._slow_until:
+            return ledger is None
+        try:
+            change(ledger)
+        except Busy:
+            return False
+        finally:
+            self._slow = self._slow + 1 if time.monotonic() - began > _SLOW_S else 0
+            if self._slow == _SLOW_IN_A_ROW:
+                self._slow, self._slow_until = 0, began + _SLOW_FOR_S
+        self._changes += 1
+        if self._changes % _CHANGES_BEFORE_TIDY == 0:
+            self.later(lambda ledger: ledger.tidy())
+        return True
 
     def later(self, change: Callable[[Ledger], object]) -> None:
         """Makes a change on the ledger's thread; nothing without a ledger.
@@ -195,10 +259,10 @@ class Admission:
 
     def close(self) -> None:
         """Waits until all calls are written, and closes the ledger."""
+        self._asking.shutdown(wait=True)  # first: what is given up there is written
         if self.ledger is not None and self._unwritten:
             self._writing.submit(self._write, self.ledger)
         self._writing.shutdown(wait=True)
-        self._asking.shutdown(wait=True)
         if self.ledger is not None:
             if self._unwritten:
                 _log.error("%d changes could not be written; reserves stay", len(self._unwritten))
@@ -221,6 +285,10 @@ class Admission:
             requests_per_minute=key.requests_per_minute or limits.requests_per_minute,
             tokens_per_minute=key.tokens_per_minute or limits.tokens_per_minute,
         )
+
+
+def _succeeded(asking: Future[Any]) -> bool:
+    return not asking.cancelled() and asking.exception() is None
 
 
 def given_secrets(http: HttpRequest) -> list[str]:

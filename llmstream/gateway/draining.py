@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import suppress
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from llmstream.errors import IncompleteStream
+from llmstream.errors import IncompleteStream, LLMStreamError
 from llmstream.gateway.accounts import Account
+from llmstream.serve.body import Body
 
 __all__ = ["Drained", "Drains"]
 
@@ -48,6 +49,19 @@ class Drains:
         drained.task.add_done_callback(self._tasks.discard)
         return drained
 
+    async def opened(self, opening: Coroutine[Any, Any, Body], account: Account) -> Body:
+        """Returns the body of a call; opens it to the end also for a client that leaves before."""
+        task = asyncio.create_task(opening)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                account.left = True
+                leaving = asyncio.create_task(_leave(task))
+                self._tasks.add(leaving)
+                leaving.add_done_callback(self._tasks.discard)
+            raise
+
     async def finish(self, limit_s: float) -> None:
         """Waits until all are over; leaves those that take longer."""
         tasks = set(self._tasks)
@@ -59,6 +73,18 @@ class Drains:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+
+
+async def _leave(opening: asyncio.Task[Body]) -> None:
+    """Leaves a body once it is open; its source is then read to its end."""
+    try:
+        async with asyncio.timeout(_LONGEST_S):
+            body = await opening
+        await body.aclose()
+    except LLMStreamError as error:
+        _log.info("a call that went on without its client failed: %s", error)
+    except TimeoutError:
+        pass  # and the call has been cancelled, which settles it
 
 
 class Drained(Generic[_T]):

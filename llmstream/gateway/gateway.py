@@ -252,27 +252,48 @@ class Gateway:
         )
         most = _most_usage(client)
         asked, made = most.input_tokens or 0, most.output_tokens or 0
-        cost_usd = _price(row.model, most, target) if asked else 0.0
+        cost_usd = self._price(row.model, most, target) if asked else 0.0
         # The most that the call may cost, before it is made: calls at the same time cannot overspend
         # together.
         await self.admission.reserve(row, key, asked + made, cost_usd)
         if self._metrics is not None:
             self._metrics.began()
         # Past the reserve every path settles: here, when the body ends, or when the client leaves.
-        account = Account(row, input_estimate=asked, price=_price, settled=self._settled)
+        account = Account(row, input_estimate=asked, price=self._price, settled=self._settled)
         if route.record and self.recordings is not None:
             record = self.recordings.begin(account, client.http, given_secrets(client.http))
             _recorded.set(record)
             tapped.set(record.asked)
+        opening = self._opened(client, targets, account, drain=route.drain)
+        return await (self.drains.opened(opening, account) if route.drain else opening)
+
+    async def _opened(
+        self,
+        client: ClientCall,
+        targets: Sequence[tuple[Model[Any], Target]],
+        account: Account,
+        *,
+        drain: bool,
+    ) -> Body:
+        """As `_laned`; settles the account of a call that has no body.
+
+        Also of a client that left: what is reserved and never settled would count against the budget for its
+        window.
+        """
         try:
-            return await self._laned(client, targets, account, drain=route.drain)
-        # Also a cancelled request: what is reserved and never settled would count against the budget for its
-        # window.
+            return await self._laned(client, targets, account, drain=drain)
         except BaseException as error:
             if isinstance(error, LLMStreamError):
                 account.failed(error.info)
             account.settle()
             raise
+
+    def _price(self, model: str, usage: Usage, target: Target | None) -> float | None:
+        # The price list takes 14 MB, so that a gateway that keeps no calls does not load it.
+        is_kept = (
+            self.admission.ledger is not None or self._metrics is not None or self.recordings is not None
+        )
+        return _price(model, usage, target) if is_kept else None
 
     def _settled(self, row: Row) -> None:
         self.admission.settle(row)
@@ -414,7 +435,7 @@ def too_large(limit: int) -> BadRequest:
 
 
 def _whole(reply: HttpResponse) -> Body:
-    return Body.whole(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
+    return Body.complete(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
 
 
 def _most_usage(client: ClientCall) -> Usage:

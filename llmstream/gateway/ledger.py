@@ -22,7 +22,7 @@ from llmstream import addresses
 from llmstream.errors import InvalidRequest, LLMStreamError, PermissionDenied, RateLimited
 from llmstream.gateway.accounts import Row
 
-__all__ = ["Budget", "Key", "Ledger", "Sum", "open_ledger"]
+__all__ = ["Budget", "Busy", "Key", "Ledger", "Sum", "open_ledger"]
 
 # Recognizable to people and to scanners for leaked secrets.
 _PREFIX: Final = "ls-"
@@ -93,6 +93,10 @@ class Sum(msgspec.Struct, frozen=True):
     unknown_cost: int
 
 
+class Busy(Exception):
+    """A change would have to wait for another process or thread."""
+
+
 class Filter(TypedDict, total=False):
     """Calls of a key, of a tag, of models with a text in their name or the one asked for, by how they ended,
     since a Unix time."""
@@ -156,17 +160,31 @@ class Ledger(ABC):
 
     @abstractmethod
     def reserve(
-        self, row: Row, key: Key, tokens: int, cost_usd: float | None, tag_budget: Budget | None = None
+        self,
+        row: Row,
+        key: Key,
+        tokens: int,
+        cost_usd: float | None,
+        tag_budget: Budget | None = None,
+        *,
+        waits: bool = True,
     ) -> None:
         """Enters a call with the most that it can use; sets `row.id`.
 
+        waits:  whether it may wait for another process or thread; else it raises Busy, and changes nothing
         raises: RateLimited if that is beyond a limit or a budget, with the time after which it is not;
                 PermissionDenied if a budget cannot be kept because the price is unknown
         """
 
     @abstractmethod
-    def settle(self, row: Row) -> None:
-        """Writes what a call has used in place of what was reserved. Idempotent."""
+    def settle(self, row: Row, *, waits: bool = True) -> None:
+        """Writes what a call has used in place of what was reserved. Idempotent.
+
+        waits: as of `reserve`
+        """
+
+    def tidy(self) -> None:  # noqa: B027  # most stores need nothing
+        """Does what a store needs from time to time; takes a while."""
 
     @abstractmethod
     def rows(self, *, limit: int = 100, **wanted: Unpack[Filter]) -> list[Row]:

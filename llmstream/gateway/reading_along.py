@@ -16,6 +16,8 @@ from llmstream.usage import Usage
 
 __all__ = ["ReadStream", "ReadWhole", "usage_in"]
 
+# A decoder reads 4 KiB, some 30 events, for 0.6 us an event; each event by itself costs it 1.3 us.
+_AT_ONCE_BYTES: Final = 4096
 # Of a response in one piece, for its usage; a larger one is passed and estimated.
 _MOST_READ_BYTES: Final = 32 * 1024 * 1024
 
@@ -33,9 +35,30 @@ class ReadStream:
         self._decoder: Decoder | None = decoder
         self._account = account
         self._watchdog = watchdog
+        self._behind: list[bytes] = []  # passed on, and not read yet
+        self._behind_bytes = 0
 
     def feed(self, piece: bytes) -> None:
-        """Decodes a piece. A decoder that fails reads no further: it must not disturb the bytes."""
+        """Takes a piece; from the first content on, several are decoded together.
+
+        A decoder that fails reads no further: it must not disturb the bytes.
+        """
+        if not self._account.began:
+            self._decode(piece)
+            return
+        self._behind.append(piece)
+        self._behind_bytes += len(piece)
+        if self._behind_bytes >= _AT_ONCE_BYTES:
+            self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._behind:
+            pieces = b"".join(self._behind)
+            self._behind.clear()
+            self._behind_bytes = 0
+            self._decode(pieces)
+
+    def _decode(self, piece: bytes) -> None:
         decoder = self._decoder
         if decoder is None or decoder.done:
             return
@@ -45,14 +68,15 @@ class ReadStream:
         except Exception:
             self._decoder = None
             return
-        account = self._account
+        account, chars = self._account, 0
         for event in events:
             kind = type(event)
             if kind is TextDelta or kind is ReasoningDelta or kind is ToolInputDelta:
-                account.chars += len(event.delta)  # type: ignore[union-attr]  # the three above
+                chars += len(event.delta)  # type: ignore[union-attr]  # the three above
             if not account.began and kind not in NO_CONTENT:
                 account.begin()
                 self._watchdog.content_came()
+        account.chars += chars
         if failure is not None:
             self._failed(failure)
 
@@ -65,12 +89,14 @@ class ReadStream:
 
     def leave(self) -> None:
         """Takes the usage so far, of a body that was not read to its end."""
+        self._catch_up()
         if self._decoder is not None and not self._account.complete:
             with suppress(Exception):
                 self._account.usage = self._decoder.usage
 
     def end(self) -> None:
         """Ends the body."""
+        self._catch_up()
         decoder = self._decoder
         if decoder is None:
             self._account.complete = True  # as far as anyone can tell

@@ -29,9 +29,7 @@ import msgspec
 from llmstream.exchange import HttpRequest, carries_secret_parameter, redact_headers
 from llmstream.gateway.accounts import Account, Row
 from llmstream.serve.body import Body
-from llmstream.simulator.recording import Recording
 from llmstream.streams.call_plan import secrets_of
-from llmstream.testing.recorder import overwritten
 from llmstream.transport.http import Response
 
 __all__ = ["CallRecord", "Recordings"]
@@ -205,6 +203,10 @@ class _Exchange:
 
     def write(self, folder: Path, hidden: Iterable[str]) -> None:
         """Writes a folder that `Recording.load` reads, with the request beside it."""
+        # The simulator is 2 MB that few gateways need.
+        from llmstream.simulator.recording import Recording
+        from llmstream.testing.recorder import overwritten
+
         http = self._http
         Recording(
             body=overwritten(b"".join(self._pieces), hidden),

@@ -270,7 +270,14 @@ class RedisLedger(Ledger):
     # Calls.
 
     def reserve(
-        self, row: Row, key: Key, tokens: int, cost_usd: float | None, tag_budget: Budget | None = None
+        self,
+        row: Row,
+        key: Key,
+        tokens: int,
+        cost_usd: float | None,
+        tag_budget: Budget | None = None,
+        *,
+        waits: bool = True,
     ) -> None:
         """As in `Ledger`."""
         budgets = budgets_of(key, tag_budget, row, cost_usd)
@@ -301,7 +308,7 @@ class RedisLedger(Ledger):
             case [_, wait_s, number, spent]:
                 raise over_budget(budgets[number], spent, cost_usd or 0.0, wait_s)
 
-    def settle(self, row: Row) -> None:
+    def settle(self, row: Row, *, waits: bool = True) -> None:
         """As in `Ledger`."""
         used = row.input_tokens + row.output_tokens
         data = msgspec.json.encode(msgspec.structs.replace(row, id=0)).decode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.util
-import ipaddress
 import logging
 import os
 import signal
@@ -20,25 +19,16 @@ from llmstream.gateway.gateway import Gateway
 from llmstream.gateway.ledger import Ledger, open_ledger
 from llmstream.gateway.recordings import Recordings
 from llmstream.gateway.routes import Settings, load_settings
+from llmstream.server_side.local_only import is_loopback
 
 if TYPE_CHECKING:
     from llmstream.serve.asgi import Receive, Scope, Send
 
-__all__ = ["asgi", "gateway_of", "is_loopback", "ledger_of", "reload", "running"]
+__all__ = ["asgi", "gateway_of", "ledger_of", "reload", "running"]
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
 _FILE_VARIABLE: Final = "LLMSTREAM_GATEWAY"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server on that host."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gateway:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
@@ -13,6 +13,7 @@ from llmstream.errors import BadRequest, LLMStreamError
 from llmstream.exchange import HttpRequest
 from llmstream.serve import aiohttp as aiohttp_adapter
 from llmstream.serve import asgi as asgi_adapter
+from llmstream.serve.body import Body
 
 if TYPE_CHECKING:
     from llmstream.gateway.gateway import Gateway
@@ -34,9 +35,12 @@ def asgi_application(gateway: Gateway) -> Callable[[Scope, Receive, Send], Await
             # A WebSocket: closing it before it is accepted is a refusal.
             await send({"type": "websocket.close", "code": 1003})
             return
-        http = _of_scope(scope)
-        body = await gateway.answer(http, lambda: _read_asgi(receive, http, gateway.max_body_bytes))
-        await asgi_adapter.respond(body)(scope, receive, send)
+        http, most = _of_scope(scope), gateway.max_body_bytes
+
+        async def answer(read: Receive) -> Body:
+            return await gateway.answer(http, lambda: _read_asgi(read, http, most))
+
+        await asgi_adapter.respond(answer)(scope, receive, send)
 
     return application
 
@@ -72,19 +76,23 @@ def _of_scope(scope: Scope) -> HttpRequest:
 
 
 async def _read_asgi(receive: Receive, http: HttpRequest, most: int) -> bytes:
-    """raises: BadRequest with status 413 past the limit, before the rest is read"""
+    """raises: BadRequest past the limit (status 413) before the rest is read, and if the client leaves"""
     _check_length(http, most)
     body = bytearray()
     more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise BadRequest("the client left before its request was complete", status=400)
+            raise _incomplete()
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > most:
             raise _too_large(most)
     return bytes(body)
+
+
+def _incomplete() -> BadRequest:
+    return BadRequest("the client left before its request was complete", status=400)
 
 
 def _check_length(http: HttpRequest, most: int) -> None:
@@ -107,10 +115,13 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
 
     async def handle(incoming: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
-        http = HttpRequest(incoming.raw_path, b"", headers, incoming.method)
-        body = await gateway.answer(http, lambda: _read_aiohttp(incoming, http, gateway.max_body_bytes))
+        http, most = HttpRequest(incoming.raw_path, b"", headers, incoming.method), gateway.max_body_bytes
+
+        async def answer() -> Body:
+            return await gateway.answer(http, lambda: _read_aiohttp(incoming, http, most))
+
         try:
-            return await aiohttp_adapter.respond(incoming, body)
+            return await aiohttp_adapter.respond(incoming, answer)
         except (LLMStreamError, TimeoutError) as error:
             # The connection has been cut. Raised on, each broken stream of a vendor would log a traceback.
             _log.info("a response was cut off: %s", error)
@@ -130,12 +141,15 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
     return application
 
 
-async def _read_aiohttp(incoming: Any, http: HttpRequest, most: int) -> bytes:
-    """raises: BadRequest with status 413 past the limit, before the rest is read"""
+async def _read_aiohttp(incoming: web.Request, http: HttpRequest, most: int) -> bytes:
+    """raises: BadRequest past the limit (status 413) before the rest is read, and if the client leaves"""
     _check_length(http, most)
     body = bytearray()
-    async for piece in incoming.content.iter_any():
-        body += piece
-        if len(body) > most:
-            raise _too_large(most)
+    try:
+        async for piece in incoming.content.iter_any():
+            body += piece
+            if len(body) > most:
+                raise _too_large(most)
+    except OSError:
+        raise _incomplete() from None
     return bytes(body)

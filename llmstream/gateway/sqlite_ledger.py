@@ -5,6 +5,7 @@ The file is in WAL mode: readers do not wait for writers. WAL does not work on n
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import sqlite3
@@ -24,6 +25,7 @@ from llmstream.gateway.ledger import (
     HOUR_S,
     MINUTE_S,
     Budget,
+    Busy,
     Filter,
     GroupedBy,
     Key,
@@ -42,6 +44,10 @@ __all__ = ["SQLiteLedger"]
 
 # One transaction takes well under a millisecond, so that 5 s mean a stuck process.
 _BUSY_S: Final = 5.0
+# How old the keys may be that a call is checked with while the file is busy.
+_MOMENT_S: Final = 1.0
+# `tidy` is called long before; SQLite itself would wait for the disk in the middle of a call (1,000 pages).
+_PAGES_BEFORE_TIDY: Final = 16_000
 _VERSION: Final = 2
 _SET_VERSION: Final = f"pragma user_version = {_VERSION}"
 _CALLS_OF_KEY: Final = (
@@ -108,7 +114,7 @@ _GROUPS: Final = {
 class SQLiteLedger(Ledger):
     """Keys and calls in one SQLite file, which is made if it is missing, readable by its owner only.
 
-    Its methods block for some 50 us; `reserve` longer where another process writes.
+    Its methods block for some 50 us; changes longer where another process writes.
 
     path:   of the file; ":memory:" for this process alone
     keep_s: how long the log keeps a call, at least a day; None keeps all
@@ -128,6 +134,7 @@ class SQLiteLedger(Ledger):
         self._lock = threading.Lock()
         self._db = _connect(path)
         self._version = -1
+        self._looked = -math.inf
         self._by_digest: dict[bytes, Key] = {}
 
     def close(self) -> None:
@@ -178,23 +185,36 @@ class SQLiteLedger(Ledger):
 
     def _known(self) -> dict[bytes, Key]:
         """All keys, read again only after the file has changed."""
-        with self._lock:
+        # A thread may hold the lock while it waits for another process; keys of a moment ago are good enough.
+        if not self._lock.acquire(blocking=time.monotonic() - self._looked > _MOMENT_S):
+            return self._by_digest
+        try:
             # Counts the commits of other connections; ours reset it.
             (version,) = self._db.execute("pragma data_version").fetchone()
             if version != self._version:
                 rows = self._db.execute("select digest, data from keys").fetchall()
                 self._by_digest = {digest: msgspec.json.decode(data, type=Key) for digest, data in rows}
                 self._version = version
+            self._looked = time.monotonic()
             return self._by_digest
+        finally:
+            self._lock.release()
 
     # Calls.
 
     def reserve(
-        self, row: Row, key: Key, tokens: int, cost_usd: float | None, tag_budget: Budget | None = None
+        self,
+        row: Row,
+        key: Key,
+        tokens: int,
+        cost_usd: float | None,
+        tag_budget: Budget | None = None,
+        *,
+        waits: bool = True,
     ) -> None:
         """As in `Ledger`."""
         budgets = budgets_of(key, tag_budget, row, cost_usd)
-        with self._changing() as db:
+        with self._changing(waits=waits) as db:
             now = self._clock()
             # Inside the transaction: between a check and an insert of its own, another worker could use the
             # same room.
@@ -207,9 +227,9 @@ class SQLiteLedger(Ledger):
             if self._keep_s is not None:
                 db.execute(_FORGET, (now - self._keep_s,))
 
-    def settle(self, row: Row) -> None:
+    def settle(self, row: Row, *, waits: bool = True) -> None:
         """As in `Ledger`."""
-        with self._changing() as db:
+        with self._changing(waits=waits) as db:
             found = db.execute("select cost_usd from calls where id = ?", (row.id,)).fetchone()
             reserved = found[0] if found is not None else None
             db.execute(_UPDATE, (*_values(row), row.id))
@@ -310,10 +330,34 @@ class SQLiteLedger(Ledger):
             return self._db.execute(statement, values).fetchall()
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, private_sqlite.transaction(self._db):
-            yield self._db
-            self._version = -1
+    def _changing(self, *, waits: bool = True) -> Iterator[sqlite3.Connection]:
+        """raises: Busy"""
+        if not self._lock.acquire(blocking=waits):
+            raise Busy
+        try:
+            with private_sqlite.transaction(self._db) if waits else self._at_once():
+                yield self._db
+                self._version = -1
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _at_once(self) -> Iterator[None]:
+        self._db.execute("pragma busy_timeout = 0")
+        try:
+            with private_sqlite.transaction(self._db):
+                yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:  # the rest of it says why
+                raise Busy from None
+            raise
+        finally:
+            self._db.execute(f"pragma busy_timeout = {_BUSY_S * 1000:.0f}")
+
+    def tidy(self) -> None:
+        """Moves what is in the WAL into the file, and waits for the disk."""
+        with self._lock:
+            self._db.execute("pragma wal_checkpoint(passive)").fetchall()
 
 
 def _spend(db: sqlite3.Connection, row: Row, usd: float) -> None:
@@ -327,6 +371,7 @@ def _connect(path: str | os.PathLike[str]) -> sqlite3.Connection:
     try:
         db = private_sqlite.connect(where, busy_s=_BUSY_S)
         db.execute("pragma synchronous = normal")
+        db.execute(f"pragma wal_autocheckpoint = {_PAGES_BEFORE_TIDY}")
         (version,) = db.execute("pragma user_version").fetchone()
         if version > _VERSION:
             raise InvalidRequest(f"{where} was written by a newer version of llmstream. Update it.")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
-from typing import Final
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
@@ -12,36 +14,49 @@ from llmstream.serve.body import Body, Source, body_of
 
 __all__ = ["respond"]
 
-# How often a response looks whether its client is there. Without `handler_cancellation=True`, aiohttp tells a
+# How often the watch looks whether clients are there. Without `handler_cancellation=True`, aiohttp tells a
 # handler only at its next write, which a silent response does not have.
-_LOOK_S: Final = 0.05
+_LOOK_S: Final = 0.025
 
 
-async def respond(request: web.Request, body: Body | Source) -> web.StreamResponse:
+async def respond(
+    request: web.Request, body: Body | Source | Callable[[], Awaitable[Body]]
+) -> web.StreamResponse:
     """Sends the body and returns the response, for a handler to return.
 
     A HEAD request gets the headers of a success, and asks no model.
+
+    body: or a function that makes it, which is cancelled when the client leaves
     """
-    sent = body_of(body)
     response = web.StreamResponse()
-    # A task of its own, so that the watch can cancel the sending without cancelling the handler.
-    sending = asyncio.create_task(_send(request, sent, response))
-    sent.on_lost = sending.cancel
-    watch = _Watch(request, sending)
+    task = asyncio.current_task()
+    assert task is not None  # handlers run in one
+    leaving = _Leaving(request, task)
+    watch = _watch_of(asyncio.get_running_loop())
+    watch.open.add(leaving)
+    watch.begin()
     try:
-        await asyncio.wait((sending,))
+        await _send(request, body, response, leaving)
+    except asyncio.CancelledError:
+        if not leaving.end():
+            raise
     finally:
-        watch.stop()
-        sending.cancel()
-        await asyncio.wait((sending,))
-    if not sending.cancelled():
-        sending.result()
+        watch.open.discard(leaving)
+        leaving.end()
     return response
 
 
-async def _send(request: web.Request, body: Body, response: web.StreamResponse) -> None:
+async def _send(
+    request: web.Request,
+    given: Body | Source | Callable[[], Awaitable[Body]],
+    response: web.StreamResponse,
+    leaving: _Leaving,
+) -> None:
     """Sends the response, and leaves the body in any case."""
+    body = await given() if callable(given) else body_of(given)
+    body.on_lost = leaving.notice
     head = request.method == "HEAD"
+    # A HEAD request has no body: no model is asked.
     if head:
         await body.aclose()
     else:
@@ -75,23 +90,67 @@ async def _send_chunks(body: Body, response: web.StreamResponse) -> bool:
     return True
 
 
-class _Watch:
-    """Cancels a task when the client of a request has left; a timer, because a task for each costs more."""
+class _Leaving:
+    """Cancels the task that sends a response, once, when the client has left.
 
-    def __init__(self, request: web.Request, sending: asyncio.Task[None]) -> None:
-        self._request, self._sending = request, sending
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._look()
+    The handler's own task, as `asyncio.timeout` does it: one for each response would cost more than the rest
+    of this module.
+    """
 
-    def _look(self) -> None:
+    def __init__(self, request: web.Request, task: asyncio.Task[Any]) -> None:
+        self._request, self._task = request, task
+        self._noticed = False
+        self._others = task.cancelling()
+
+    def look(self) -> None:
+        """Looks whether the client is there."""
         transport = self._request.transport
         if transport is None or transport.is_closing():
-            self._sending.cancel()
-        else:
-            self._timer = self._loop.call_later(_LOOK_S, self._look)
+            self.notice()
 
-    def stop(self) -> None:
-        """Ends the watch."""
-        if self._timer is not None:
-            self._timer.cancel()
+    def notice(self) -> None:
+        """Notes that the client has left."""
+        if not self._noticed:
+            self._noticed = True
+            self._task.cancel()
+
+    def end(self) -> bool:
+        """Takes the cancellation back; returns whether there was one, and nobody else's. Idempotent."""
+        if not self._noticed:
+            return False
+        self._noticed = False
+        return self._task.uncancel() <= self._others
+
+
+class _Watch:
+    """Looks for clients that have left.
+
+    One timer for all responses of a loop: one for each costs ten times as much, and a task still more.
+    """
+
+    def __init__(self) -> None:
+        self.open: set[_Leaving] = set()
+        self._looks = False  # no handle of the timer, which would keep a closed loop alive
+
+    def begin(self) -> None:
+        """Looks, from now on until no response is open."""
+        if not self._looks:
+            self._looks = True
+            asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+
+    def _look(self) -> None:
+        for leaving in self.open:
+            leaving.look()
+        self._looks = False
+        if self.open:
+            self.begin()
+
+
+_watches: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch]] = WeakKeyDictionary()
+
+
+def _watch_of(loop: asyncio.AbstractEventLoop) -> _Watch:
+    watch = _watches.get(loop)
+    if watch is None:
+        watch = _watches[loop] = _Watch()
+    return watch

@@ -17,28 +17,32 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-def respond(body: Body | Source, *, headers: Iterable[tuple[bytes, bytes]] = ()) -> ASGIApp:
+def respond(
+    body: Body | Source | Callable[[Receive], Awaitable[Body]], *, headers: Iterable[tuple[bytes, bytes]] = ()
+) -> ASGIApp:
     """Returns an ASGI application that sends the body once: the last step of a route.
 
     A HEAD request gets the headers of a success, and asks no model.
 
+    body:    or a function that makes it, which is cancelled when the client leaves; it may read the request
+             from the `receive` that it gets
     headers: further ones, such as cookies; one that the body has too takes its place
     """
-    sent, further = body_of(body), list(headers)
+    sent, further = body if callable(body) else body_of(body), list(headers)
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         sender = _Sender(sent, further, send)
-        # Watched beside the writing: a silent response has no next write that would report the disconnect.
-        sending = asyncio.create_task(sender.run(head=scope["method"] == "HEAD"))
-        leaving = asyncio.create_task(_disconnect(receive))
-        sent.on_lost = sending.cancel
+        leaving = _Leaving(receive)
+        sending = asyncio.create_task(sender.run(leaving, head=scope["method"] == "HEAD"))
+        leaving.on_left = sending.cancel
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sending,))
         finally:
-            leaving.cancel()
             sending.cancel()
-            await asyncio.wait((sending, leaving))
-        error = TimeoutError(sent.lost) if sent.lost else None if sending.cancelled() else sending.exception()
+            await leaving.stop()
+            await asyncio.wait((sending,))
+        lost = sender.lost
+        error = TimeoutError(lost) if lost else None if sending.cancelled() else sending.exception()
         if error is not None:
             await sender.cut(error)
             raise error
@@ -47,29 +51,84 @@ def respond(body: Body | Source, *, headers: Iterable[tuple[bytes, bytes]] = ())
     return application
 
 
+class _Leaving:
+    """Notices that the client has left, once its request has been read.
+
+    Beside the writing: a silent response has no next write that would report the disconnect.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._task: asyncio.Task[None] | None = None
+        self.on_left: Callable[[], object] = _nothing
+
+    async def receive(self) -> MutableMapping[str, Any]:
+        """The next message of the request, for its reader; from its end on, nobody else reads."""
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            self.watch()
+        return message
+
+    def watch(self) -> None:
+        """Begins to look. Idempotent."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._disconnect())
+
+    async def _disconnect(self) -> None:
+        """Waits until the client has left; what is left of its request is dropped."""
+        try:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        except Exception:
+            return  # the server does not report it; the writing will notice
+        self.on_left()
+
+    async def stop(self) -> None:
+        """Ends the watch."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+
+
 class _Sender:
     """Sends a response to a server, and leaves the body in any case."""
 
-    def __init__(self, body: Body, further: list[tuple[bytes, bytes]], send: Send) -> None:
-        self._body, self._further, self._send = body, further, send
+    def __init__(
+        self,
+        given: Body | Callable[[Receive], Awaitable[Body]],
+        further: list[tuple[bytes, bytes]],
+        send: Send,
+    ) -> None:
+        self._given, self._further, self._send = given, further, send
+        self._body: Body | None = None
         self._begun = False
 
-    async def run(self, *, head: bool) -> None:
+    @property
+    def lost(self) -> str:
+        """Why the client is taken for gone, if it is."""
+        return "" if self._body is None else self._body.lost
+
+    async def run(self, leaving: _Leaving, *, head: bool) -> None:
         """Sends all of it.
 
         In a task that is not the framework's: a cancel scope of anyio would cancel the leaving too.
         """
+        given = self._given
+        body = self._body = await given(leaving.receive) if callable(given) else given
+        body.on_lost = leaving.on_left
+        leaving.watch()
         if head:
-            await self._body.aclose()
+            await body.aclose()
         else:
-            await self._body.open()
-        async with aclosing(self._body):
-            await self._start(self._body.status, self._body.headers)
-            if head or await self._chunks():
+            await body.open()
+        async with aclosing(body):
+            await self._start(body.status, body.headers)
+            if head or await self._chunks(body):
                 with suppress(OSError):
                     await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
+        # Header fields of HTTP/1.1 are Latin-1 at most.
         own = {name.encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
         for name, _ in self._further:
             own.pop(name, None)
@@ -79,9 +138,9 @@ class _Sender:
         with suppress(OSError):
             await self._send({"type": "http.response.start", "status": status, "headers": sent})
 
-    async def _chunks(self) -> bool:
+    async def _chunks(self, body: Body) -> bool:
         """Returns whether the client is there to the end."""
-        async with aclosing(aiter(self._body)) as chunks:
+        async with aclosing(aiter(body)) as chunks:
             async for chunk in chunks:
                 try:
                     await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -108,11 +167,5 @@ class _Sender:
                 await self._send({"type": "llmstream.response.failed", "reason": repr(error)})
 
 
-async def _disconnect(receive: Receive) -> None:
-    """Returns when the client has left; what is left of its request is dropped."""
-    try:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-    except Exception:
-        # It does not tell. The writing will notice.
-        await asyncio.get_running_loop().create_future()
+def _nothing() -> None:
+    """What is called until there is a task to cancel."""

@@ -50,6 +50,8 @@ class Silence:
         self._timer = None
         # A timer that has just fired must not start again.
         self._send_timeout_s = self._heartbeat_s = math.inf
+        # They are its owner's, and the cycle would wait for the garbage collector.
+        self._on_silent = self._on_lost = _nothing
 
     def waits(self) -> None:
         """Notes that all has been taken, and the response waits for its source."""
@@ -73,3 +75,7 @@ class Silence:
         shorter_s = min(self._heartbeat_s, self._send_timeout_s)
         if shorter_s < math.inf:
             self._timer = self._loop.call_at(min(self._since + limit_s, now + shorter_s), self._look)
+
+
+def _nothing(*_: float) -> None:
+    """What is called once a response is over."""

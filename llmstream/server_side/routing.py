@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -69,12 +70,14 @@ class Router:
             name = "anthropic"
         elif http.url.startswith("/api/"):
             name = "ollama"
+        # Without its first letter, in `generateContent` and in `streamGenerateContent`.
         elif "x-goog-api-key" in http.headers or "/v1beta/" in http.url or "enerateContent" in http.url:
             name = "gemini"
         elif http.url.startswith("/model/"):
             name = "bedrock-converse"
         elif "rawPredict" in http.url:
             name = "anthropic"
+        # A server with some dialects only answers in a form that one of them has.
         return by_name.get(name, self._sides[0])
 
 
@@ -96,10 +99,16 @@ _STREAMED: Final = {
 def as_streamed(http: HttpRequest) -> HttpRequest | None:
     """Returns the corresponding request for a stream; None if the path does not exclude one."""
     path, mark, query = http.url.partition("?")
+    replaced = _streamed_path(path)
+    return None if replaced is None else msgspec.structs.replace(http, url=replaced + mark + query)
+
+
+@functools.lru_cache(maxsize=1024)
+def _streamed_path(path: str) -> str | None:
     for pattern, streamed in _STREAMED.items():
         replaced, count = pattern.subn(streamed, path)
         if count:
-            return msgspec.structs.replace(http, url=replaced + mark + query)
+            return replaced
     return None
 
 

@@ -1,9 +1,8 @@
-"""Request admission: API key, Host and Origin headers, known paths."""
+"""Request admission: API key, known paths."""
 
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -14,12 +13,11 @@ import msgspec
 from llmstream.dialects.errors import UNKNOWN_PATH
 from llmstream.errors import AuthenticationError, InvalidRequest, NotFound
 from llmstream.exchange import HttpRequest, carries_secret_parameter, redact_headers
+from llmstream.server_side.local_only import is_loopback
 
 __all__ = [
     "check_bind",
     "check_key",
-    "host_is_local",
-    "is_foreign_page",
     "is_known_path",
     "masked",
     "no_such_path",
@@ -27,6 +25,7 @@ __all__ = [
 ]
 
 
+# Where clients send a key besides Authorization: Anthropic's, Azure's, Google's.
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 # The access key id of a request signed for AWS.
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
@@ -37,30 +36,10 @@ def check_bind(host: str, *, allow_remote: bool) -> None:
 
     raises: InvalidRequest if other machines can reach it and allow_remote is off
     """
-    if not allow_remote and not _is_loopback(host):
+    if not allow_remote and not is_loopback(host):
         raise InvalidRequest(
             f"other machines could reach the simulator on {host!r}. Use 127.0.0.1, or pass allow_remote=True."
         )
-
-
-def host_is_local(header: str | None) -> bool:
-    """Whether a Host header names this machine; a web page from elsewhere cannot send that."""
-    if not header:
-        return False
-    match = re.fullmatch(r"(\[[^\]]+\]|[^:]+)(?::\d+)?", header.strip())
-    return match is not None and _is_loopback(match.group(1).strip("[]"))
-
-
-def is_foreign_page(headers: Mapping[str, str]) -> bool:
-    """Whether a web page from elsewhere sent the request: browsers report it, programs send no such header.
-
-    Pages of this machine are accepted on any port. "null" is a page that hides its origin.
-    """
-    origin = headers.get("origin")
-    if origin is None:
-        return headers.get("sec-fetch-site", "").lower() == "cross-site"
-    scheme, _, host = origin.strip().partition("://")
-    return scheme.lower() not in ("http", "https") or not host_is_local(host)
 
 
 def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
@@ -82,6 +61,7 @@ def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     for one in given:
         # A header may have any bytes.
         sent = one.encode("utf-8", "surrogateescape")
+        # Constant time: with allow_remote, others can reach the port and measure.
         if any(hmac.compare_digest(sent, key.encode()) for key in keys):
             return
     problem = "the API key is not valid" if given else "no API key was sent"
@@ -116,30 +96,28 @@ def _masked_parameter(parameter: str) -> str:
     return f"{name}=***" if equals and carries_secret_parameter(unquote(name)) else parameter
 
 
-def _is_loopback(host: str) -> bool:
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 # Prefixes of OpenAI's paths: of OpenAI, Azure and vendors with compatible APIs.
 _OPENAI: Final = "|".join(
     (
         "/v1",
         "/(api|engines|inference|serverless|zen|compatible-mode|openai)/v1",
+        # DeepInfra, Upstage.
         "/v1/(openai|solar)",
+        # Google's compatible API.
         "/v1beta/openai",
+        # Volcengine, Z.ai, Snowflake.
         "/api/(v3|paas/v4|v2/cortex/v1)",
         "/openai/deployments/[^/]+",
+        # Cloudflare.
         "/client/v4/accounts/[^/]+/ai/v1",
+        # Vertex AI.
         "/v1(beta1)?/projects/[^/]+/locations/[^/]+/endpoints/openapi",
+        # Databricks.
         "/serving-endpoints",
     )
 )
 
+# Azure and MiniMax (/anthropic), Z.ai (/api/anthropic), Kimi (/coding), OpenCode (/zen).
 _ANTHROPIC: Final = "(/(api/)?anthropic|/coding|/zen)?/v1"
 _GOOGLE: Final = "/v1(beta|alpha|beta1)?(/projects/[^/]+/locations/[^/]+)?(/publishers/[^/]+)?"
 
@@ -150,7 +128,9 @@ _KNOWN: Final = re.compile(
             rf"{_ANTHROPIC}/(messages(/count_tokens)?|models(/[^/]+)?)",
             rf"{_GOOGLE}/((models|tunedModels|endpoints)(/[^/]+)?|interactions(/[^/]+)?)",
             "/model/[^/]+/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)",
+            # Cohere.
             "/v2/chat|/v1/models(/[^/]+)?",
+            # Ollama.
             "/api/(chat|show|tags|version)",
             "(/(upload|download))?(/v1(beta)?)?/(files|batches|messages/batches|batch/jobs)(/.*)?",
             "",

@@ -293,17 +293,17 @@ def _new_decoder(
 
 
 def reattached_plan(
-    model: PlannedModel, token: ResumeToken, request: Request, options: Options, *, whole: bool
+    model: PlannedModel, token: ResumeToken, request: Request, options: Options, *, from_start: bool
 ) -> Plan:
     """The plan of a call that reads a stored answer; `request` determines its decoding.
 
-    whole: read from its beginning, else after the token
+    from_start: read from its beginning, else after the token
     """
     name = model.provider.name
     background = background_of(model.provider.dialect, token, provider=name)
     request = msgspec.structs.replace(request, model=token.model)
     _, reading = in_output_mode(model, request)
-    after = None if whole else Position(token.response_id, token.sequence_number)
+    after = None if from_start else Position(token.response_id, token.sequence_number)
     kept = _kept(model, background, request)
     return _plan(
         model,
@@ -322,8 +322,10 @@ def reattached_plan(
 
 def _socket_way(model: PlannedModel) -> SocketWay | None:
     """How requests use a socket; None for HTTP."""
+    if model.transport == "http":
+        return None
     sockets, name = model.provider.dialect.sockets, model.provider.name
-    if model.transport == "http" or sockets is None:
+    if sockets is None:
         return None
     from llmstream.transport.socket_body import SocketWay
 

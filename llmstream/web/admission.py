@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from llmstream.simulator.admission import host_is_local, is_foreign_page
+from llmstream.server_side.local_only import host_is_local, is_foreign_page
 
 __all__ = ["refusal"]
 

@@ -1,12 +1,15 @@
-"""A gateway on aiohttp.web before a simulator of every vendor."""
+"""A gateway on each server, before a simulator of every vendor."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
+import uvicorn
 from aiohttp import web
 
 import llmstream as ls
@@ -80,6 +83,60 @@ async def serving(gateway: Gateway) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def on_uvicorn(app: object) -> AsyncIterator[str]:
+    """The address of an ASGI application on uvicorn, in this loop."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(app, lifespan="on", log_level="critical", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    server.install_signal_handlers = lambda: None
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await serving
+        listener.close()
+
+
+@asynccontextmanager
+async def on_granian(app: object) -> AsyncIterator[str]:
+    """The address of an ASGI application on granian, whose sockets are in threads of Rust."""
+    from granian.constants import Interfaces
+    from granian.server.embed import Server
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server = Server(app, port=port, interface=Interfaces.ASGI, log_enabled=False)
+    serving = asyncio.create_task(server.serve())
+    try:
+        await _listening(port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.stop()
+        await serving
+
+
+async def _listening(port: int) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionError:
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                return
+
+
+@asynccontextmanager
+async def on_server(server: str, gateway: Gateway) -> AsyncIterator[str]:
+    """The address of a gateway on the server of this name."""
+    on = {"uvicorn": on_uvicorn, "granian": on_granian}.get(server)
+    async with serving(gateway) if on is None else on(gateway.asgi) as url:
+        yield url
 
 
 @asynccontextmanager

@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
-import uvicorn
-from gateway_parts import PRICE, model_at, request_of, script_of
+from gateway_parts import PRICE, model_at, on_uvicorn, request_of, script_of
 
 import llmstream as ls
 from llmstream.exchange import HttpRequest
 from llmstream.gateway import Gateway, asgi, open_ledger
 from llmstream.gateway.running import running
 from llmstream.testing import Cut, Pace, Simulator, Stall, Turn
-
-
-@asynccontextmanager
-async def on_uvicorn(app: object) -> AsyncIterator[str]:
-    """The address of an ASGI application on uvicorn, in this loop."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, lifespan="on", log_level="critical", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await serving
-        listener.close()
 
 
 async def test_asgi_answers_cuts_and_leaves(tmp_path: Path) -> None:

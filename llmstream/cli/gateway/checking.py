@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from llmstream.errors import LLMStreamError, MissingKey
 from llmstream.gateway.routes import Route, Settings, Target
-from llmstream.gateway.running import is_loopback, ledger_of
+from llmstream.gateway.running import ledger_of
 from llmstream.providers.registry import find_provider
+from llmstream.server_side.local_only import is_loopback
 
 __all__ = ["problems_of"]
 
@@ -38,6 +39,7 @@ def _missing_key(route: Route, target: Target) -> str:
         provider.key(None)
         provider.address(target.base_url)
     except MissingKey as error:
+        # Without a key, requests are signed.
         return "" if provider.sign is not None else f"{route.pattern}: {target.model}: {error.message}"
     except LLMStreamError as error:
         return f"{route.pattern}: {target.model}: {error.message}"

@@ -298,7 +298,7 @@ class AnswerExtras:
     def look(self, payload: bytes) -> None:
         """Stores the fields of a payload that may hold some."""
         try:
-            # Skipping all else costs less than a search for each name.
+            # To skip all else costs no more than a search for the names.
             found = _decode_extras(payload)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             read = _read_extras(payload)
