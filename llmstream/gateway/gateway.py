@@ -34,6 +34,7 @@ from llmstream.gateway.passing import open_passed, other_path, passable
 from llmstream.gateway.recordings import CallRecord, Recordings
 from llmstream.gateway.routes import Limits, Route, RouteLike, Routes, Target, routes_of
 from llmstream.gateway.sockets import ClientSocket, Fallbacks, PassedSocket, needs_http, socket_model
+from llmstream.gateway.telemetry import Telemetry
 from llmstream.gateway.translating import answer_whole, events_of
 from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
@@ -98,6 +99,7 @@ class Gateway:
     max_body_bytes: of a request; larger ones are refused
     heartbeat_s:    silence after which a stream gets bytes that clients ignore
     metrics:        serves /metrics for Prometheus; needs the extra `gateway`
+    telemetry:      OpenTelemetry's spans and metrics; needs the extra `otel`
     """
 
     def __init__(
@@ -113,6 +115,7 @@ class Gateway:
         max_body_bytes: int = 32 * 1024 * 1024,
         heartbeat_s: float = 15.0,
         metrics: bool = False,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.routes = routes_of(routes)
         self.admission = Admission(
@@ -131,6 +134,7 @@ class Gateway:
         if self.recordings is None and any(route.record for route in self.routes.all):
             raise InvalidRequest("a route has `record`, and there is no folder. Pass recordings=FOLDER.")
         self._metrics = Metrics() if metrics else None
+        self.telemetry = telemetry
         self.max_body_bytes = max_body_bytes
         self._heartbeat_s = heartbeat_s
         self._sides = [server_side(dialect) for dialect in default_dialects()]
@@ -317,7 +321,8 @@ class Gateway:
         if self._metrics is not None:
             self._metrics.began()
         # Past the reserve every path settles: here, when the body ends, or when the client leaves.
-        return Account(row, input_estimate=asked, price=self._price, settled=self._settled)
+        trace = None if self.telemetry is None else self.telemetry.began(row, client.http.headers)
+        return Account(row, input_estimate=asked, price=self._price, settled=self._settled, trace=trace)
 
     async def _opened(
         self,
@@ -455,6 +460,8 @@ class Gateway:
         if self.recordings is not None:
             self.recordings.close()
         self.admission.close()
+        if self.telemetry is not None:
+            self.telemetry.close()
 
     @property
     def asgi(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
