@@ -59,6 +59,13 @@ def main() -> None:
         "--conversations", type=int, default=100_000, metavar="N", help="the most in a store (store)"
     )
     parser.add_argument("--postgres", metavar="ADDRESS", help="an empty database, measured too (store)")
+    parser.add_argument(
+        "--python",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="another one, measured too (loops)",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds, a minute in all")
     parser.add_argument("--json", action="store_true", help="figures as JSON, one line each")
     parser.add_argument("--save", metavar="FILE", help="the figures as JSON lines, for benchmarks.plots")

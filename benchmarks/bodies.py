@@ -231,6 +231,27 @@ def tool_calls(family: str, count: int) -> list[bytes]:
     return [piece for piece in written if piece]
 
 
+RESULT_MARK = "@@"
+"""In each result of a tool of an agent, so that a server can count the results in a request of any wire."""
+
+
+def agent_step(family: str, step: int, calls: int) -> bytes:
+    """The answer of one step of an agent: a text and some calls of `look`; none for the last step."""
+    encoder = server_side(dialect_class(family)()).event_encoder(Request(model="any"))
+    events: list[ls.Event] = [ls.StreamStart([]), ls.ResponseMetadata("any", f"answer_{step:04}")]
+    events += [ls.TextStart("0"), *(ls.TextDelta(f"{word} ", "0") for word in WORDS), ls.TextEnd("0")]
+    for number in range(calls):
+        id, page = f"call_{step:04}_{number}", str(step * calls + number)
+        events += [
+            ls.ToolInputStart("look", id),
+            *(ls.ToolInputDelta(delta, id) for delta in ('{"page": ', page, "}")),
+            ls.ToolInputEnd(id),
+            ls.ToolCall("look", f'{{"page": {page}}}', id),
+        ]
+    events.append(ls.Finish("tool-calls" if calls else "stop", ls.Usage(12, 30, 42)))
+    return b"".join([*map(encoder.feed, events), encoder.close()])
+
+
 def body_of(family: str, count: int, kind: str = "text") -> list[bytes]:
     """The wire events of one answer: `count` deltas of text, or of the input of calls ("tools")."""
     return BODIES[family](count) if kind == "text" else tool_calls(family, count)

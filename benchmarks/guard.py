@@ -89,13 +89,15 @@ def counted(args: argparse.Namespace) -> int:
 def compared(found: Mapping[str, float], recorded: Mapping[str, float], tolerance: float) -> Iterator[str]:
     """A line for each program: instructions then and now. What is better counts as news, too."""
     for name, now in found.items():
+        floor = found.get(name.replace("decode/", "decode-floor/").replace("call/", "floor/"), now)
+        times = f"{now / floor:6.2f}x" if floor != now else " " * 7
         old = recorded.get(name)
         if old is None:
-            yield f"{name:<36} {'new':>13} -> {now:>13,.0f}"
+            yield f"{name:<36} {'new':>13} -> {now:>13,.0f} {times}"
             continue
         change = now / old - 1
         news = "  WORSE" if change > tolerance else "  better: --record" if change < -tolerance else ""
-        yield f"{name:<36} {old:>13,.0f} -> {now:>13,.0f} {change:>+7.1%}{news}"
+        yield f"{name:<36} {old:>13,.0f} -> {now:>13,.0f} {times} {change:>+7.1%}{news}"
 
 
 def main() -> int:

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import fnmatch
 import gc
+import itertools
 import os
 import platform
 import re
@@ -19,17 +20,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
 import llmstream as ls
-from benchmarks.bodies import BODIES, CONTENT_TYPES, FRAGMENTS, body_of
+from benchmarks.bodies import BODIES, CONTENT_TYPES, FRAGMENTS, agent_step, body_of
 from benchmarks.cpu import PROVIDERS, readers
+from benchmarks.floor import FLOORS
+from benchmarks.floor_calls import CALL_FLOORS
 from benchmarks.in_memory import BLOCK_BYTES, Answers, response, sessions
+from benchmarks.long_runs import look
 from llmstream.accumulate import Accumulator
+from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.base import dialect_class
 from llmstream.dialects.guarded_decoder import GuardedDecoder
@@ -45,6 +51,7 @@ _ROUNDS = 2
 _URL = "http://127.0.0.1/v1"
 _MARK = "getloadavg"
 _STEPS = 10
+_LATE_STEPS = (30, 300)
 # Sessions of the programs, closed when all have run.
 _opened: list[aiohttp.ClientSession] = []
 Program = Callable[[], Awaitable[object] | object]
@@ -57,6 +64,9 @@ def programs() -> dict[str, Callable[[], Program]]:
         found[f"decode/{wire}/200"] = partial(_decoding, wire, 200)
         found[f"decode/{wire}/2000"] = partial(_decoding, wire, 2_000)
         found[f"decode/{wire}/tools"] = partial(_decoding, wire, 200, "tools")
+        found[f"decode-floor/{wire}/200"] = partial(_decoding_floor, wire, 200)
+        found[f"decode-floor/{wire}/2000"] = partial(_decoding_floor, wire, 2_000)
+        found[f"decode-floor/{wire}/tools"] = partial(_decoding_floor, wire, 200, "tools")
     for wire, provider in PROVIDERS.items():
         found[f"encode/{wire}"] = partial(_encoding, provider)
     for kind in ("text", "tools"):
@@ -68,13 +78,15 @@ def programs() -> dict[str, Callable[[], Program]]:
         found[f"call/{wire}/200"] = partial(_call, wire)
         found[f"call/{wire}/tools"] = partial(_call, wire, kind="tools")
     found["agent/10 steps"] = _agent
+    for wire in PROVIDERS:
+        for number in _LATE_STEPS:
+            found[f"step {number}/{wire}"] = partial(_step, wire, number)
     return found
 
 
 def _decoding(wire: str, count: int, kind: str = "text") -> Program:
     """Blocks of 16 KiB to events that the grammar has checked."""
-    body, dialect = b"".join(body_of(wire, count, kind)), dialect_class(wire)()
-    blocks = [body[i : i + BLOCK_BYTES] for i in range(0, len(body), BLOCK_BYTES)]
+    blocks, dialect = _blocks(wire, count, kind), dialect_class(wire)()
 
     def decode() -> list[Event]:
         guarded = GuardedDecoder(dialect.decoder(provider=wire), provider=wire, marked=True)
@@ -82,6 +94,35 @@ def _decoding(wire: str, count: int, kind: str = "text") -> Program:
         for block in blocks:
             found = guarded.feed(block)
         return found + guarded.close()
+
+    return decode
+
+
+def _blocks(wire: str, count: int, kind: str) -> list[bytes]:
+    body = b"".join(body_of(wire, count, kind))
+    return [body[i : i + BLOCK_BYTES] for i in range(0, len(body), BLOCK_BYTES)]
+
+
+class _Content:
+    """The body of a response that has arrived, as aiohttp gives it."""
+
+    def __init__(self, blocks: list[bytes]) -> None:
+        self.content = self
+        self._blocks = blocks
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        """One block after the other."""
+        for block in self._blocks:
+            yield block
+
+
+def _decoding_floor(wire: str, count: int, kind: str = "text") -> Program:
+    """The same blocks to pieces of text, or to calls, by hand."""
+    response: Any = _Content(_blocks(wire, count, kind))
+    floor = FLOORS[wire] if kind == "text" else CALL_FLOORS[wire]
+
+    async def decode() -> list[object]:
+        return [found async for found in floor(response)]
 
     return decode
 
@@ -176,13 +217,34 @@ def _agent() -> Program:
     return run
 
 
+def _step(wire: str, number: int) -> Program:
+    """A step behind so many of a run: a request with all of them, a text, a call and its result."""
+    answered = itertools.count(number + 1)
+    kind = CONTENT_TYPES[wire]
+    _, session = _opened_sessions(lambda http: response(kind, [agent_step(wire, next(answered), 1)]))
+    model = ls.Model(f"{PROVIDERS[wire]}:any", base_url=_URL, api_key="key", session=session)
+    chat = [Message.user("Read all of it.")]
+    for step in range(1, number):
+        call = ToolCall(f"call_{step:04}_0", "look", f'{{"page": {step}}}')
+        chat.append(Message.assistant("I look.", call))
+        chat.append(Message.tool((ToolResult(call.id, look(step), name=call.name),)))
+    run = aiter(ls.Agent(model, tools=[look], max_steps=10_000).stream(chat))
+
+    async def step_of_it() -> None:
+        async for event in run:
+            if isinstance(event, ls.StepStart):
+                return
+
+    return step_of_it
+
+
 async def _run(wanted: str) -> None:
     """In the counted process: each program, between two marks."""
     gc.disable()
     for name, make in programs().items():
         if name == EMPTY or fnmatch.fnmatch(name, wanted):
             program = make()
-            await _repeat(program, _WARM_UP_DECODING if name.startswith("decode/") else _WARM_UP)
+            await _repeat(program, _WARM_UP_DECODING if name.startswith("decode") else _WARM_UP)
             gc.collect()
             gc.freeze()
             print(name)

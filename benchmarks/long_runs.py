@@ -7,14 +7,18 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from benchmarks.bodies import RESULT_MARK
+from benchmarks.cpu import PROVIDERS
 from llmstream.agent import Agent
+from llmstream.chats.message import Message
 from llmstream.events import StepStart
 from llmstream.request import Request
 from llmstream.simulator import Call, Turn
+from llmstream.streams.model import Model
 from llmstream.testing import ScriptedModel
 from llmstream.tools import ToolContext
 
-__all__ = ["RUNS", "step_ms"]
+__all__ = ["RUNS", "in_process", "over_http", "step_ms"]
 
 Tool = Callable[..., str]
 
@@ -31,7 +35,7 @@ class _Looking:
 
 def look(page: int) -> str:
     """Gives 2 KB."""
-    return f"page {page}: " + "words " * 340
+    return f"{RESULT_MARK} page {page}: " + "words " * 340
 
 
 def _look_within(page: int, context: ToolContext) -> str:
@@ -44,14 +48,25 @@ _look_within.__name__ = "look"
 RUNS: Final[dict[str, Tool]] = {"tool": look, "tool with context": _look_within}
 
 
-async def step_ms(tool: Tool, rounds: int) -> dict[str, float]:
-    """Milliseconds of CPU a step, in process: no wire, no socket. The median of some runs."""
-    runs = [await _run(tool) for _ in range(rounds)]
+def in_process() -> Model[Message]:
+    """A model without wire and socket."""
+    return ScriptedModel(_Looking())
+
+
+def over_http(family: str, base: str) -> Model[Message]:
+    """A model of that wire in another process."""
+    # The process does not answer before it has read the request, which is as long as the conversation.
+    return Model(f"{PROVIDERS[family]}:any", base_url=f"{base}/{family}/1/agent400", api_key="key")
+
+
+async def step_ms(model: Callable[[], Model[Message]], tool: Tool, rounds: int) -> dict[str, float]:
+    """Milliseconds of CPU a step; the median of some runs."""
+    runs = [await _run(model(), tool) for _ in range(rounds)]
     return {name: statistics.median(run[name] for run in runs) for name in STEPS}
 
 
-async def _run(tool: Tool) -> dict[str, float]:
-    agent = Agent(ScriptedModel(_Looking()), tools=[tool], max_steps=400)
+async def _run(model: Model[Message], tool: Tool) -> dict[str, float]:
+    agent = Agent(model, tools=[tool], max_steps=400)
     began: dict[int, float] = {}
     async with agent.stream("Read all of it.") as run:
         async for event in run:

@@ -1,10 +1,15 @@
-"""The same stream on other event loops: uvloop where it is installed, and eager tasks from Python 3.12 on."""
+"""The same stream on other loops and Pythons: uvloop where it is installed, eager tasks from 3.12 on."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import platform
+import subprocess
 import sys
-from collections.abc import Callable
+import sysconfig
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from benchmarks.cpu import measure
 
@@ -35,3 +40,21 @@ def us_per_event(factory: LoopFactory, base: str, writes: str, events: int, roun
     """As the section cpu, for chat completions, on a loop of the factory."""
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(measure("openai-chat", writes, base, events, rounds))
+
+
+def version() -> str:
+    """Of this Python, as "3.13.0", or "3.13.0t" of a build without the lock."""
+    return platform.python_version() + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "")
+
+
+def of_other(python: str, events: int, rounds: int) -> Iterator[dict[str, Any]]:
+    """The figures of another Python, in which this package and its dependencies are installed.
+
+    raises: CalledProcessError if it cannot run the benchmark
+    """
+    command = [python, "-m", "benchmarks", "loops", "--json", f"--events={events}", f"--rounds={rounds}"]
+    shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    for line in shown.splitlines():
+        figure: dict[str, Any] = json.loads(line)
+        del figure["section"]
+        yield figure

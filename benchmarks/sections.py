@@ -6,10 +6,13 @@ import argparse
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from benchmarks.blocking import longest_ms
+from benchmarks.agents import OWN, PEERS
+from benchmarks.agents import figures as agent_figures
+from benchmarks.blocking import first_call_ms, longest_ms
 from benchmarks.concurrency import throughput
-from benchmarks.cpu import MODES, measure
+from benchmarks.cpu import MODES, PROVIDERS, measure
 from benchmarks.curves import CURVES, MILLION
 from benchmarks.event_log import WORK, cores, latency_ms, stores
 from benchmarks.first_event import first_ms, first_request_ms
@@ -18,8 +21,8 @@ from benchmarks.gateway import CLIENTS, figures, per_call
 from benchmarks.imports import import_ms
 from benchmarks.installed import footprint
 from benchmarks.latency import between_ms
-from benchmarks.long_runs import RUNS, step_ms
-from benchmarks.loops import loops, us_per_event
+from benchmarks.long_runs import RUNS, in_process, over_http, step_ms
+from benchmarks.loops import loops, of_other, us_per_event, version
 from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
 from benchmarks.serving import TOGETHER, us_per_served
@@ -82,9 +85,11 @@ def memory(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 def blocking(args: argparse.Namespace, base: str) -> Iterator[Figure]:
-    """The longest wait of other tasks while a body of 10 MB is read."""
+    """The longest wait of other tasks while a body of 10 MB is read, and in the first call of a process."""
     found = asyncio.run(longest_ms(base))
-    yield {"longest_wait_ms": found, "ratio": ratios(found)}
+    yield {"work": "a body of 10 MB", "longest_wait_ms": found, "ratio": ratios(found)}
+    found = first_call_ms(base, 3 if args.quick else 9)
+    yield {"work": "the first call", "longest_wait_ms": found, "ratio": ratios(found)}
 
 
 def curves(args: argparse.Namespace, base: str) -> Iterator[Figure]:
@@ -97,9 +102,24 @@ def curves(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 def long_runs(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     """Milliseconds of CPU an agent's step, early and late in a run of 300 steps."""
-    for name, tool in RUNS.items():
-        found = asyncio.run(step_ms(tool, 3 if args.quick else 9))
+    runs = [(name, in_process, tool) for name, tool in RUNS.items()]
+    runs += [(f"over {family}", partial(over_http, family, base), RUNS["tool"]) for family in PROVIDERS]
+    for name, model, tool in runs:
+        found = asyncio.run(step_ms(model, tool, 1 if args.quick else 5))
         yield {"run": name, "ms_per_step": found, "ratio": {"late": found["step 300"] / found["step 30"]}}
+
+
+def agents(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Agents of ten steps with five calls each, at once: CPU, memory, and the longest hold of the loop."""
+    # Those of others take minutes for a thousand.
+    few, many = (20, 50) if args.quick else (200, 1_000)
+    for number, names in {few: (*OWN, *PEERS), many: OWN}.items():
+        for name in names:
+            found = agent_figures(name, base, number)
+            if found is None:
+                print(f"agents: {name} is not installed; see scripts/bench_peers agents", file=sys.stderr)
+            else:
+                yield {"agents": name, "at once": number, **found}
 
 
 def maps(args: argparse.Namespace, base: str) -> Iterator[Figure]:
@@ -154,12 +174,15 @@ def installed(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 def event_loops(args: argparse.Namespace, base: str) -> Iterator[Figure]:
-    """The section cpu for one wire, on the event loops there are."""
+    """The section cpu for one wire, on the event loops there are, and in other Pythons."""
     events, rounds = (5_000, 3) if args.quick else (args.events, args.rounds)
     for name, factory in loops().items():
         for writes in MODES:
             found = us_per_event(factory, base, writes, events, rounds)
-            yield {"loop": name, "writes": writes, "us_per_event": found, "ratio": ratios(found)}
+            row = {"python": version(), "loop": name, "writes": writes}
+            yield {**row, "us_per_event": found, "ratio": ratios(found)}
+    for python in args.python:
+        yield from of_other(python, events, rounds)
 
 
 def serving(args: argparse.Namespace, base: str) -> Iterator[Figure]:
@@ -191,6 +214,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "blocking": blocking,
     "curves": curves,
     "long_runs": long_runs,
+    "agents": agents,
     "map": maps,
     "event_log": event_log,
     "store": store,

@@ -1,7 +1,8 @@
 """A replay server in a process of its own, as thin as can be: it must not be what is measured.
 
 The path says what is wanted, `/FAMILY/COUNT/WRITES/...`; the rest is whatever the client's SDK adds.
-WRITES of `tools-events` or `tools-blocks` have tool calls in place of text.
+WRITES of `tools-events` or `tools-blocks` have tool calls in place of text. `agent10` answers with COUNT
+calls of a tool, until the request has the results of 10 steps.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 
-from benchmarks.bodies import BODIES, CONTENT_TYPES, WORDS, body_of
+from benchmarks.bodies import BODIES, CONTENT_TYPES, RESULT_MARK, WORDS, agent_step, body_of
 
 BLOCK_BYTES = 16 * 1024
 PACE_S = 0.05
@@ -75,24 +76,24 @@ class _Handler:
                 length = next(
                     (int(x.split(":")[1]) for x in lines if x.lower().startswith("content-length")), 0
                 )
-                await reader.readexactly(length)
-                await self.answer(lines[0].split(" ")[1], writer)
+                results = (await reader.readexactly(length)).count(RESULT_MARK.encode())
+                await self.answer(lines[0].split(" ")[1], results, writer)
         writer.close()
 
-    async def answer(self, path: str, writer: asyncio.StreamWriter) -> None:
-        """One answer, each piece a chunk and a write."""
+    async def answer(self, path: str, results: int, writer: asyncio.StreamWriter) -> None:
+        """One answer, each piece a chunk and a write. results: of tools in the request."""
         _, family, count, writes, *_ = path.split("/")
         writer.write(
             f"HTTP/1.1 200 OK\r\ncontent-type: {CONTENT_TYPES[family]}\r\n"
             "transfer-encoding: chunked\r\n\r\n".encode()
         )
-        async for piece in self.pieces(family, int(count), writes):
+        async for piece in self.pieces(family, int(count), writes, results):
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
         writer.write(b"0\r\n\r\n")
         await writer.drain()
 
-    def pieces(self, family: str, count: int, writes: str) -> AsyncIterator[bytes]:
+    def pieces(self, family: str, count: int, writes: str, results: int) -> AsyncIterator[bytes]:
         """The body in the way it was asked for."""
         if writes == "paced":
             return _paced(family, count)
@@ -100,6 +101,13 @@ class _Handler:
             return _first(family)
         if writes == "idle":
             return _idle(family)
+        if writes.startswith("agent"):
+            step = results // count
+            calls = count if step < int(writes.removeprefix("agent")) else 0
+            key = f"{family}/{calls}/{step}"
+            if key not in self.cache:
+                self.cache[key] = [agent_step(family, step, calls)]
+            return _replayed(self.cache[key])
         key = f"{family}/{count}/{writes}"
         if key not in self.cache:
             self.cache[key] = _pieces(family, count, writes)

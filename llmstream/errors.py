@@ -183,9 +183,11 @@ _PUBLIC: Final = {
     "log-error": "The response cannot be read now. Try again later.",
 }
 
+# One line of a log or a notebook.
 _REPR_CHARS: Final = 200
 _REPR_FIELDS: Final = ("provider", "status", "reason", "param", "retry_after_s", "request_id")
 
+# Errors travel as events, by their code.
 _BY_CODE: dict[str, type[LLMStreamError]] = {}
 
 
@@ -234,6 +236,7 @@ class LLMStreamError(Exception):
         self.reason = reason
         self.param = param
         self.details = details
+        # Any, because messages import this module.
         self.partial: Any = None
         self.usage: Usage | None = None
         self.attempts = 1
@@ -353,6 +356,7 @@ class ContentFiltered(ProviderError, code="content-filtered"):
     """The vendor's content filter refused."""
 
 
+# 408 and 409 too, as the SDKs of OpenAI and Anthropic do.
 class ServerError(ProviderError, code="server-error", retryable=True):
     """The vendor failed (408, 409, 5xx)."""
 
@@ -365,6 +369,7 @@ class ConnectionFailed(TransportError, ConnectionError, code="connection-failed"
     """No connection came about: DNS, refusal, no route. A ConnectionError too."""
 
 
+# Not retryable, as ProxyError and RedirectRefused: a moment later the same one is there.
 class TLSError(TransportError, code="tls-error", retryable=False):
     """The certificate or the handshake failed."""
 

@@ -101,6 +101,7 @@ class TextStart(BaseEvent, frozen=True, tag="text-start"):
     provider_metadata: Metadata | None = None
 
 
+# Deltas are not tracked by the garbage collector: there are thousands, and none is part of a cycle.
 class TextDelta(BaseEvent, frozen=True, tag="text-delta", gc=False):
     """A fragment of text."""
 
@@ -164,9 +165,11 @@ def _as_bytes(event: File | ReasoningFile) -> None:
     """Base64 text becomes bytes; a URL, which always holds a colon, stays text."""
     if isinstance(event.data, str) and ":" not in event.data:
         try:
+            # Without `validate`, Python skips characters that are no base64.
             data = base64.b64decode(event.data, validate=True)
         except binascii.Error as error:
             raise ValueError(f"file data is neither a URL nor base64: {error}") from None
+        # The Struct is frozen.
         msgspec.structs.force_setattr(event, "data", data)
 
 
@@ -474,8 +477,8 @@ def _of_freer_form(data: bytes | str) -> Event | None:
 
 def _error_of(value: object) -> dict[str, object]:
     """An `ErrorInfo` of any value: of a text itself, of an object its message."""
-    said = value.get("message") if isinstance(value, dict) else value
-    text = said if isinstance(said, str) else msgspec.json.encode(value).decode()
+    message = value.get("message") if isinstance(value, dict) else value
+    text = message if isinstance(message, str) else msgspec.json.encode(value).decode()
     info: dict[str, object] = {"code": "error", "message": text, "retryable": False}
     if isinstance(value, dict):
         info |= {"retryable": value.get("isRetryable") is True, "details": value}

@@ -38,8 +38,10 @@ def lock(file: int) -> None:
     except ImportError:  # WebAssembly
         return
     try:
+        # Not fcntl's own locks, which end when the process closes any descriptor of the file.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        # First, because it is an OSError too.
         raise
     except OSError as error:
         if error.errno not in _NO_LOCKS:
@@ -49,6 +51,7 @@ def lock(file: int) -> None:
 def is_at(file: int, path: str) -> bool:
     """Whether the path still names the open file, and not a file that replaced it."""
     try:
+        # Of the path itself: a link in place of the file is another file.
         found = os.lstat(path)
     except FileNotFoundError:
         return False
@@ -75,6 +78,7 @@ def taking(path: str | os.PathLike[str]) -> Generator[bytes]:
             lock(file)
         except BlockingIOError:
             raise FileNotFoundError(errno.ENOENT, "another process is taking it", name) from None
+        # Between opening and locking another process may have taken it.
         if not is_at(file, name):
             raise FileNotFoundError(errno.ENOENT, "another process took it", name)
         with open(file, "rb", closefd=False) as source:

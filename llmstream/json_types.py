@@ -40,7 +40,7 @@ _MAX_ERRORS: Final = 8
 
 _REF: Final = "#/$defs/"
 
-# The prefix of a name in a reference.
+# Marks a name in a reference that is final; no class has this character in its name.
 _FINAL: Final = "\0"
 
 # Keywords of a schema that hold values and no schemas.
@@ -202,12 +202,14 @@ class _Components:
 
     def _named(self, name: str, schema: Any) -> str:
         free, number = name, 1
+        # One component that comes twice is one.
         while self._given.setdefault(free, schema) != schema:
             number += 1
             free = f"{name}_{number}"
         return free
 
 
+# Weakly: programs make models at run time.
 _model_schemas: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 
 
@@ -224,6 +226,7 @@ def _describe_fields(found: Iterable[Any], components: dict[str, dict[str, Any]]
 
     msgspec reads their annotations itself, and only its own `Meta` in them.
     """
+    # A list and not recursion: types refer to themselves.
     todo, seen = list(found), set[Any]()
     while todo:
         shape = todo.pop()
@@ -276,6 +279,7 @@ def _tidy(schema: Any) -> Any:
         return [_tidy(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
+    # Strict modes refuse it, and the tags are in the options.
     out = _mapped({key: each for key, each in schema.items() if key != "discriminator"}, _tidy)
     if "properties" in out:
         out["properties"] = {name: _untitled(name, each) for name, each in out["properties"].items()}
@@ -371,6 +375,7 @@ def _as_meta(field: Any) -> Any:
         for name in _CONSTRAINTS
         if (value := getattr(each, name, None)) is not None
     }
+    # It may also be a function that changes the schema.
     extra = field.json_schema_extra
     return msgspec.Meta(
         title=field.title,

@@ -179,6 +179,7 @@ class PartialJSON:
         raises: LimitExceeded for text nested deeper than max_depth or a number that is too long
         """
         mode = self._mode
+        # Text of an open string alone: one search in C, and no loop.
         if mode == _STRING and _SPECIAL.search(fragment) is None:
             self._parts.append(fragment)
             self._offset += len(fragment)
@@ -193,6 +194,7 @@ class PartialJSON:
         try:
             self._read(fragment)
         except LLMStreamError as error:
+            # What came before stays shown.
             self._show_token()
             self.error = error
             self._mode = _BROKEN
@@ -273,6 +275,7 @@ class PartialJSON:
                 parts.append(fragment[at:end])
             if char != "\\":
                 raise self._unexpected(fragment, end)
+            # A cut escape is too short to be one.
             plain = _SIMPLE_ESCAPES.get(fragment[end + 1 : end + 2])
             if plain is None:
                 self._mode = _ESCAPE
@@ -422,6 +425,7 @@ def _unescaped(escape: str) -> str | None:
         return _SIMPLE_ESCAPES.get(escape)
     if len(escape) == 5:
         unit = int(escape[1:], 16)
+        # The first half of a pair waits for the second.
         return None if 0xD800 <= unit < 0xDC00 else chr(unit)
     if len(escape) == 11:
         return chr(0x10000 + ((int(escape[1:5], 16) - 0xD800) << 10) + int(escape[7:], 16) - 0xDC00)

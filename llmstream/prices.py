@@ -73,6 +73,7 @@ def price(model: str, usage: Usage) -> float | None:
         counted = genai_prices.Usage(**_counted(usage))
         found = genai_prices.calc_price(counted, name, provider_id=seller)
     except LookupError:
+        # A model that is not in the list.
         return None
     return float(found.total_price)
 

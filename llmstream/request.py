@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 
+# Unknown names are refused: a misspelt setting would be left out of the request.
 class Settings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How to sample and when to stop. None leaves the choice to the vendor.
 

@@ -24,7 +24,7 @@ class UniqueIds:
 
     __slots__ = ("_hold", "_numbers", "_separator", "_taken")
 
-    def __init__(self, separator: str = ".", hold: Callable[[int], object] = lambda size: None) -> None:
+    def __init__(self, separator: str = ".", hold: Callable[[int], object] | None = None) -> None:
         self._separator = separator
         self._hold = hold
         # Not a set, which takes 216 bytes while it is empty: each open stream has several of these.
@@ -45,8 +45,7 @@ class UniqueIds:
         """Adds an id; returns False if it is in use."""
         if name in self._taken:
             return False
-        self._taken[name] = None
-        self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
+        self._add(name)
         return True
 
     def copy(self) -> UniqueIds:
@@ -66,9 +65,13 @@ class UniqueIds:
             number = self._numbers.get(wanted, 1) + 1
             self._numbers[wanted] = number
             name = f"{wanted}{self._separator}{number}"
-        self._taken[name] = None
-        self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
+        self._add(name)
         return name
+
+    def _add(self, name: str) -> None:
+        self._taken[name] = None
+        if self._hold is not None:
+            self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
 
 
 class StepIds:

@@ -58,6 +58,7 @@ class Usage(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         ):
             for name in _COUNTS:
                 if not 0 <= (getattr(self, name) or 0) <= MOST_TOKENS:
+                    # The Struct is frozen.
                     msgspec.structs.force_setattr(self, name, None)
 
     def __repr__(self) -> str:

@@ -67,6 +67,7 @@ class Accumulator:
     def __init__(self, *, tools: Iterable[AnyTool] = (), sender: str = "") -> None:
         self.sender = sender
         self._tools: ToolSet | None = None
+        # Compared with the default: a LiveTools list may be empty still.
         if tools != ():
             from llmstream.tools import ToolSet  # folding alone needs neither anyio nor schemas
 
@@ -88,6 +89,7 @@ class Accumulator:
         self._step = 0
         self._step_begin = 0  # where in _order the current step begins
         self._step_error: ErrorInfo | None = None  # what had failed before it
+        # Calls of a `call_tools` that has not returned: a second one at the same time leaves them alone.
         self._under_way: set[str] = set()
         self._forget_content()
 
@@ -109,6 +111,7 @@ class Accumulator:
     def feed(self, event: Event) -> None:
         """Folds one event."""
         delta: Any = event  # a set lookup narrows no type
+        # As in feed_many, which would cost more for one event than the write.
         if type(delta) in _DELTAS and delta.provider_metadata is None:
             write = self._sinks.get(delta.id)
             if write is not None:
@@ -249,13 +252,14 @@ class Accumulator:
         """Drops what the current step has emitted: it is requested again."""
         if event.discard_step == self._step:
             # Earlier steps stay: only the response that broke off is requested again.
-            kept = self._order[: self._step_begin]
-            slots = {id(slot) for slot in kept}
+            earlier = self._order[: self._step_begin]
+            slots = {id(slot) for slot in earlier}
             inputs = {i: slot for i, slot in self._inputs.items() if id(slot) in slots}
             results = {i: result for i, result in self._results.items() if i in inputs}
             vendor = {i: at for i, at in self._vendor_results.items() if at < self._step_begin}
             self._forget_content()
-            self._order, self._inputs, self._results, self._vendor_results = kept, inputs, results, vendor
+            # Blocks of earlier steps are closed, and need no writer.
+            self._order, self._inputs, self._results, self._vendor_results = earlier, inputs, results, vendor
             self.error = self._step_error
 
     def _on_finish(self, event: ev.Finish) -> None:
@@ -329,6 +333,7 @@ class Accumulator:
             return None
         if not found.watched:
             found.watch()
+            # The writer that `_sinks` had leaves out the parser.
             if call_id in self._sinks:
                 self._sinks[call_id] = found.write
         return found.value
@@ -352,6 +357,7 @@ class Accumulator:
 
     def _edit(self, call: ToolCall) -> None:
         """Puts the approved arguments into the message, in place of the model's."""
+        # The stored message is replaced, never changed: readers may hold it.
         message = self.partial
         parts = tuple(
             [
@@ -388,6 +394,7 @@ class Accumulator:
         raises:    InvalidRequest for a decision about a call that does not wait, and for approved
                    arguments that do not fit; then nothing of the decisions has run
         """
+        # A response that broke off may have cut its calls.
         failed = self.error is not None or self.finish_reason in (None, "error")
         if failed or not self._tools:
             return []
@@ -406,13 +413,13 @@ class Accumulator:
             if isinstance(decision := decided.get(call.id), Approve):
                 self._tools.approved(call, decision)
 
-        async def keep(event: CallEvent) -> None:
+        async def record(event: CallEvent) -> None:
             if isinstance(event, Ended):
                 self._results[event.status.tool_call_id] = event.status.result
 
         runner = begun or self.runner(context=context, limit=limit)
         runner.gate = ApprovalGate(self._tools, decided, approve, context)
-        runner.emit = keep
+        runner.emit = record
         # Results of calls that ran while the response streamed.
         self.add_results([status.result for status in runner.statuses.values()])
         self._under_way |= ids

@@ -31,7 +31,7 @@ from llmstream.agent.config import (
 )
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.durable_steps import Steps
-from llmstream.agent.history import KeptHistory, own_view, settled, shared_message
+from llmstream.agent.history import ChatHistory, own_view, settled, shared_message
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair
 from llmstream.agent.journal import Journal, recovered
 from llmstream.agent.loop import Loop
@@ -201,6 +201,7 @@ class Agent(Generic[Deps, T]):
         self.name = text_or_none("name", name) or ""
         self.max_steps = at_least_one("max_steps", max_steps, MAX_STEPS)
         self.deps = deps
+        # Options of the model count where the agent has none.
         options = with_defaults(self.model.options, with_output(output, arguments))
         options["output"] = as_output(options.get("output"))
         inherited = options.get("instructions")
@@ -251,6 +252,7 @@ class Agent(Generic[Deps, T]):
 
     @observe.setter
     def observe(self, observe: ObserveRun | None) -> None:
+        # Runs that have begun share the old configuration, and keep its observer.
         self._config = replace(self._config, observe=observe)
 
     @overload
@@ -318,11 +320,12 @@ class Agent(Generic[Deps, T]):
             config = replace(config, instructions=None if isinstance(given, str) else given, system=own)
         asked = as_messages(prompt)
         earlier = [] if chat is None else checked_chat(chat).messages()
+        # Vendors refuse a conversation in which a call has no result.
         conversation = settled(with_system(own, [*earlier, *asked]))
         make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
-        kept = _kept_history(chat, config, asked, state.conversation)
-        return AgentRun(Loop(config, state, total_s=_total_s(config), kept=kept, steps=steps))
+        history = _chat_history(chat, config, asked, state.conversation)
+        return AgentRun(Loop(config, state, total_s=_total_s(config), chat=history, steps=steps))
 
     @overload
     async def run(
@@ -411,11 +414,14 @@ class Agent(Generic[Deps, T]):
         resumption = self.check(suspension, decisions, results=results, again=steps is not None)
         state = self._state(suspension.messages, deps)
         state.step = suspension.step
+        # A copy: a suspension is a value that may be saved or shown again.
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        kept = _kept_history(chat, config, [], state.conversation)
+        history = _chat_history(chat, config, [], state.conversation)
         total_s = _total_s(config)
-        return AgentRun(Loop(config, state, total_s=total_s, resumption=resumption, kept=kept, steps=steps))
+        return AgentRun(
+            Loop(config, state, total_s=total_s, resumption=resumption, chat=history, steps=steps)
+        )
 
     def check(
         self,
@@ -435,6 +441,7 @@ class Agent(Generic[Deps, T]):
         found = Resumption.of(
             suspension, decisions, results, agent=self.name, key=self._config.approval_key, again=again
         )
+        # Before anything runs: an edit that does not fit is a mistake of the person who made it.
         found.check_edits(ToolSet.of(self._config.options.get("tools") or ()).current())
         return found
 
@@ -463,6 +470,7 @@ class Agent(Generic[Deps, T]):
             raise InvalidRequest("an agent in a chat needs a name: Agent(model, name='critic')")
         async with self.stream(own_view(chat.messages(), self.name), deps=deps) as run:
             await run.collect()
+        # Before the message is taken: a run without an answer adds nothing to the chat.
         check_finished(run)
         message = shared_message(run.message, self.name)
         chat.append(message)
@@ -471,8 +479,8 @@ class Agent(Generic[Deps, T]):
     def as_tool(self, name: str | None = None, description: str = "", **options: Any) -> Tool:
         """This agent as a tool of another: the argument is a prompt, the result its answer.
 
-        Its events are preliminary results in the parent run; `nested_event` decodes them. Its tokens
-        count in the parent run too.
+        Its events are preliminary results in the parent run; `nested_event` decodes them. Its tokens and
+        their cost count in the parent run too; without a `price` of its own it has that of the parent.
 
         name:    by default the agent's
         options: of `Tool`, such as `timeout_s` or `needs_approval`
@@ -490,15 +498,15 @@ class Agent(Generic[Deps, T]):
         return RunState(given, config.clock, config.price, conversation=conversation)
 
 
-def _kept_history(
+def _chat_history(
     chat: Chat | None, config: AgentConfig, prompt: list[Message], history: list[Message]
-) -> KeptHistory | None:
+) -> ChatHistory | None:
     """What passes a run on to its chat."""
     if chat is None:
         return None
     model = config.model
     asked = asked_settings(with_defaults(model.options, config.options))
-    return KeptHistory(chat.turn(f"{model.provider.name}:{model.name}", asked), prompt, history)
+    return ChatHistory(chat.turn(f"{model.provider.name}:{model.name}", asked), prompt, history)
 
 
 def _total_s(config: AgentConfig) -> float | None:
@@ -521,10 +529,13 @@ class _SubAgent:
             try:
                 await _report_events(run, self.agent.name or self._name, context)
             except LLMStreamError as error:
+                # For the model of the parent run, which may go on without the sub-agent.
                 raise ToolError(f"The agent {self._name} failed: {error}") from error
             finally:
+                # Of a failed run too: its tokens were paid for.
                 await context.report(Spent(tuple(run.state.spent)))
             if run.suspended is not None:
+                # Before the error: who can wait takes the report, and ignores the error.
                 await context.report(Waits(run.suspended))
                 # A caller that cannot wait reads this error.
                 waiting = ", ".join(map(str, run.suspended.pending))
@@ -553,13 +564,16 @@ class _SubAgent:
             )
         else:
             run = self.agent.stream(prompt, deps=context.deps, steps=context.steps)
+        # The parent's deadline holds for all runs below it.
         run._limit(context.remaining_s)
+        run.state.price = run.state.price or context.price
         return run
 
 
 async def _report_events(run: AgentRun[Any], name: str, context: ToolContext) -> None:
     """Reports the events of the run, without start and finish: the call itself marks these."""
     async for event in run:
+        # Of start and finish a run has one each: the sub-agent's would end the parent's.
         if not isinstance(event, StreamStart | Finish | Raw):
             await context.report(Nested(name, event))
 

@@ -59,6 +59,7 @@ class CallGate:
         self._hooks = hooks
         self._approve = approve
         self._repair = repair
+        # `_decided` loses each decision that is used; whether there was one is asked later.
         self._given = frozenset(decided or {})
         self._decided = dict(decided or {})
         self._context = context
@@ -76,6 +77,7 @@ class CallGate:
 
     async def judge(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
         """Decides about one call."""
+        # It runs elsewhere, so nothing here decides about it; the run waits for its result.
         if tools.declaration(call.name) is not None:
             return await self._external(call, tools)
         decision = self._decided.pop(call.id, None)
@@ -88,6 +90,7 @@ class CallGate:
             case Rewrite(arguments):
                 # A vendor's signature covers the arguments that the model wrote.
                 call = msgspec.structs.replace(call, arguments=_as_text(arguments), metadata=None)
+            # The hook stands for the person, so nobody else is asked.
             case Approve():
                 return self._by_person(call, reply, tools)
             case None | Proceed():
@@ -100,6 +103,7 @@ class CallGate:
 
     async def _external(self, call: ToolCall, tools: ToolSet) -> Verdict:
         """A call of a declared tool waits for its external result; one with unreadable input fails."""
+        # Of a vendor's tool the input has no schema here.
         spec = isinstance(tools.declaration(call.name), ToolSpec)
         if spec and (error := unreadable_input(call)) is not None:
             call = await self._repaired(call, error)
@@ -125,7 +129,9 @@ class CallGate:
                 return _by_hook(call, reply)
 
     async def _ask_person(self, call: ToolCall, tools: ToolSet, ask: Ask) -> Verdict:
+        # No other run has this id: a decision about another call must not fit.
         pending = PendingCall(call.id, call.name, call.arguments, f"approval_{secrets.token_hex(8)}")
+        # Recorded and reported first: approvers may take days, and readers show what waits.
         pending = await ask(pending)
         reply = await asked(self._approve, pending)
         return Wait(call, pending) if reply is None else self._by_person(call, reply, tools)
@@ -187,6 +193,7 @@ def _by_hook(call: ToolCall, decision: Any) -> Settled:
 
 def _same_json(one: str, other: str) -> bool:
     try:
+        # As values: a hook may have decoded and encoded them.
         return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return one == other

@@ -23,7 +23,7 @@ from llmstream.agent.nested import OWN_KEY, Nested, Spent, Waits, as_result
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.recorder import INTERRUPTED, EndedCall, Recorder, WhenInterrupted
 from llmstream.agent.resumption import Continuation, Continues
-from llmstream.agent.state import RunState
+from llmstream.agent.state import Expense, RunState
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
@@ -35,7 +35,6 @@ from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 from llmstream.tools.runner import CallEvent, CallRunner, Execution, Progress
 from llmstream.tools.tool import ContextOf, Tool
 from llmstream.tools.toolset import ToolSet
-from llmstream.usage import Usage
 
 __all__ = [
     "StepCalls",
@@ -90,7 +89,7 @@ class StepCalls:
         self._watch = watch
         self._recorder = recorder
         self._interrupted = interrupted
-        self._spent: dict[str, list[tuple[str, Usage]]] = {}
+        self._spent: dict[str, list[Expense]] = {}
         self._step = state.step
         self._continued: dict[str, Continuation] = {}
         self._suspended: dict[str, Suspension] = {}
@@ -142,6 +141,7 @@ class StepCalls:
         """
         runner = self._runner
         while True:
+            # Cleared before the look at the events: what comes after it sets it again.
             runner.changed.clear()
             while self._unread:
                 event = self._unread.popleft()
@@ -152,10 +152,12 @@ class StepCalls:
             if not runner.busy and not self._unread:
                 break
             try:
+                # Around the wait alone: a timeout must not span a `yield`.
                 async with asyncio.timeout_at(deadline):
                     await runner.changed.wait()
             except TimeoutError:
                 raise DeadlineExceeded("the run exceeded its total deadline", reason="total") from None
+        # Of these no `Ended` came: the task that reports it was cancelled.
         for lost in runner.lost:
             yield result_event(lost)
 
@@ -168,6 +170,7 @@ class StepCalls:
         calls = list(self.calls.values())
         self._runner.discard()
         await self._runner.aclose()
+        # After a crash these calls must not count: the next response has its own.
         if calls:
             await self._journal.discard(self._step)
         self.inner.clear()
@@ -183,6 +186,7 @@ class StepCalls:
         if isinstance(verdict, Settled):
             self.stop = self.stop or verdict.stop
         elif isinstance(verdict, Run) and self.stop is not None:
+            # A hook has stopped the run while this call was at the gate.
             return Settled(verdict.call, _unrun(verdict.call, f"The call was not run: {self.stop}."))
         return verdict
 
@@ -191,6 +195,7 @@ class StepCalls:
         gate, tools, recorder = self._call_gate, self._runner.tools, self._recorder
         ask = functools.partial(self._ask, call)
         judge = functools.partial(gate.judge, call, tools, ask)
+        # What depends on the call alone comes out the same after a crash; a record would cost a commit.
         if recorder is None or not gate.decides(call, tools):
             return await judge()
         return await recorder.verdict(self._step, self._name(call), judge, ask)
@@ -207,6 +212,7 @@ class StepCalls:
             # Before it runs: after a crash the journal shows which calls may have had an effect.
             await self._journal.call(self._step, call, repeatable=found.idempotent)
         continued = self._continued.pop(call.id, None)
+        # Once more after each decision about a call of the sub-agent, until it ends or nobody decides.
         while True:
             status = await self._executed(
                 call, found, functools.partial(self._watched, call, found, run, continued)
@@ -249,16 +255,19 @@ class StepCalls:
             end = await recorder.call(self._step, self._name(call), call, ended, again=again)
         except Interrupted:
             return await self._broken_off(call)
+        # As it ran: the record has neither the exception nor the application's value.
         if live:
             return live[0]
-        for model, usage in end.spent:
-            self._state.spend(model, usage)
+        # Paid for in the process that died; the totals of the run include it.
+        for expense in end.spent:
+            self._state.spend(*expense)
         if end.waits is not None:
             self._suspended[call.id] = end.waits
         return end.restored()
 
     async def _broken_off(self, call: ToolCall) -> ToolCallStatus | None:
         """The status of a call that a crash interrupted, and that must not simply run again."""
+        # Asked once: a person who decides against it has answered.
         if self._interrupted == "ask" and not self._call_gate.was_decided(call):
             assert self._recorder is not None
             pending = self._recorder.interrupted(self._step, call)
@@ -269,6 +278,7 @@ class StepCalls:
 
     async def _reviewed(self, call: ToolCall, status: ToolCallStatus, found: Tool | None) -> ToolCallStatus:
         """Applies the `after_tool` hook to the status."""
+        # Before the hook, which may replace the result but not what the tool asked for.
         if status.stop:
             self.stop = self.stop or f"the tool {call.name} ended the run"
         if self._recorder is None or self._after is None:
@@ -312,6 +322,7 @@ class StepCalls:
         if self._recorder is not None:
             pending = await self._recorder.asked(self._step, self._name(call), pending)
         will_run = {"tool_name": pending.name, "input": pending.arguments}
+        # Page and person see what will run; an equal input is in the call's own event.
         same = (call.name, call.arguments) == (pending.name, pending.arguments)
         metadata = None if same else {OWN_KEY: will_run}
         await self._put(ToolApprovalRequest(pending.call_id, pending.approval_id, metadata))
@@ -319,14 +330,17 @@ class StepCalls:
 
     async def _progress(self, call: ToolCall, value: Any) -> None:
         if isinstance(value, Spent):
-            for model, usage in value.answers:
-                self._state.spend(model, usage)
-            self._spent.setdefault(call.id, []).extend(value.answers)
+            before = len(self._state.spent)
+            for expense in value.answers:
+                self._state.spend(*expense)
+            # With the costs as they were counted here.
+            self._spent.setdefault(call.id, []).extend(self._state.spent[before:])
         elif isinstance(value, Waits):
             self._suspended[call.id] = value.suspension
         elif isinstance(value, Nested):
             await self._put(as_result(value, call))
         else:
+            # Progress goes to the same readers as results, under the same limits.
             shown = _fitted(ToolOutcome.of(value), self._runner.tools.find(call.name))
             result = shown.content if shown.output is None else shown.output
             await self._put(ToolResultEvent(result, call.id, call.name, preliminary=True))
@@ -334,6 +348,7 @@ class StepCalls:
     async def _put(self, event: Event) -> None:
         self._unread.append(event)
         self._runner.changed.set()
+        # A loop: several tools wait for room, and one of them takes it.
         while len(self._unread) > _MAX_UNREAD:
             self._room.clear()
             await self._room.wait()
@@ -390,6 +405,7 @@ def shown_as_run(message: Message, calls: StepCalls) -> Message:
 
 def in_call_order(calls: StepCalls, message: Message) -> tuple[ToolCallStatus, ...]:
     """The statuses of finished calls, in the order of the message's calls."""
+    # What is not in the message comes last.
     order = {call.id: at for at, call in enumerate(message.tool_calls)}
     done = calls.statuses.values()
     return tuple(sorted(done, key=lambda status: order.get(status.tool_call_id, math.inf)))
@@ -404,4 +420,5 @@ def results_of(calls: StepCalls | None, earlier: Mapping[str, ToolResult]) -> di
         return dict(earlier)
     waiting = {p.call_id: ToolResult(p.call_id, _WAITS, True, p.name) for p in calls.waiting.values()}
     within = {i: ToolResult(i, _WAITS_WITHIN, True, calls.calls[i].name) for i in calls.inner}
+    # Later entries win: a result over a placeholder.
     return {**earlier, **waiting, **within, **calls.results}

@@ -151,6 +151,7 @@ def overridden(
 
     raises: InvalidRequest for invalid tools, conditions or numbers of steps
     """
+    # None is "not given" for every option.
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if "output" in given:
         given["output"] = as_output(given["output"])
@@ -159,6 +160,7 @@ def overridden(
     changes: dict[str, Any] = {}
     if given:
         fields = _fields(given.get("settings"))
+        # An option wins over a field of `settings`, so the agent's would hide the run's.
         own = {name: value for name, value in config.options.items() if name not in fields}
         changes["options"] = cast(Options, {**own, **given})
     if model is not None:
@@ -167,6 +169,7 @@ def overridden(
         changes["max_steps"] = at_least_one("max_steps", max_steps, config.max_steps)
     if stop_when is not None:
         changes["stop_when"] = as_conditions(stop_when)
+    # Both are called: telemetry of the agent must not end where a run is observed.
     if observe is not None:
         changes["observe"] = joined(config.observe, function_or_none("observe", observe))
     return replace(config, **changes) if changes else config
@@ -220,6 +223,7 @@ def at_least_one(name: str, value: int | None, default: int) -> int:
     """
     if value is None:
         return default
+    # True is an int.
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidRequest(f"{name} must be an integer, got {value!r}")
     if value < 1:
@@ -313,6 +317,7 @@ def effects_of(value: ContextEffect | Iterable[ContextEffect] | None) -> tuple[C
         return ()
     if not callable(value) and not isinstance(value, Iterable):
         raise InvalidRequest(f"context_effects must be a list of functions, got {value!r}")
+    # First: an `Effect` is one function, and a class may be both callable and iterable.
     effects = (value,) if callable(value) else tuple(value)
     wrong = next((e for e in effects if not callable(e)), None)
     if wrong is not None:

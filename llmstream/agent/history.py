@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from llmstream.chats.content import Reasoning, Source, Text, ToolCall, ToolResult
-from llmstream.chats.copying import unchanged
+from llmstream.chats.copying import noted, unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.tools.outcome import cancelled_results
 
@@ -16,33 +15,32 @@ if TYPE_CHECKING:
     from llmstream.chats.turns import ChatTurn
     from llmstream.events import Event
 
-__all__ = ["KeptHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
-
-_shape = attrgetter("role", "parts")
+__all__ = ["ChatHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
 
 
 class SettledPart:
     """The beginning of a growing history in which every call is known to have a result.
 
-    A run looks for open calls at each step; without this it would scan all earlier steps again. Roles
-    and parts of the known messages are compared with the current ones, in C and by identity: after a
-    message was replaced or changed, the history is scanned from there on.
+    A run looks for open calls at each step; without this it would scan all earlier steps again. The known
+    messages are compared with the current ones, in C and mostly by identity: after a message was replaced
+    or changed, the history is scanned from there on.
     """
 
     def __init__(self) -> None:
-        self._known: list[Any] = []
+        self._known: list[Message] = []
         self._complete: list[int] = []  # lengths at which no call before waits for a later result
 
     def length(self, messages: Sequence[Message]) -> int:
         """How many messages at the beginning need no scan."""
-        same = unchanged(self._known, map(_shape, messages))
+        same = unchanged(self._known, messages)
         return next((length for length in reversed(self._complete) if length <= same), 0)
 
     def settle(self, messages: list[Message], results: Mapping[str, ToolResult]) -> None:
         """Adds missing results, in place; see `settled`."""
         start = self.length(messages)
+        # Only behind what is settled: a run may have thousands of steps.
         messages[start:] = settled(messages[start:], results)
-        self._known[start:] = map(_shape, messages[start:])
+        self._known[start:] = noted(messages[start:])
         while self._complete and self._complete[-1] > start:
             self._complete.pop()
         self._complete += _complete_lengths(messages, start)
@@ -53,7 +51,7 @@ class SettledPart:
         return [call for _, calls in found for call in calls]
 
 
-class KeptHistory:
+class ChatHistory:
     """Passes on to a chat what a run adds to its history.
 
     Messages that a context effect puts in place of earlier ones are not passed on: the chat has the
@@ -79,6 +77,8 @@ class KeptHistory:
 
     def add(self, history: list[Message]) -> None:
         """Adds the messages at the end of the history that are new."""
+        # By identity: equal messages may follow each other. An effect replaces the beginning of the history,
+        # so what is new stands behind the last known message.
         known = set(map(id, self._known))
         new = list(takewhile(lambda message: id(message) not in known, reversed(history)))[::-1]
         self._known = list(history)
@@ -90,6 +90,7 @@ def _complete_lengths(messages: Sequence[Message], start: int) -> list[int]:
     found: list[int] = []
     waiting: set[str] = set()
     for length, message in enumerate(messages[start:], start + 1):
+        # Calls that the vendor ran have their results in the same message, or need none.
         waiting.update(call.id for call in message.tool_calls if not call.provider_executed)
         waiting.difference_update(r.tool_call_id for r in message.tool_results if not r.provider_executed)
         if not waiting:
@@ -112,6 +113,7 @@ def settled(messages: Iterable[Message], results: Mapping[str, ToolResult] | Non
         added = [by_id[call.id] for call in calls]
         after = history[at + 1] if at + 1 < len(history) else None
         if after is not None and after.role == Role.TOOL:
+            # A result that is there wins over one made here.
             found = {r.tool_call_id: r for r in [*after.tool_results, *added]}
             ordered = [found.pop(call.id) for call in history[at].tool_calls if call.id in found]
             others = [part for part in after.parts if not isinstance(part, ToolResult)]
@@ -176,6 +178,7 @@ def own_view(messages: Iterable[Message], name: str) -> list[Message]:
         else:
             foreign |= {call.id for call in message.tool_calls}
             text = message.text
+            # Only what it wrote is for the others: without its calls and thoughts.
             if text:
                 seen.append(
                     Message(message.sender, Role.USER, (Text(f"{message.sender or 'assistant'}: {text}"),))

@@ -6,6 +6,7 @@ calls by `RunJournal`, or its steps by `JournalSteps`. The format of the lines i
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import logging
@@ -23,11 +24,12 @@ import anyio.to_thread
 
 from llmstream.agent.durable_steps import Do
 from llmstream.agent.journal_lines import Line, RunRecord, compacted, encode_line, read_lines, sum_of
-from llmstream.chats.content import ToolCall, ToolResult, sync_folder, write_whole
+from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.errors import DecodeError, Interrupted, InvalidRequest, Lost
 from llmstream.file_lock import is_at, lock
+from llmstream.files import replace_file, sync_folder
 
 __all__ = [
     "Journal",
@@ -89,6 +91,7 @@ class Journal:
         run:    id of the run, as the application chooses it
         raises: DecodeError if the file is damaged; OSError, JournalInUse as `write`
         """
+        # Who opens the steps of a run makes earlier openers void: two would run each call twice.
         owner = object()
 
         async def write(line: Line) -> None:
@@ -115,6 +118,7 @@ class RunJournal:
     def __init__(self, journal: Journal | None, agent: str) -> None:
         self._journal = journal
         self._agent = agent
+        # Runs of one file interleave, also those of one agent.
         self._run = secrets.token_hex(8)
         self._written: list[Message] | None = None
         self._ended = False
@@ -123,6 +127,7 @@ class RunJournal:
         """Writes the messages that are new or changed since the last call."""
         if self._journal is None:
             return
+        # With the first messages: a run that ends before them leaves nothing.
         if self._written is None:
             await self._journal.write(Line("run", self._run, agent=self._agent))
             self._written = []
@@ -132,6 +137,7 @@ class RunJournal:
             return
         added = dump_messages(conversation[at:]).decode()
         await self._journal.write(Line("messages", self._run, step=step, at=at, messages=added))
+        # A list of its own: the conversation grows.
         self._written = list(conversation)
 
     async def call(self, step: int, call: ToolCall, *, repeatable: bool) -> None:
@@ -177,6 +183,7 @@ class JournalSteps:
         self._done: dict[str, bytes] = {}
         self._begun: set[str] = set()
         self._broken: Exception | None = None
+        self._inbox = asyncio.Lock()
         for line in lines:
             if line.type == "begin":
                 self._begun.add(line.key)
@@ -185,10 +192,19 @@ class JournalSteps:
 
     async def step(self, key: str, do: Do, *, again: bool) -> bytes:
         """As in `Steps`."""
+        if key.startswith("inbox/"):
+            # The next number belongs to whoever is first: the sender of a message, or the run at its end.
+            async with self._inbox:
+                return await self._step(key, do, again=again)
+        return await self._step(key, do, again=again)
+
+    async def _step(self, key: str, do: Do, *, again: bool) -> bytes:
+        # Before the check for failures: what is recorded stays true.
         if key in self._done:
             return self._done[key]
         if self._broken is not None:
             raise self._broken
+        # A step that may be done again needs no begin: nobody will look for it.
         if not again:
             if key in self._begun:
                 raise Interrupted(
@@ -210,6 +226,29 @@ class JournalSteps:
             self._broken = error
             raise
 
+    async def send(self, message: str | Message) -> None:
+        """Sends a user message to the run, before its next step; it is on disk when this returns.
+
+        raises: InvalidRequest if the run is over, or ends now; OSError, Lost as `step`
+        """
+        if not isinstance(message, str | Message):
+            raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
+        data = dump_messages([Message.user(message) if isinstance(message, str) else message])
+        recorded = False
+
+        async def do() -> bytes:
+            nonlocal recorded
+            recorded = True
+            return data
+
+        number = 0
+        while await self.step(f"inbox/{number}", do, again=True) and not recorded:
+            number += 1
+        if not recorded:
+            raise InvalidRequest(
+                f"run {self.run!r} is over, or ends now. Start another one with its messages, and this one."
+            )
+
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:
         """What is recorded under the key; it returns at once."""
         return self._done.get(key)
@@ -220,6 +259,7 @@ def _lines_of(path: str, run: str) -> list[Line]:
     found: list[Line] = []
     for line in read_lines(path):
         if line.run == run:
+            # An id may be used again after it was forgotten.
             if line.type == "forget":
                 found.clear()
             found.append(line)
@@ -266,6 +306,7 @@ class JournalFile:
     left: ids of runs that have no end and get no more lines
     """
 
+    # Weak: the last journal of a path closes and unlocks the file.
     _by_path: ClassVar[WeakValueDictionary[str, JournalFile]] = WeakValueDictionary()
     _finding: ClassVar[threading.Lock] = threading.Lock()
 
@@ -309,10 +350,12 @@ class JournalFile:
         owner:  of the steps of a run, who writes them; a line "steps" makes it the only one
         raises: OSError, JournalInUse; Lost for an owner that is not the last one
         """
+        # Lines come from threads, several at once.
         with self._lock:
             if owner is not None and line.type != "steps" and self._owners.get(line.run) is not owner:
                 raise Lost(f"the steps of run {line.run!r} were opened again, or forgotten; these are void.")
             self._append(line)
+            # Owner only after its line is on disk: a failed opening leaves the one before.
             if line.type == "steps":
                 self._owners[line.run] = owner
             elif line.type == "forget":
@@ -362,6 +405,7 @@ class JournalFile:
         try:
             os.ftruncate(file, end)
         except OSError as error:
+            # The next opening cuts it off; until then readers ignore a line without end.
             _log.warning("the incomplete last line of the journal %s was not removed: %s", self._path, error)
         finally:
             try:
@@ -371,6 +415,7 @@ class JournalFile:
 
     def _compact(self) -> None:
         """Writes a shorter file. If that fails, the old one stays valid."""
+        # Also if it fails: the next attempt comes after as many lines, and not at each line.
         self._lines = 0
         try:
             data = compacted(self._path, self.left)
@@ -379,13 +424,14 @@ class JournalFile:
                 os.close(old)
                 old = None
             try:
-                write_whole(self._path, data, prefix=_copy_prefix(self._path))
+                replace_file(self._path, data, prefix=_copy_prefix(self._path))
                 self._file = _open(self._path)  # locked before the old one is unlocked
                 self._sum = _last_sum(self._file)
             finally:
                 if old is not None:
                     os.close(old)
         except (OSError, DecodeError) as error:
+            # Every line is on disk: a file that stays long is no failure of the run.
             _log.warning("the journal %s could not be compacted: %s", self._path, error)
         else:
             self.left.clear()
@@ -421,6 +467,7 @@ def _open(path: str) -> int:
 
     raises: OSError, JournalInUse
     """
+    # Not through a symbolic link: who may write to the folder would choose which file gets the conversation.
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
     while True:
         file = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
@@ -450,7 +497,7 @@ def _cut(path: str, file: int, end: int) -> int:
         os.ftruncate(file, end)
     except OSError:
         with open(path, "rb") as source:
-            write_whole(path, source.read(end), prefix=_copy_prefix(path))
+            replace_file(path, source.read(end), prefix=_copy_prefix(path))
         renewed = _open(path)
         os.close(file)
         return renewed

@@ -125,6 +125,7 @@ def _checked(data: bytes, kind: int, after: int) -> bytes:
     start = (_PLAIN, _SUM, _CHAIN)[kind]
     at = len(start) + 8
     body = b"{" + data[at + 2 : -1]
+    # Compared as text, so that a bit turned in the checksum itself is found too.
     if data[len(start) : at + 2] != b'%08x",' % zlib.crc32(body, after if kind == 2 else 0):
         raise ValueError("its checksum is wrong: a line was altered, removed, doubled or moved")
     return body
@@ -166,6 +167,7 @@ class RunRecord:
             case Line(type="run"):
                 self.agent = line.agent
             case Line(type="messages"):
+                # In a file of a version without checksums nothing else shows that a line is missing.
                 if line.at > len(self._messages):
                     raise DecodeError("the journal is damaged: messages are missing")
                 self._messages[line.at :] = load_messages(line.messages)
@@ -204,6 +206,7 @@ class RunRecord:
         if self._messages:
             saved = dump_messages(self._messages).decode()
             yield Line("messages", run, step=self._step, messages=saved)
+        # Of earlier steps the messages have the results.
         for key in [key for key in {**self._calls, **self._results} if key[0] >= self._step]:
             if key in self._begun:
                 yield self._begun[key]
@@ -217,6 +220,7 @@ class RunRecord:
         found = open_calls(self._messages)
         if not found:
             return self._messages
+        # Only the last step can have open calls: the ones before it were recorded with their results.
         place, calls = found[-1]
         self._messages[place] = self._as_run(self._messages[place])
         return settled(self._messages, {call.id: self._result(call) for call in calls})
@@ -257,6 +261,7 @@ def compacted(path: str, left: Container[str]) -> bytes:
     remaining = [
         (run, record)
         for run, record in records.items()
+        # What `recover` would read.
         if last.get(record.agent) == run or not (record.ended or run in left)
     ]
     lines: list[bytes] = []

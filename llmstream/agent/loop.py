@@ -12,10 +12,10 @@ import msgspec
 
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.durable_steps import Steps
-from llmstream.agent.history import KeptHistory, is_empty, settled
+from llmstream.agent.history import ChatHistory, is_empty, settled
 from llmstream.agent.hooks import Stop, call_hook
 from llmstream.agent.model_response import ModelResponse
-from llmstream.agent.nested import Ids, turn_calls
+from llmstream.agent.nested import in_step, turn_calls
 from llmstream.agent.planning import HookResponse, StepPlanner
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import Budget, Misses, RunState
@@ -28,6 +28,7 @@ from llmstream.events import ErrorEvent, Event, Finish, FinishReason, StreamStar
 from llmstream.streams.model import Model
 from llmstream.streams.reading import CUT_SHORT, final_object, may_be_repaired, repair_message
 from llmstream.structured import Output, as_output
+from llmstream.unique_ids import StepIds
 
 __all__ = ["Loop"]
 
@@ -54,13 +55,13 @@ class Loop:
         *,
         total_s: float | None,
         resumption: Resumption | None = None,
-        kept: KeptHistory | None = None,
+        chat: ChatHistory | None = None,
         steps: Steps | None = None,
     ) -> None:
         self.state = state
         self.context = RunContext(config, state, total_s, steps)
         # The last message of a run that was suspended is its current step's.
-        self.context.ids = Ids(turn_calls(state.conversation[: -1 if resumption is not None else None]))
+        self.context.ids = StepIds(turn_calls(state.conversation[: -1 if resumption is not None else None]))
         self.finish_reason: FinishReason | None = None
         self.error: LLMStreamError | None = None
         self.suspended: Suspension | None = None
@@ -75,7 +76,7 @@ class Loop:
         # The same objects: `unchanged_prompt` compares identities.
         self._prompt = list(state.conversation)
         self._resumption = resumption
-        self._kept = kept
+        self._chat = chat
         self._planner = StepPlanner(
             config.prepare_step,
             config.hooks.before_model,
@@ -98,36 +99,41 @@ class Loop:
 
     async def events(self) -> AsyncGenerator[Event]:
         """Yields every event of the run, with one `stream-start`. No task remains when it ends."""
-        began, watch, kept = False, self.context.watch, self._kept
-        if kept is not None:
-            kept.begin()
+        began, watch, chat = False, self.context.watch, self._chat
+        if chat is not None:
+            chat.begin()
         if watch is not None:
             model = self._config.model
             watch.began(self._config.name, model.provider.name, model.name, model.known_secrets)
         try:
             async with aclosing(self._all_steps()) as events:
                 async for event in events:
+                    # Each step starts a stream, and a run is one.
                     if isinstance(event, StreamStart):
                         # Each step starts a stream, and most repeat the warning about the same option.
                         self.warnings += [w for w in event.warnings if w not in self.warnings]
                         if began:
                             continue
                     elif not began:
+                        # A hook may answer in place of the model, or the run fail before a request.
                         yield StreamStart()
                     began = True
-                    event = self.context.ids.unique(event, self.state.step)
-                    if kept is not None:
-                        kept.feed(event)
+                    event = in_step(event, self.state.step, self.context.ids)
+                    if chat is not None:
+                        chat.feed(event)
                     yield event
         finally:
+            # In a finally, so also for what was raised at the reader: it left, or was cancelled.
             failure = None if watch is None else self.error or sys.exception()
             try:
                 # Before the close, which may wait for tools: compaction may then drop the lines of this run.
                 self.context.journal.leave()
                 await self.aclose()
             finally:
-                if kept is not None:
-                    kept.add(self._history(settle=self.suspended is None))
+                if chat is not None:
+                    # Placeholders for calls that wait are not for the chat: their results come when the run
+                    # is resumed.
+                    chat.add(self._history(settle=self.suspended is None))
                 if watch is not None:
                     watch.ended(self.state, self.finish_reason, failure, suspended=self.suspended is not None)
 
@@ -144,6 +150,7 @@ class Loop:
                 error.partial = error.partial or self._partial()
                 yield ErrorEvent(error.info)
                 self._finish = Finish("error")
+            # Its calls are cancelled first, so that the history has their results at the finish.
             if self._step is not None:
                 await self._step.aclose()
             try:
@@ -168,8 +175,9 @@ class Loop:
                 # Also of a step that failed or was left: the finish of the run reports its reason.
                 self._finish = step.finish
             self.suspended = step.record()
-            if self._kept is not None:
-                self._kept.add(self.state.conversation)
+            if self._chat is not None:
+                self._chat.add(self.state.conversation)
+            # Of a durable run the decision may be there already.
             if self.suspended is not None and await self._goes_on(self.suspended):
                 self.suspended = None
                 continue
@@ -199,6 +207,7 @@ class Loop:
             key=config.approval_key,
             again=before,
         )
+        # A decision found in the record was used by the process that died.
         if not before:
             await recorder.go_on(key, given)
         return True
@@ -213,6 +222,7 @@ class Loop:
         # Before the plan: hooks and effects see what the model will see.
         self.state.conversation += context.delivered()
         plan = await self._planner.plan(self.state, context.recorder)
+        # On disk before the request: after a crash the journal shows what was asked.
         await context.note()
         if isinstance(plan, Stop):
             context.stop(plan)
@@ -229,6 +239,7 @@ class Loop:
         if self.suspended is not None or context.stopped_by is not None:
             return True
         self._ask_again(step)
+        # After the own repair, which was caused by the answer: messages of others follow it.
         await context.receive()
         # What the run once went on from is not asked: the answer may be another one by now.
         recorder = context.recorder
@@ -278,6 +289,7 @@ class Loop:
     async def _finished(self) -> Finish:
         """Ends the run: the finish has the last step's reason and the tokens of all steps."""
         if self.suspended is None:
+            # The limit or the end came before a step for them; a suspended run delivers them when it goes on.
             self.state.conversation += self.context.delivered()
         # A suspended run waits for results of calls, whatever the last response reported.
         reason: FinishReason = "tool-calls" if self.suspended is not None else self._finish.finish_reason
@@ -304,6 +316,7 @@ class Loop:
     @property
     def unchanged_prompt(self) -> int:
         """How many messages at the start of the history are still those of the prompt."""
+        # By identity: a message that an effect made may be equal.
         pairs = zip(self._prompt, self.state.conversation, strict=False)
         return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] is pair[1], pairs))
 

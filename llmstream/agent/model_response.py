@@ -74,6 +74,7 @@ class ModelResponse:
         self.finish = Finish("unknown")
         self.cut_call = False
         # The stream gets only declarations: the step runs the tools.
+        # Errors as events: the run has a finish to make before it raises them.
         requested: Options = {**options, "tools": self.tools.declared(), "errors": "events"}
         own = repairs if plan.messages is None else of_plan.repairs
         self.stream = EventStream(model, shown, requested, started=started, repairs=own)
@@ -126,6 +127,7 @@ class ModelResponse:
 
 def no_content_error(response: ModelResponse, message: Message) -> LLMStreamError | None:
     """The error of a response that reached its token limit before any content, or in its only call."""
+    # Only this reason cuts a response in the middle.
     if response.finish.finish_reason != "length":
         return None
     if response.cut_call and not any(isinstance(part, ToolCall) for part in message.parts):

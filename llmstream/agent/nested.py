@@ -4,8 +4,8 @@ A nested event is a preliminary `tool-result` of the call that runs the sub-agen
 event as JSON, and its metadata names the sub-agent. So ids stay unique, the event sequence stays valid,
 and other readers see it as progress of a tool.
 
-`Ids` does the same for the steps of one run, which may use an id again. A run that continues a conversation
-in the middle of a turn does not use the ids of that turn: readers take both for one response.
+`in_step` does the same for the steps of one run, which may use an id again. A run that continues a
+conversation in the middle of a turn does not use the ids of that turn: readers take both for one response.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ import msgspec
 
 from llmstream.chats.content import ToolCall
 from llmstream.chats.message import Message, Role
-from llmstream.events import Event, ResponseMetadata, Usage, decode
+from llmstream.events import Event, ResponseMetadata, decode
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.unique_ids import StepIds
 
 if TYPE_CHECKING:
+    from llmstream.agent.state import Expense
     from llmstream.agent.suspension import Suspension
 
 __all__ = [
-    "Ids",
     "Nested",
     "NestedEvent",
     "Spent",
     "Waits",
     "as_result",
+    "in_step",
     "nested_event",
     "shown_ids",
     "turn_calls",
@@ -65,9 +66,9 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Report at the end of a sub-agent: model and tokens of each response, to count in the parent run."""
+    """Report at the end of a sub-agent: what each response has used, to count in the parent run."""
 
-    answers: tuple[tuple[str, Usage], ...]
+    answers: tuple[Expense, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,20 +127,19 @@ def shown_ids(suspension: Suspension) -> dict[str, str]:
     return found
 
 
-class Ids(StepIds):
-    """Makes ids unique in a run: prefixes an id with the step's number if an earlier step used it."""
-
-    def unique(self, event: Event, step: int) -> Event:
-        """The event, with an id that no other step uses."""
-        field = _id_field(type(event))
-        if field is None:
-            return event
-        block_id = getattr(event, field)
-        if block_id is None or self._step_of.setdefault(block_id, step) == step:
-            return event
-        shown = self.shown(block_id, step)
-        changes: dict[str, Any] = {field: shown}
-        own = (getattr(event, "provider_metadata", None) or {}).get(OWN_KEY, {})
-        if "parent_call" in own:
-            changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": shown}}
-        return msgspec.structs.replace(event, **changes)
+def in_step(event: Event, step: int, ids: StepIds) -> Event:
+    """The event, with an id that no other step of the run uses."""
+    field = _id_field(type(event))
+    if field is None:
+        return event
+    block_id = getattr(event, field)
+    if block_id is None:
+        return event
+    shown = ids.shown(block_id, step)
+    if shown is block_id:
+        return event
+    changes: dict[str, Any] = {field: shown}
+    own = (getattr(event, "provider_metadata", None) or {}).get(OWN_KEY, {})
+    if "parent_call" in own:
+        changes["provider_metadata"] = {OWN_KEY: {**own, "parent_call": shown}}
+    return msgspec.structs.replace(event, **changes)

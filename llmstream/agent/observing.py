@@ -173,6 +173,7 @@ class RunWatch:
         try:
             status = await running
         finally:
+            # Also when cancelled: each start has an end.
             if self._content:
                 result = None if status is None else status.result.content
                 content = ToolContent(arguments=call.arguments, result=result, **ids)
@@ -209,9 +210,11 @@ class RunWatch:
         """Reports the end of the run once, if it began. Without finish reason and failure it was left."""
         if self._began is None:
             return
+        # The run may be closed more than once.
         began, self._began = self._began, None
         error_code = None
         if isinstance(failure, Exception):
+            # Of other exceptions the name alone: their messages may quote content.
             error_code = failure.code if isinstance(failure, LLMStreamError) else type(failure).__name__
         finished = RunFinished(
             run_id=self._run_id,

@@ -19,14 +19,13 @@ from llmstream.agent.hooks import (
     Stop,
     call_hook,
 )
-from llmstream.agent.state import RunState
+from llmstream.agent.state import Expense, RunState
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, TextDelta, TextEnd, TextStart
 
 if TYPE_CHECKING:
     from llmstream.agent.recorder import Recorder
-    from llmstream.usage import Usage
 
 __all__ = ["HookResponse", "StepPlanner", "prepared"]
 
@@ -37,6 +36,7 @@ async def prepared(prepare_step: PrepareStep | None, state: RunState) -> StepPla
     raises: InvalidRequest if it returned anything but a plan
     """
     plan = await call_hook(prepare_step, state)
+    # Anything else would fail later, with an error that does not name the function.
     if plan is not None and not isinstance(plan, StepPlan):
         raise InvalidRequest(f"prepare_step must return a StepPlan or None, got {plan!r}")
     if plan is None:
@@ -77,12 +77,13 @@ class StepEffects:
         spent = await recorder.history(
             state.step, state.conversation, lambda: self._replace(state), asked=asked
         )
-        for model, usage in spent:
-            state.spend(model, usage)
+        for expense in spent:
+            state.spend(*expense)
 
-    async def _replace(self, state: RunState) -> tuple[tuple[str, Usage], ...]:
+    async def _replace(self, state: RunState) -> tuple[Expense, ...]:
         before = len(state.spent)
         found = await self._lasting.applied(state.conversation, spend=state.spend, state=state)
+        # In place: the state, its readers and the loop share the list.
         state.conversation[:] = found
         return tuple(state.spent[before:])
 
@@ -162,6 +163,7 @@ class StepPlanner:
         text = plan.instructions
         if text is None:
             function = self._instructions
+            # Instructions may be a function of the state or of nothing.
             arguments = () if function is None or _takes_nothing(function) else (state,)
             text = await call_hook(function, *arguments)
         if text is not None and not isinstance(text, str):
@@ -170,6 +172,7 @@ class StepPlanner:
             return plan
         shown = list(state.conversation if plan.messages is None else plan.messages)
         own = shown[0] if shown else None
+        # Only the agent's own: a system message of the prompt stays.
         if own is not None and own.role == Role.SYSTEM and own.text == self._system:
             del shown[0]  # replaced by the instructions of this step
         return replace(plan, messages=(Message.system(text), *shown))
@@ -177,6 +180,7 @@ class StepPlanner:
 
 def _takes_nothing(function: Instructions) -> bool:
     try:
+        # Some functions written in C have no signature.
         return not inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
@@ -189,6 +193,7 @@ def _shown(source: str, messages: object) -> tuple[Message, ...]:
     raises: InvalidRequest for anything but messages
     """
     given = tuple(messages) if isinstance(messages, Iterable) else (messages,)
+    # A str is iterable too.
     if isinstance(messages, str) or not all(isinstance(message, Message) for message in given):
         raise InvalidRequest(f"{source} must give a list of messages, got {messages!r}")
     return given

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from llmstream.agent.durable_steps import Steps, Under
 from llmstream.agent.hooks import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.recorded_model import Digests, PriceOf, RecordedModel
+from llmstream.agent.state import Expense
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolCall, ToolResult, outcome_of
 from llmstream.chats.message import Message
@@ -23,7 +24,6 @@ from llmstream.errors import DecodeError, InvalidRequest, InvalidToolInput, Unkn
 from llmstream.streams.call import CallingModel
 from llmstream.tools.approval import Approve, Deny, PendingCall, Run, Settled, Verdict, Wait, as_decision
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
-from llmstream.usage import Usage
 
 __all__ = ["INTERRUPTED", "EndedCall", "Given", "Recorder", "WhenInterrupted"]
 
@@ -40,7 +40,8 @@ _INTERRUPTED_ID: Final = "interrupted_"
 
 _NOT_AGAIN: Final = "its process ended while it ran, so it may have had effects, and it is not run again"
 
-Spent: TypeAlias = tuple[tuple[str, Usage], ...]
+T = TypeVar("T")
+Spent: TypeAlias = tuple[Expense, ...]
 
 
 class EndedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -50,7 +51,7 @@ class EndedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     is_json:   whether the result is a JSON value
     stop:      whether the tool ended the run
     miss:      why the call was invalid: the code of an error
-    spent:     model and tokens of each response of a sub-agent
+    spent:     by each response of a sub-agent
     waits:     the suspended run of a sub-agent, instead of a status
     """
 
@@ -115,7 +116,7 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _History(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What context effects did: the new history, if it changed, and the tokens that they used."""
+    """What context effects did: the new history, if it changed, and what they spent."""
 
     messages: str = ""
     spent: Spent = ()
@@ -126,6 +127,17 @@ class _NoDecision(Exception):
 
 
 _encode: Final = msgspec.json.Encoder().encode
+
+
+def _read(data: bytes, kind: type[T]) -> T:
+    """What is recorded under a key.
+
+    raises: DecodeError if it is damaged, of another form, or of a newer version
+    """
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise DecodeError(f"the record of a step cannot be read: {error}") from None
 
 
 def decision_to(decision: Approve | Deny | bool) -> dict[str, Any]:
@@ -212,7 +224,7 @@ class Recorder:
         async def do() -> bytes:
             return _encode(await run())
 
-        return msgspec.json.decode(await self.steps.step(key, do, again=again), type=EndedCall)
+        return _read(await self.steps.step(key, do, again=again), EndedCall)
 
     def interrupted(self, number: int, call: ToolCall) -> PendingCall:
         """An interrupted call that waits for a person; its approval id is the same each time."""
@@ -228,7 +240,7 @@ class Recorder:
         async def do() -> bytes:
             return _encode(pending)
 
-        return msgspec.json.decode(await self.steps.step(key, do, again=True), type=PendingCall)
+        return _read(await self.steps.step(key, do, again=True), PendingCall)
 
     async def verdict(
         self,
@@ -246,7 +258,7 @@ class Recorder:
             return _encode(_judged(await judge()))
 
         data = await self.steps.step(self.numbered(f"{number}/before_tool/{name}"), do, again=True)
-        verdict = _verdict(msgspec.json.decode(data, type=_Judged))
+        verdict = _verdict(_read(data, _Judged))
         if isinstance(verdict, Wait) and verdict.pending.approval_id and not asked:
             await ask(verdict.pending)
         return verdict
@@ -263,7 +275,7 @@ class Recorder:
             return _encode(_Judged("settled", ended=EndedCall.of(status), stop=stop))
 
         data = await self.steps.step(self.numbered(f"{number}/after_tool/{name}"), do, again=True)
-        found = msgspec.json.decode(data, type=_Judged)
+        found = _read(data, _Judged)
         assert found.ended is not None
         return (live[0] if live else found.ended.restored()), found.stop
 
@@ -283,7 +295,7 @@ class Recorder:
             data = await self.steps.step(key, do, again=True)
         except _NoDecision as error:
             return error.args[0]  # whoever asked the hook reports it
-        return _hook_decision(msgspec.json.decode(data, type=_Judged))
+        return _hook_decision(_read(data, _Judged))
 
     # The conversation: messages that were sent to the run, and what effects made of the history.
 
@@ -303,6 +315,7 @@ class Recorder:
         if data is None:
             first, texts = self._delivered, list[str]()
             while found := await self.steps.wait(f"inbox/{first + len(texts)}", 0):
+                load_messages(found)  # which raises what a later step would
                 texts.append(found.decode())
             if not texts:
                 return []
@@ -311,7 +324,7 @@ class Recorder:
                 return _encode(texts)
 
             data = await self.steps.step(key, do, again=True)
-        sent: list[str] = msgspec.json.decode(data, type=list[str])
+        sent: list[str] = _read(data, list[str])
         self._delivered += len(sent)
         return [message for text in sent for message in load_messages(text)]
 
@@ -333,9 +346,9 @@ class Recorder:
     async def history(
         self, number: int, conversation: list[Message], apply: Callable[[], Awaitable[Spent]], asked: bool
     ) -> Spent:
-        """Applies effects to the conversation, in place, once; returns the tokens to count from a record.
+        """Applies effects to the conversation, in place, once; returns what to count from a record.
 
-        apply: applies them, and returns the tokens that were used, which are counted already
+        apply: applies them, and returns what they spent, which is counted already
         asked: whether the response of the step is recorded; then no effect is applied any more
         """
         key, live = f"{number}/history", False
@@ -352,7 +365,7 @@ class Recorder:
 
         if asked and await self.steps.wait(key, 0) is None:
             return ()
-        found = msgspec.json.decode(await self.steps.step(key, do, again=True), type=_History)
+        found = _read(await self.steps.step(key, do, again=True), _History)
         if live:
             return ()
         if found.messages:
@@ -378,16 +391,16 @@ class Recorder:
         """What was given for the calls that wait, and whether the run was continued with it before."""
         data = await self.steps.wait(key, 0)
         if data is not None:
-            return msgspec.json.decode(data, type=Given), True
+            return _read(data, Given), True
         decisions: dict[str, Any] = {}
         results: list[ToolResult] = []
         for call in pending:
             if call.approval_id:
                 found = await self.steps.wait(f"{number}/decision/{call.approval_id}", None)
                 if found is not None:
-                    decisions[call.approval_id] = msgspec.json.decode(found)
+                    decisions[call.approval_id] = _read(found, dict[str, Any])
             elif (found := await self.steps.wait(f"{number}/result/{call.call_id}", None)) is not None:
-                results.append(msgspec.json.decode(found, type=ToolResult))
+                results.append(_read(found, ToolResult))
         return Given(decisions, tuple(results)), False
 
     async def go_on(self, key: str, given: Given) -> None:

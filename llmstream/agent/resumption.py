@@ -108,6 +108,7 @@ class Resumption:
             raise InvalidRequest(
                 f"the suspension belongs to agent {suspension.agent!r}, this agent is {agent!r}"
             )
+        # Its own time is over, but the run that went on with it is recorded and may be repeated.
         suspension.check(key, expires=not again)
         if not again:
             _check_unclaimed(suspension)
@@ -159,6 +160,7 @@ class Resumption:
         """
         for call in self.decided_calls:
             decision = self.decided[call.id]
+            # The call of a tool that is gone gets an error result, as any call of an unknown tool.
             if isinstance(decision, Approve) and tools.find(call.name) is not None:
                 tools.approved(call, decision)
 
@@ -167,6 +169,7 @@ class Resumption:
 
         raises: InvalidRequest if another run was first
         """
+        # Once more: two runs may have been made of it before one was read.
         _check_unclaimed(self.suspension)
         expires = self.suspension.expires_at_s
         _claimed[self.suspension.id] = math.inf if expires is None else expires
@@ -197,6 +200,7 @@ def _continued(
     results: dict[str, list[ToolResult]] = {}
     for call_id, pending, shown in suspension.within:
         if shown.call_id in given:
+            # The sub-agent knows the call by its own id.
             result = msgspec.structs.replace(given[shown.call_id], tool_call_id=pending.call_id)
             results.setdefault(call_id, []).append(result)
     found: dict[str, Continuation] = {}
@@ -204,6 +208,7 @@ def _continued(
         decisions = {
             p.approval_id: by_approval[p.approval_id] for p in inner.pending if p.approval_id in by_approval
         }
+        # Without either, the sub-agent would wait for the same again.
         if decisions or call_id in results:
             found[call_id] = Continuation(inner, decisions, tuple(results.get(call_id, ())))
     return found
@@ -215,6 +220,7 @@ def _forget_expired() -> None:
         now = time.time()
         for name in [name for name, expires in _claimed.items() if expires < now]:
             del _claimed[name]
+        # Doubled, so that looking at all of them costs little for each claim.
         _next_look = 2 * len(_claimed) + _FORGET_AFTER
 
 
@@ -232,6 +238,7 @@ def _check_history(suspension: Suspension) -> None:
     found = _open_calls(suspension)
     for pending in suspension.own:
         call = found.get(pending.call_id)
+        # What would run is in the history; a person decides about what is shown.
         if call is None or (call.name, call.arguments) != (pending.name, pending.arguments):
             raise InvalidRequest(f"the waiting call {pending.call_id!r} differs from the one in the history")
     stray = [i for i in suspension.inner if i not in found]

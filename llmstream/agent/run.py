@@ -68,6 +68,8 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
+        # Weak: a reader that `break` leaves is then finalised, which stops the run. Held here, it would go
+        # on.
         self._reader: weakref.ref[AsyncGenerator[Event]] | None = None
         self._held: AsyncGenerator[Event] | None = None  # by `async with`, which closes it
         self._entered = self._begun = self._over = False
@@ -128,6 +130,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         """Leaves the run: closes the socket at once, cancels tools and waits for their cleanup."""
         reader = self._reader() if self._reader is not None else None
         self._over, self._held = True, None
+        # A generator that runs cannot be closed.
         if reader is not None and not self._reading.stepping:  # else its reader ends it
             await reader.aclose()
         self._reading.events = None
@@ -147,6 +150,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         raises: LLMStreamError if a step failed, with the content so far in `.partial`; InvalidRequest if
                 the run was left, because `message` is incomplete then
         """
+        # Not by `__aiter__`, which refuses a run that is over: its message may be collected twice.
         async for _ in self._events():
             pass
         if self.error is not None and not self._loop.quiet:
@@ -213,6 +217,7 @@ class AgentRun(AsyncOnly, Generic[T]):
             raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
         if self.error is not None:
             raise self.error
+        # Of the last step: `message` may be one of an earlier step, which has content.
         message = self.steps[-1].message if self.steps else self.message
         try:
             found: T = final_object(message, self.finish_reason, output)
@@ -232,7 +237,8 @@ class AgentRun(AsyncOnly, Generic[T]):
 
         If `max_steps` ends the run first, the message stays in its history without a response.
 
-        raises: InvalidRequest if the run is over, or for anything but a str or Message
+        raises: InvalidRequest if the run is over, or records its steps (`steps=`): a crash would lose the
+                message; or for anything but a str or Message
         """
         if self._over:
             raise InvalidRequest(
@@ -240,6 +246,13 @@ class AgentRun(AsyncOnly, Generic[T]):
             )
         if not isinstance(message, str | Message):
             raise InvalidRequest(f"a run is sent a str or a Message, got {message!r}")
+        if self._loop.context.recorder is not None:
+            # A message has to be recorded before its sender goes on, and this method cannot wait for that.
+            raise InvalidRequest(
+                "this run records its steps, and a crash would lose a message by AgentRun.send(). Use `await "
+                "runs.send(run_id, message)` of llmstream.durable.Runs, or `await steps.send(message)` of "
+                "the steps of a journal."
+            )
         self._loop.context.inbox.append(Message.user(message) if isinstance(message, str) else message)
 
     async def steer(self, message: str | Message) -> None:
@@ -278,6 +291,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         return events
 
     async def _read(self) -> AsyncGenerator[Event]:
+        # A run that was left before it was read.
         if self._over:
             return
         require_asyncio()
@@ -345,6 +359,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         """The message of the current step; once the run is over, the last message with content."""
         response = self._loop.response
         current = Message.assistant() if response is None else response.stream.message
+        # A step may follow that has no content yet.
         if self._loop.finish_reason is None:
             return current
         if self.error is not None:
@@ -386,7 +401,7 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     def cost(self, price: Price) -> float | None:
         """The estimated cost of the steps in this process, by the given price; None if it knows no price."""
-        known = [cost for model, usage in self.state.spent if (cost := price(model, usage)) is not None]
+        known = [cost for model, usage, _ in self.state.spent if (cost := price(model, usage)) is not None]
         return sum(known) if known else None
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,7 @@ from llmstream.tools.signature import check_arguments
 __all__ = [
     "MAX_INVALID_CALLS",
     "Budget",
+    "Expense",
     "Misses",
     "Price",
     "RunState",
@@ -58,6 +59,18 @@ class Step:
     cost_estimate: float | None = None
 
 
+class Expense(NamedTuple):
+    """What one response has used.
+
+    model: "provider:model"
+    cost:  by the agent's `price` when it came; None if that knew none
+    """
+
+    model: str
+    usage: Usage
+    cost: float | None = None
+
+
 @dataclass(slots=True)
 class RunState:
     """The state of a run, as passed to stop conditions, `prepare_step` and hooks.
@@ -65,7 +78,7 @@ class RunState:
     step:           the number of the current step, or between two steps of the next; from 0
     steps:          the steps completed in this process; in a resumed run, `step` continues and this is empty
     usage_by_model: tokens by "provider:model", including sub-agents
-    spent:          model and tokens of each response in this process, including sub-agents
+    spent:          model, tokens and cost of each response in this process, including sub-agents
     tool_calls:     the number of calls that were run or refused in this process
     cost_estimate:  the sum of all known prices, so a lower bound; None if no price is known
     deps:           the application's object
@@ -77,7 +90,7 @@ class RunState:
     step: int = 0
     steps: list[Step] = field(default_factory=list)
     usage_by_model: dict[str, Usage] = field(default_factory=dict)
-    spent: list[tuple[str, Usage]] = field(default_factory=list, repr=False)
+    spent: list[Expense] = field(default_factory=list, repr=False)
     tool_calls: int = 0
     cost_estimate: float | None = None
     conversation: list[Message] = field(default_factory=list, repr=False)
@@ -108,8 +121,8 @@ class RunState:
         cost: if it is known already
         """
         self.usage_by_model[model] = self.usage_by_model.get(model, Usage()) + usage
-        self.spent.append((model, usage))
         cost = self.priced(model, usage) if cost is None else cost
+        self.spent.append(Expense(model, usage, cost))
         if cost is not None:
             self.cost_estimate = (self.cost_estimate or 0.0) + cost
 
@@ -129,6 +142,7 @@ class Budget:
 
     def __init__(self, reason: str, name: str, reached: _Sync) -> None:
         self.reason = reason
+        # `run.stopped_by` shows the name of any condition, a function or one of these.
         self.__name__ = self.__qualname__ = name
         self._reached = reached
 
@@ -196,6 +210,7 @@ def no_progress(steps: int = 3) -> StopCondition:
 
     def same(state: RunState) -> bool:
         last = state.steps[-steps:]
+        # Steps without calls have nothing to repeat.
         return len(last) == steps and bool(last[0].statuses) and len({_done(step) for step in last}) == 1
 
     return Budget("no_progress", f"no_progress({steps})", same)
@@ -268,8 +283,10 @@ class Misses:
                     ran.add(status.name)
         for name in ran:
             self._counts.pop(name, None)
+        # A model that makes up names and never calls a real tool is not reset by anything else.
         if ran and _UNKNOWN not in missed:
             self._counts.pop(_UNKNOWN, None)
+        # A tool that was also called well in this step made progress.
         for name in missed - ran:
             self._counts[name] = self._counts.get(name, 0) + 1
         return self._limit is not None and any(self._counts[n] >= self._limit for n in missed - ran)

@@ -28,7 +28,6 @@ from llmstream.agent.history import SettledPart
 from llmstream.agent.hooks import Again, StepPlan, Stop, reviewed
 from llmstream.agent.journal import RunJournal
 from llmstream.agent.model_response import ModelResponse, PlanMemory, no_content_error
-from llmstream.agent.nested import Ids
 from llmstream.agent.observing import RunWatch
 from llmstream.agent.planning import HookResponse, prepared
 from llmstream.agent.recorded_model import RecordedModel
@@ -49,6 +48,7 @@ from llmstream.tools.approval import Approve, Deny
 from llmstream.tools.context import ToolContext
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 from llmstream.tools.toolset import ToolSet
+from llmstream.unique_ids import StepIds
 
 if TYPE_CHECKING:
     from llmstream.agent.config import AgentConfig
@@ -89,7 +89,7 @@ class RunContext:
         self.repairs = Repairs()
         self.of_plan = PlanMemory()
         self.inbox: list[Message] = []
-        self.ids = Ids()
+        self.ids = StepIds()
         self.values: dict[str, Any] = {}
         self.stopped_by: str | None = None
         self.limit: str | None = None
@@ -99,6 +99,7 @@ class RunContext:
 
     def begin(self) -> None:
         """Starts the clocks."""
+        # Two clocks: the state's may be replaced by a test, deadlines are in loop time.
         self.state.started = self.config.clock()
         self.started = asyncio.get_running_loop().time()
 
@@ -214,6 +215,7 @@ class RunContext:
             state.deps,
             key=f"{self.run_id}/{state.step}/call/{call.id}",
             steps=None if recorder is None else recorder.scope(state.step, call.id),
+            price=state.price,
         )
 
 
@@ -262,10 +264,12 @@ class RunStep:
         statuses: tuple[ToolCallStatus, ...] = ()
         if calls is not None:
             state.conversation[-1] = shown_as_run(state.conversation[-1], calls)
+            # The first reason stays: what came after it is a consequence.
             context.stopped_by = context.stopped_by or calls.stop
             statuses = in_call_order(calls, state.conversation[-1])
             for status in statuses:
                 if status.value is not None:
+                    # By the id in the events: some vendors count ids anew in each response.
                     context.values[context.ids.shown(status.tool_call_id, self.number)] = status.value
             # The step is not counted: it continues when the run is resumed.
             if calls.waiting or calls.inner:
@@ -286,8 +290,10 @@ class RunStep:
         return Suspension.sealed(
             state.conversation,
             calls.waiting.values(),
+            # Results of calls that ended win over those from before the suspension.
             {**self.earlier, **calls.results}.values(),
             inner=calls.inner,
+            # They travel with the suspension; left in the inbox, they would be in this run's history.
             inbox=context.delivered(),
             agent=config.name,
             step=state.step,
@@ -314,6 +320,7 @@ class StaticStep(RunStep):
         for event in self._given.events():
             yield event
         yield StepFinish(self.number, "stop")
+        # Agents of a chat are told apart by the sender.
         self.message = msgspec.structs.replace(message, sender=message.sender or self._context.config.name)
         self._context.state.conversation.append(self.message)
 
@@ -375,6 +382,7 @@ class ModelStep(RunStep):
         yield StepFinish(self.number, self.finish.finish_reason, self.finish.usage, response.timings)
         # After `StepFinish`: the hook sees a response that is complete for all readers.
         await self._review()
+        # On disk before its calls run.
         await self._context.note()
         async with aclosing(self._work()) as events:
             async for event in events:
@@ -384,6 +392,7 @@ class ModelStep(RunStep):
         """Runs the calls of the response, if there are any."""
         calls = self.calls
         wanted = self._context.settled.open_calls(self._context.state.conversation)
+        # All calls get a result all the same: vendors refuse a history without.
         refusal = self._refusal()
         if refusal is not None:
             for call in wanted:
@@ -408,6 +417,7 @@ class ModelStep(RunStep):
         self.cost = state.priced(self.model, self.usage) if recorded is None else recorded
         state.spend(self.model, self.usage, self.cost)
         self.message = response.stream.message
+        # None of a response that is empty.
         for added in response.added():
             self.message = msgspec.structs.replace(added, sender=added.sender or self._context.config.name)
             state.conversation.append(self.message)
@@ -432,6 +442,7 @@ class ModelStep(RunStep):
 
     def _refusal(self) -> str | None:
         """The error that the model gets for every call of this response; None if they may run."""
+        # What the filter cut may be arguments that look complete.
         if self.finish.finish_reason == "content-filter":
             return "The call was not run: the answer was cut by the vendor's filter."
         if self._context.stopped_by is not None:
@@ -451,6 +462,7 @@ def _within(context: RunContext, plan: StepPlan) -> StepPlan:
         plan = replace(plan, options={**plan.options, "observe": observe})
     if context.total_s is None:
         return plan
+    # The nearest wins: the step's, the agent's, the model's.
     given = plan.options.get("deadlines") or config.options.get("deadlines")
     deadlines = given or plan.model_over(config.model).deadlines
     # One clock for the run: a step may not begin an hour of its own.
@@ -488,6 +500,7 @@ class ResumedStep(RunStep):
                 continue, or edited arguments do not fit
         """
         context, found = self._context, self._found
+        # For its tools: this step sends no request.
         plan = await prepared(context.config.prepare_step, context.state)
         tools = ToolSet.of(plan.options_over(context.config.options).get("tools") or ()).current()
         found.check_edits(tools)
@@ -496,9 +509,11 @@ class ResumedStep(RunStep):
         # The last check: from here on the suspension counts as used.
         if context.recorder is None:
             found.claim()
+        # In the order in which they were sent.
         context.inbox = found.suspension.unseen + context.inbox
         calls = self.calls = context.calls(tools, found.decided)
         await context.note()
+        # A resumed run has lines of its own, which have to be complete without those before.
         for result in found.suspension.results:
             await context.journal.result(self.number, None, result)
         for status in found.answered:

@@ -12,11 +12,12 @@ from typing import Self
 
 import msgspec
 
-from llmstream.chats.content import ToolResult, read_whole, write_whole
+from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.file_lock import taking
+from llmstream.files import read_file, replace_file
 from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 
@@ -90,6 +91,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             id=name,
             agent=agent,
             conversation=dump_messages(messages).decode(),
+            # One digest a call, so that a page can hand back a decision about it alone.
             pending=tuple([msgspec.structs.replace(p, digest=_call_digest(p, name, key)) for p in waiting]),
             results=tuple(results),
             inner=dict(inner),
@@ -98,6 +100,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             usage_by_model=dict(usage_by_model),
             cost_estimate=cost_estimate,
             signed=key is not None,
+            # Unix time: another process, or another machine, looks at it.
             expires_at_s=None if ttl_s is None else time.time() + ttl_s,
         )
         return msgspec.structs.replace(unsealed, seal=unsealed._seal(key))
@@ -186,7 +189,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it atomically to a file that only its owner can read; see `Chat.save`."""
-        write_whole(path, self.to_json())
+        replace_file(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -194,7 +197,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         raises: OSError, DecodeError as `from_json`
         """
-        return cls.from_json(read_whole(path))
+        return cls.from_json(read_file(path))
 
     @classmethod
     def take(cls, path: str | os.PathLike[str]) -> Self:
@@ -230,6 +233,7 @@ def _flattened(
 
     own: the calls of the parent run, whose ids do not change
     """
+    # Own ids first: those of calls in the history cannot change.
     used = {pending.call_id for pending in own}
     copies: dict[str, int] = {}
     for call_id, suspension in inner.items():
@@ -274,6 +278,7 @@ def digest_of(key: bytes | None, *fields: str | bytes) -> str:
 
     Only the HMAC proves that the fields were written by a holder of the key.
     """
+    # As one JSON value: joined texts could be divided otherwise and have the same digest.
     data = _encode([f if isinstance(f, str) else hashlib.sha256(f).hexdigest() for f in fields])
     if key is None:
         return hashlib.sha256(data).hexdigest()

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from llmstream.chats.content import read_whole, write_whole
 from llmstream.chats.copying import copy_message, copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.chats.turns import ChatTurn, PlainTurn
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.files import read_file, replace_file
 from llmstream.short_forms import counted
 
 __all__ = [
@@ -110,6 +110,7 @@ class History:
 
     def _change(self) -> set[asyncio.Future[None]]:
         self._version += 1
+        # Each task parks itself again, if it still waits.
         parked, self._parked = self._parked, set()
         return parked
 
@@ -123,6 +124,7 @@ def _wake(waiters: set[asyncio.Future[None]]) -> None:
         here = None
     for waiter in waiters:
         loop = waiter.get_loop()
+        # Without the loop's wake-up pipe, which another thread needs.
         if loop is here:
             _release(waiter)
             continue
@@ -131,6 +133,7 @@ def _wake(waiters: set[asyncio.Future[None]]) -> None:
 
 
 def _release(waiter: asyncio.Future[None]) -> None:
+    # Cancelled meanwhile.
     if not waiter.done():
         waiter.set_result(None)
 
@@ -333,7 +336,7 @@ class Chat:
 
         raises: InvalidRequest as `to_json`, OSError where the folder cannot be written
         """
-        write_whole(path, self.to_json())
+        replace_file(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Chat:
@@ -341,13 +344,14 @@ class Chat:
 
         raises: FileNotFoundError and other OSErrors, DecodeError as `from_json`
         """
-        data = read_whole(path)
+        data = read_file(path)
         try:
             return cls.from_json(data)
         except DecodeError as error:
             raise DecodeError(f"{os.fspath(path)}: {error.message}") from None
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # By the messages: a lock and waiting tasks cannot be pickled.
         return type(self), tuple(self.messages())
 
     def __repr__(self) -> str:

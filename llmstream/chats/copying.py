@@ -18,14 +18,13 @@ from llmstream.chats.content import Part
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
 
-__all__ = ["LateCopies", "RepeatedCopies", "copy_message", "copy_messages", "unchanged"]
+__all__ = ["LateCopies", "RepeatedCopies", "copy_message", "copy_messages", "noted", "unchanged"]
 
 T = TypeVar("T")
 
 _UNCHANGING: Final = (str, bytes, int, float, bool, NoneType)
 _UNCHANGING_TYPES: Final = frozenset(_UNCHANGING)
 
-_content = attrgetter("sender", "role", "parts", "metadata")
 _parts = attrgetter("parts")
 _metadata = attrgetter("metadata")
 _shallow = methodcaller("__copy__")
@@ -40,6 +39,7 @@ def copy_messages(messages: Iterable[Message]) -> list[Message]:
     raises: InvalidRequest as `copy_message`
     """
     found = list(messages)
+    # In C, because a run copies its conversation at each step.
     if not _have_unchanging_parts(found):
         return [copy_message(message) for message in found]
     copies: list[Message] = list(map(_shallow, found))
@@ -77,7 +77,18 @@ class LateCopies(Sequence[Message]):
 def unchanged(known: Sequence[T], now: Iterable[T], differ: Callable[[T, T], bool] = ne) -> int:
     """How many values at the beginning are equal: compared in C, and mostly by identity."""
     current = list(islice(now, len(known)))
+    if differ is ne and known == current:  # as nearly always; a sixth of the time of the search
+        return len(current)
     return next(compress(count(), map(differ, known, current)), len(current))
+
+
+def noted(messages: Iterable[Message]) -> list[Message]:
+    """Messages as they are now, for `unchanged` to compare them with later: their own fields only.
+
+    Two messages are compared in C, in 20 ns where their fields are the same objects. Tuples of the fields,
+    made for each comparison, take five times as long, and an agent compares its history several times a step.
+    """
+    return list(map(_shallow, messages))
 
 
 class RepeatedCopies:
@@ -87,7 +98,7 @@ class RepeatedCopies:
     """
 
     def __init__(self) -> None:
-        self._known: list[Any] = []
+        self._known: list[Message] = []
         self._copies: list[Message] = []
 
     def of(self, messages: Iterable[Message]) -> list[Message]:
@@ -96,14 +107,16 @@ class RepeatedCopies:
         raises: InvalidRequest as `copy_message`
         """
         found = list(messages)
+        # Subclasses have fields that a comparison by four fields does not see.
         if set(map(type, found)) - {Message}:
             return copy_messages(found)
         known = self._known
-        same = min(unchanged(known, map(_content, found)), unchanged(known, map(_content, self._copies)))
+        same = min(unchanged(known, found), unchanged(known, self._copies))
         del known[same:], self._copies[same:]
         added = found[same:]
         self._copies += copy_messages(added)
-        known.extend(map(_content, added))
+        known.extend(noted(added))
+        # The copies are given again, the list is the reader's.
         return list(self._copies)
 
 
@@ -139,6 +152,7 @@ def _deep(value: T) -> T:
 def _copy_metadata(metadata: dict[str, Any] | None) -> dict[str, Any] | None:
     """Every answer carries a few texts that say whose it is: for those a deep copy would be slow."""
     if metadata is None or type(metadata) is not dict:
+        # A subclass of dict may have state of its own.
         return _deep(metadata)
     return {
         name: value.copy()

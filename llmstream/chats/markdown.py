@@ -27,10 +27,13 @@ from llmstream.short_forms import counted
 
 __all__ = ["parts_markdown"]
 
+# Of a call or result, which is one line in a notebook.
 _CODE_CHARS: Final = 200
 # A larger image is only named: a notebook stores its outputs, and growing ones are sent many times.
 _MOST_IMAGE_BYTES: Final = 512 * 1024
+# SVG is not among them: it may hold scripts.
 _IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+# What RFC 3986 allows in an address, without the parentheses, which end a link in Markdown.
 _URL_CHARS: Final = "%/:?#[]@!$&'*+,;=~-._"
 
 
@@ -67,6 +70,7 @@ def _block(part: Part, names: Mapping[str, str]) -> str:
     match part:
         case ToolCall():
             return code_span(folded_line(f"{part.name}({part.arguments})", _CODE_CHARS))
+        # Results by some vendors' form have the id of the call alone.
         case ToolResult():
             name = code_span(part.name or names.get(part.tool_call_id) or part.tool_call_id or "tool")
             content = code_span(folded_line(part.content, _CODE_CHARS)) if part.content.strip() else ""

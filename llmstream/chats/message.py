@@ -61,6 +61,7 @@ def as_role(role: str) -> str:
     return Role(role) if role in ROLES else role
 
 
+# A message may have hundreds, of which a repr shows the beginning.
 _REPR_PARTS: Final = 8
 
 
@@ -81,6 +82,7 @@ class Message(msgspec.Struct):
 
     def __post_init__(self) -> None:
         # The sender comes first, so what other libraries write for a role and a text would be neither.
+        # Only without parts: with them the order was meant.
         mistaken = not self.parts and self.sender in ROLES and self.role not in ROLES
         if mistaken or isinstance(self.parts, str):
             given = f"got the sender {self.sender[:40]!r}, the role {self.role[:40]!r}"

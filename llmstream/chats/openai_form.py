@@ -34,6 +34,7 @@ __all__ = ["from_openai", "to_openai"]
 
 _ROLES: Final = {
     "system": Role.SYSTEM,
+    # OpenAI's name for it since o1.
     "developer": Role.SYSTEM,
     "user": Role.USER,
     "assistant": Role.ASSISTANT,
@@ -53,6 +54,7 @@ def from_openai(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
     names: dict[str, str] = {}  # of tools, by the id of the call
     for place, given in enumerate(messages):
         message = _message(given, f"message {place}", names)
+        # Here each result is a message; ours has all results of a turn.
         if message.role == Role.TOOL and found and found[-1].role == Role.TOOL:
             found[-1] = msgspec.structs.replace(found[-1], parts=(*found[-1].parts, *message.parts))
         else:
@@ -69,6 +71,7 @@ def _message(given: Mapping[str, Any], where: str, names: dict[str, str]) -> Mes
             f'{where} has the role {role!r}; a dict as a message is {{"role": "user", "content": "..."}}, '
             f"with a role of {', '.join(_ROLES)}. Other roles go into a Message."
         )
+    # The name in a result is the tool's.
     sender = given.get("name")
     sender = sender if isinstance(sender, str) and role != Role.TOOL else ""
     if role == Role.TOOL:
@@ -76,10 +79,12 @@ def _message(given: Mapping[str, Any], where: str, names: dict[str, str]) -> Mes
     if "content" not in given and not given.get("tool_calls"):
         raise InvalidRequest(f'{where} has no "content"')
     parts: list[Part] = []
+    # Before the text, as it came.
     if role == Role.ASSISTANT:
         parts += _reasoning(given)
     parts += _content(given.get("content"), where)
     if role == Role.ASSISTANT:
+        # What a reader is shown in place of an answer.
         if isinstance(given.get("refusal"), str) and given["refusal"]:
             parts.append(Text(given["refusal"]))
         parts += [_call(call, f"{where}, call {i}", names) for i, call in enumerate(_calls(given, where))]
@@ -117,6 +122,7 @@ def _call(call: object, where: str, names: dict[str, str]) -> ToolCall:
         arguments = msgspec.json.encode(arguments).decode()
     if not (isinstance(call_id, str) and call_id and isinstance(name, str) and isinstance(arguments, str)):
         raise InvalidRequest(f'{where}: "id", "name" and "arguments" are texts')
+    # Results have no name in this form.
     names[call_id] = name
     return ToolCall(call_id, name, arguments)
 
@@ -163,6 +169,7 @@ def _part(part: object, where: str) -> Part:
         case "input_audio" if isinstance(inner, Mapping) and isinstance(inner.get("data"), str):
             name = str(inner.get("format") or "wav")
             media_type = _AUDIO_TYPES.get(name, f"audio/{name}")
+            # Some programs write a data URL here, where OpenAI takes base64 alone.
             return Audio(data=read_base64(inner["data"].rpartition(",")[2], where), media_type=media_type)
         case "file" | "input_file":
             return _file(inner if isinstance(inner, Mapping) else part, where)
@@ -185,6 +192,7 @@ def _image(url: str, metadata: dict[str, dict[str, Any]] | None, where: str) -> 
 
 def _file(file: Mapping[str, Any], where: str) -> Document:
     name, data, url = str(file.get("filename") or ""), file.get("file_data"), file.get("file_url")
+    # The vendor has the content; a name is all that may stand beside the id.
     if isinstance(file.get("file_id"), str):
         return Document(filename=name, metadata={_VENDOR: {"file_id": file["file_id"]}})
     if isinstance(data, str) and data.startswith("data:"):
@@ -233,6 +241,7 @@ def _written_answer(message: Message, reasoning: bool) -> dict[str, Any]:
         if not call.provider_executed
     ]
     text = message.text
+    # As in OpenAI's own responses.
     answer: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else "")}
     if reasoning and message.reasoning:
         answer["reasoning_content"] = message.reasoning

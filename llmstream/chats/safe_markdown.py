@@ -15,12 +15,15 @@ from typing import Final
 
 __all__ = ["code_span", "folded_line", "plain_text", "safe_markdown"]
 
+# C0 and C1 without tab and line feed: renderers drop or obey them. Lone surrogates have no UTF-8.
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+# A fence of backticks has none in its info (CommonMark 0.31, 4.5); tildes become backticks.
 _FENCE: Final = re.compile(r"([ \t]*)(`{3,}|~{3,})([^`]*)")
 _LANGUAGE: Final = re.compile(r"[\w+#.-]+")
 _BLANK_LINES: Final = re.compile(r"\n[ \t]*\n")
 _BACKTICKS: Final = re.compile("`+")
 _MEANS_MORE: Final = re.compile(r"[<|`\\$!\[\]]")
+# ASCII punctuation (CommonMark 0.31, 2.4): only these characters have a meaning in Markdown.
 _PUNCTUATION: Final = re.compile(r"[!-/:-@\[-`{-~]")
 
 _UNSAFE: Final = re.compile(
@@ -77,6 +80,7 @@ def plain_text(text: str) -> str:
 
 def folded_line(text: str, limit: int = 0) -> str:
     """The text without line breaks, cut to `limit` characters; 0 for no limit."""
+    # Cut before the search: a result may have megabytes, of which a line shows the beginning.
     text = _CONTROL.sub(_shown_control, text[: 2 * limit] if limit else text)
     text = " ".join(text.split())
     return text[: limit - 1] + "…" if 0 < limit < len(text) else text
@@ -154,4 +158,5 @@ def _as_text(found: re.Match[str]) -> str:
         case "`" | "\\`":
             return "&#96;"
         case scheme:
+            # A zero-width space: a reader sees the same word, and no renderer a scheme.
             return f"{scheme}\u200b"

@@ -77,6 +77,7 @@ def load_messages(data: bytes | str) -> list[Message]:
     raises: DecodeError where it is damaged, something else, or of a newer version
     """
     try:
+        # A str with a lone surrogate fails here, and is damage as bad UTF-8 is.
         raw = data.encode() if isinstance(data, str) else bytes(data)
         version = _version(raw)
         reader = _READERS.get(version)
@@ -165,6 +166,7 @@ def _message(saved: _SavedMessage, where: str) -> Message:
             parts.append(decode_part(raw))
         except DecodeError as error:
             raise DecodeError(f"{where}, part {len(parts)}: {error.message}") from None
+    # With a role that passes the check; the saved one follows.
     message = Message(saved.sender, Role.USER, tuple(parts), saved.metadata)
     message.role = as_role(saved.role)  # not checked: what was saved is read, whatever it is
     return message

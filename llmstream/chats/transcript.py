@@ -34,10 +34,12 @@ def transcript(messages: Iterable[Message]) -> str:
     paragraphs: list[str] = []
     tools_ran = False
     for message in messages:
+        # A result may lack the name of its tool.
         names.update((call.id, call.name) for call in message.tool_calls)
         for kind, run in groupby(message.parts, key=_shown_kind):
             if kind is ToolResult:
                 lines = "".join(_result_line(part, names) for part in run if isinstance(part, ToolResult))
+                # Tools that ran one after the other stand in one quotation.
                 if tools_ran:
                     lines = paragraphs.pop() + lines
                 paragraphs.append(lines)

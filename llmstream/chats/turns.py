@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChatTurn", "PlainTurn", "logged_run"]
 
+# A context variable, so that no function between a log and a chat has to pass it.
 logged_run: ContextVar[str] = ContextVar("llmstream_logged_run", default="")
 """The id under which an event log keeps the run that is read in this context; "" outside of one."""
 

@@ -38,9 +38,9 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
-from llmstream.unique_ids import StepIds
+from llmstream.unique_ids import StepIds, UniqueIds
 
-__all__ = ["from_ui", "output_value", "to_ui"]
+__all__ = ["from_ui", "json_value", "output_value", "to_ui"]
 
 # The key of a message's id in our metadata.
 _ID: Final = "id"
@@ -119,6 +119,7 @@ def _read_turn(parts: Iterable[Any], where: str) -> Iterator[Message]:
     for i, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, Mapping) else None
         is_call = isinstance(kind, str) and (kind == _DYNAMIC or kind.startswith(_TOOL))
+        # `step-start` may be missing: what follows a call is the next response.
         if kind == "step-start" or (called and not is_call and not _is_data(kind)):
             yield from _step(response, results)
             response, results, called = [], [], False
@@ -126,6 +127,7 @@ def _read_turn(parts: Iterable[Any], where: str) -> Iterator[Message]:
             call, result = _call(part, f"{where}, part {i}")
             if call is not None:
                 response.append(call)
+                # The vendor's calls and results are within one response.
                 called = called or not call.provider_executed
             if result is not None:
                 (response if result.provider_executed else results).append(result)
@@ -151,13 +153,16 @@ def _call(part: Mapping[str, Any], where: str) -> tuple[ToolCall | None, ToolRes
     call_id, state = part.get("toolCallId"), str(part.get("state"))
     if not (isinstance(name, str) and name and isinstance(call_id, str) and call_id):
         raise InvalidRequest(f'{where}: a call has a name and a "toolCallId"')
+    # Its input is not complete, so it cannot be sent to a vendor.
     if state == "input-streaming":
         return None, None
     ran = part.get("providerExecuted") is True
+    # The page has an input that is no JSON as `rawInput`.
     given = part.get("input", part.get("rawInput"))
     carried = _others(part, _FIELDS[_DYNAMIC]) | ({"dynamic": True} if dynamic else {})
     metadata = _with_carried(part.get("callProviderMetadata"), carried)
     call = ToolCall(call_id, name, _text(given) if given is not None else "", ran, metadata)
+    # A preliminary output is progress, and no result.
     if state not in _RESULTS or (state == "output-available" and part.get("preliminary") is True):
         return call, None
     return call, _result(part, call)
@@ -210,6 +215,7 @@ def _part(part: Any, where: str, *, generated: bool) -> Part | None:
 def _file(part: Mapping[str, Any], where: str, metadata: Metadata | None, *, generated: bool) -> Part:
     media_type, url, data = str(part.get("mediaType") or ""), part["url"], b""
     if url.startswith("data:"):
+        # The page's own statement wins over that in the data URL.
         found, data = read_data_url(url, where)
         media_type, url = media_type or found, ""
     if generated:
@@ -231,10 +237,11 @@ def to_ui(
 ) -> list[dict[str, Any]]:
     """Converts a conversation to a list of UI messages, one for each turn.
 
-    The id is the one in the metadata, else "message-0" and so on; an assistant message with another id
-    begins another UI message. A call without a result has the state "input-available". Images and files of
-    a tool's result have no place in the form and are left out. Some servers repeat the ids of calls; a page
-    has one part for each, so a repeated one gets a number, as in the events of a run: "1/call_0".
+    The id is the one in the metadata, else "message-0" and so on; a further message with the id of an earlier
+    one gets a number: "1.2". An assistant message with another id begins another UI message. A call without a
+    result has the state "input-available". Images and files of a tool's result have no place in the form and
+    are left out. Some servers repeat the ids of calls; a page has one part for each, so a repeated one gets a
+    number, as in the events of a run: "1/call_0".
 
     approvals: ids of approvals, by the id of the call that waits for it
     waiting:   ids that the page has of calls that wait, by their own
@@ -242,15 +249,18 @@ def to_ui(
     """
     found: list[dict[str, Any]] = []
     open_calls: dict[str, dict[str, Any]] = {}  # of the current turn, by their own id
-    ids, step = StepIds(), 0
+    ids, step, turn = StepIds(), 0, ""
+    names = UniqueIds()
     for message in messages:
         if message.role == Role.TOOL:
             for result in message.tool_results:
                 _add_result(result, open_calls)
             continue
-        if not found or not _continues(message, found[-1]):
+        if not found or not _continues(message, found[-1], turn):
             open_calls, ids, step = {}, StepIds(), 0
-            found.append(_begun(message, f"message-{len(found)}"))
+            begun = _begun(message, f"message-{len(found)}")
+            turn = begun["id"]
+            found.append({**begun, "id": names.fresh(turn)})
         else:
             step += 1
         parts = found[-1]["parts"]
@@ -274,11 +284,12 @@ def to_ui(
     return found
 
 
-def _continues(message: Message, last: Mapping[str, Any]) -> bool:
-    """Whether a message is a further response of the turn before it."""
-    own_id = (message.metadata or {}).get(_ID, last["id"])
+def _continues(message: Message, last: Mapping[str, Any], turn: str) -> bool:
+    """Whether a message is a further response of the turn before it, which has this id."""
+    # Without an id of its own it belongs to the message before it.
+    own_id = (message.metadata or {}).get(_ID, turn)
     assistant = Role.ASSISTANT.value
-    return message.role == assistant and last["role"] == assistant and own_id == last["id"]
+    return message.role == assistant and last["role"] == assistant and own_id == turn
 
 
 def _begun(message: Message, default_id: str) -> dict[str, Any]:
@@ -323,7 +334,7 @@ def _written_call(part: ToolCall) -> dict[str, Any]:
     call: dict[str, Any] = {"type": f"{_TOOL}{part.name}"}
     if dynamic:
         call = {"type": _DYNAMIC, "toolName": part.name}
-    call |= {"toolCallId": part.id, "state": "input-available", "input": _value(part.arguments or "{}")}
+    call |= {"toolCallId": part.id, "state": "input-available", "input": json_value(part.arguments or "{}")}
     call |= _with("providerExecuted", part.provider_executed)
     call |= _with("callProviderMetadata", _shown(part.metadata))
     if isinstance(approval := carried.get("approval"), Mapping):
@@ -357,15 +368,17 @@ def _add_result(result: ToolResult, open_calls: dict[str, dict[str, Any]]) -> No
 
 def output_value(result: ToolResult) -> Any:
     """The value of a result: JSON if its content is JSON, text else; of a failure always text."""
+    # The vendor wants back exactly what it sent.
     if result.provider_executed and result.result is not None:
         return result.result
-    return result.content if result.is_error else _value(result.content)
+    return result.content if result.is_error else json_value(result.content)
 
 
 # Metadata: a vendor's stays as it is; what we carry has a key of its own.
 
 
 def _others(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, Any]:
+    # Of an unknown kind nothing is carried: the part itself is.
     names = set(known)
     return {name: value for name, value in given.items() if names and name not in names}
 
@@ -401,9 +414,10 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _value(text: str) -> Any:
+def json_value(text: str) -> Any:
     """The JSON value of a text; the text itself if it is not JSON."""
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
+        # Models and web pages may nest it past the stack, or escape half of a surrogate pair.
         return text

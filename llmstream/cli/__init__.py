@@ -98,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             status: int = importlib.import_module(f"{__name__}.{parsed.command}").run(parsed)
         finally:
             if sys.stdout is not None:
+                # Here and not at the exit of the interpreter, where a closed pipe would print a traceback.
                 sys.stdout.flush()
     except SystemExit as exited:  # argparse has printed the help or a usage error
         return exited.code if isinstance(exited.code, int) else 0
@@ -176,6 +177,7 @@ def _facts(name: str) -> dict[str, Any]:
         "usage": f"llmstream {name} {_USAGE[name]}",
         "description": summary[0].upper() + summary[1:] + ".",
         "formatter_class": _Help,
+        # A new option would change what an abbreviation means.
         "allow_abbrev": False,
     }
 

@@ -112,6 +112,7 @@ class Approvals:
             print(_shown(pending))
         while True:
             reply = await _line("Run it? [y]es, [n]o, [a]lways, [e]dit: ")
+            # The end of the input (Ctrl-D) runs nothing.
             letter, _, rest = (reply or "n").strip().partition(" ")
             match letter.lower():
                 case "y" | "yes":
@@ -135,6 +136,7 @@ class Approvals:
         """
         before = _indented(pending.arguments)
         try:
+            # Here, on the main thread: `edited` runs in another, which cannot set handlers.
             with ctrl_c_for_editor():
                 text = await asyncio.to_thread(edited, before, suffix=".json")
         except LLMStreamError as error:
@@ -143,6 +145,7 @@ class Approvals:
         if text.strip() == before.strip():
             print("The arguments are unchanged.")
             return None
+        # An emptied file: no arguments.
         text = text.strip() or "{}"
         call = ToolCall(pending.call_id, pending.name, text)
         refusal = ToolSet.of(self._tools()).error_of(call)
@@ -183,6 +186,7 @@ async def _line(prompt: str) -> str | None:
 
     What was typed before the question is no answer to it, and is dropped.
     """
+    # Its event loops cannot wait for a console.
     if sys.platform == "win32":
         with suppress(EOFError):
             return await asyncio.to_thread(input, prompt)
@@ -193,6 +197,7 @@ async def _line(prompt: str) -> str | None:
     termios.tcflush(terminal, termios.TCIFLUSH)
     print(prompt, end="", flush=True)
     readable = asyncio.Event()
+    # Not `input` in a thread, which a Ctrl-C could not end.
     loop.add_reader(terminal, readable.set)
     try:
         await readable.wait()

@@ -15,13 +15,15 @@ __all__ = [
     "count",
     "decimal",
     "effort",
+    "natural",
     "number",
     "positive",
     "shard",
-    "whole",
 ]
 
+# Far above any use; beyond 4,300 digits, int() raises an error of its own.
 _MOST_DIGITS: Final = 15
+# Of a wrong value, in an error.
 _MOST_SHOWN: Final = 20
 
 EFFORTS: Final = get_args(Effort)
@@ -64,7 +66,7 @@ def number(low: int, high: int | None = None) -> Callable[[str], int]:
 
 
 count: Final = number(1)
-whole: Final = number(0)
+natural: Final = number(0)
 
 
 def decimal(text: str) -> float:

@@ -51,7 +51,7 @@ class Spent:
     def add(self, run: AgentRun, price: Price | None) -> float | None:
         """Adds a run; returns its cost in US dollars, None if unknown."""
         total = None
-        for model, usage in run.state.spent:
+        for model, usage, _ in run.state.spent:
             self.usage[model] = self.usage.get(model, Usage()) + usage
             cost = price(model, usage) if price is not None else None
             if cost is not None:
@@ -128,6 +128,7 @@ class Asker:
             stopped = True
             task = asyncio.current_task()
             if task is not None:
+                # Ctrl-C has stopped the turn, and ends nothing else.
                 task.uncancel()
         except LLMStreamError as failure:
             error = failure

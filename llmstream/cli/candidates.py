@@ -89,6 +89,7 @@ def _state(
             action = parser._option_string_actions.get(word)
             takes = action is not None and action.nargs in (None, "+", "?")
             expecting = action if takes else None
+        # "*" takes all words that follow.
         elif left and left[0].nargs != "*":
             left.pop(0)
     return expecting, left

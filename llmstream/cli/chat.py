@@ -16,12 +16,12 @@ from llmstream.cli.asking import Asker, Outcome, Setup
 from llmstream.cli.attachments import attached
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
-from llmstream.cli.kept import estimated_price, kept_chat, last_kept, name_of, note_model
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.outputs import JsonEvents, QuietAnswer
 from llmstream.cli.providers import key_state
 from llmstream.cli.schema_option import read_schema
 from llmstream.cli.storage import PromptHistory, Saving, check_free, load_chat, state_file
+from llmstream.cli.stored_chats import estimated_price, last_chat, name_of, note_model, stored_chat
 from llmstream.cli.terminal import echo, print_message, typed
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.display.plain import display_for
@@ -30,6 +30,7 @@ from llmstream.providers.registry import all_providers
 
 __all__ = ["configure", "run"]
 
+# Of a name in the store.
 _MAX_NAME: Final = 200
 
 _EPILOG = """\
@@ -158,9 +159,10 @@ def run(arguments: argparse.Namespace) -> int:
         chat = _chat(arguments, name, messages)
         return Conversation(Talk(setup, chat, saving, parts), asker, editor).run()
     conversation = [*messages, Message.user(*parts, *([prompt] if prompt else []))]
-    setup.agent(asker)  # what does not fit is reported before anything is kept
+    setup.agent(asker)  # what does not fit is reported before anything is stored
     chat = _chat(arguments, name, conversation)
     try:
+        # The terminal would echo what is typed meanwhile into the answer.
         with echo(False):
             outcome = asyncio.run(_one_turn(setup, asker, conversation, chat))
     except KeyboardInterrupt:
@@ -176,13 +178,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _chat(arguments: argparse.Namespace, name: str | None, messages: list[Message]) -> Chat:
-    """The chat of the conversation, which is kept unless the user wants none."""
+    """The chat of the conversation, which is stored unless the user wants none."""
     if not arguments.log:
         return Chat(*messages)
     file = arguments.continue_from or arguments.save
     if name is None and file:
         name = os.path.abspath(file)[-_MAX_NAME:]  # the file is a conversation, however often it goes on
-    return kept_chat(name, messages)
+    return stored_chat(name, messages)
 
 
 def _take_back(chat: Chat, messages: list[Message]) -> None:
@@ -194,7 +196,7 @@ def _take_back(chat: Chat, messages: list[Message]) -> None:
 
 
 def _note(chat: Chat, setup: Setup) -> None:
-    """Notes the model of a conversation that is kept; a failure is reported."""
+    """Notes the model of a conversation that is stored; a failure is reported."""
     try:
         if name_of(chat) is not None:
             note_model(chat, setup.stored_model)
@@ -221,6 +223,7 @@ def _asker(arguments: argparse.Namespace, setup: Setup) -> Asker:
         sys.stdout,
         reasoning=arguments.reasoning_shown,
         color=arguments.color,
+        # Underscores and asterisks of JSON are no Markdown.
         markdown=arguments.schema is None,
         hint=print_message,
     )
@@ -281,7 +284,7 @@ def _earlier(arguments: argparse.Namespace) -> tuple[str | None, list[Message], 
     if arguments.branch is not None and arguments.continue_from:
         raise InvalidRequest("--branch is for conversations that are kept: -c or --chat, not --continue.")
     if arguments.continue_last or arguments.name or arguments.branch is not None:
-        name, messages, model = last_kept(arguments.name, arguments.branch)
+        name, messages, model = last_chat(arguments.name, arguments.branch)
     elif arguments.continue_from:
         messages, model = load_chat(arguments.continue_from)
     if arguments.system:
@@ -311,6 +314,7 @@ def _prompt(arguments: list[str], *, has_parts: bool) -> str | None:
     parts = [typed(" ".join(arguments))]
     piped = sys.stdin is not None and not sys.stdin.isatty()
     if piped:
+        # Bytes: whatever the locale's encoding is, a pipe brings UTF-8, or what is shown as U+FFFD.
         parts.append(sys.stdin.buffer.read().decode("utf-8", "replace"))
     prompt = "\n\n".join(part.rstrip() for part in parts if part.strip())
     if prompt:

@@ -148,6 +148,7 @@ def _cost(bound: Bound, *, free: bool) -> str:
 def _agreed(cost: str, *, ask: bool, quiet: bool) -> bool:
     """Names the cost, and asks on a terminal whether to go on."""
     terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    # The question goes to standard error, because the report may be piped.
     if not (ask and terminal):
         if not quiet:
             print_message(cost)

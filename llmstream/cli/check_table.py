@@ -16,6 +16,7 @@ from llmstream.endpoint_check.report import STATUSES, CheckReport, Finding, Stat
 
 __all__ = ["finding_lines", "summary_lines", "table_lines"]
 
+# SGR of ECMA-48: bold red, yellow, green, dim.
 _COLOURS: Final[dict[Status, str]] = {
     "broken": "1;31",
     "degraded": "33",
@@ -62,6 +63,7 @@ def _grouped(findings: Sequence[Finding]) -> list[Finding]:
         count = skipped[finding.detail] if finding.status == "skipped" else 0
         if count <= _MOST_SKIPPED:
             shown.append(finding)
+        # In place of the first of them.
         elif finding.detail not in {row.detail for row in shown}:
             shown.append(msgspec.structs.replace(finding, probe=f"{count} probes"))
     return shown

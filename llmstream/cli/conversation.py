@@ -7,9 +7,9 @@ import asyncio
 from llmstream.chats import Message
 from llmstream.cli.asking import Asker, Outcome
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message
-from llmstream.cli.kept import is_off, name_of
 from llmstream.cli.line_editor import LineEditor
 from llmstream.cli.slash_commands import QUIT, Ask, SlashCommands
+from llmstream.cli.stored_chats import is_off, name_of
 from llmstream.cli.talk import Talk
 from llmstream.cli.terminal import echo, print_message, wrapped
 from llmstream.display.terminal_text import one_line
@@ -112,6 +112,7 @@ class Conversation:
     def _turn(self, runner: asyncio.Runner, ask: Ask) -> None:
         before, prompt = ask
         earlier = self._talk.chat.messages()
+        # Else the prompt of /retry, whose earlier answer stays until there is another.
         is_new = len(before) == len(earlier)
         outcome = self._outcome(runner, [*before, prompt])
         answered = len(outcome.messages) > len(before) + 1

@@ -29,6 +29,7 @@ from llmstream.streams import Model
 __all__ = ["PACE", "PROMPT", "Story", "configure", "run"]
 
 _KEY: Final = "sim-key"
+# Stands for the spaces of a quoted prompt while a command is wrapped.
 _NO_BREAK: Final = "\x00"
 
 _EPILOG: Final = """\

@@ -73,6 +73,7 @@ def wire_of(name: str, provider: str | None) -> Wire:
 
     try:
         known = find_provider(provider)
+    # Recordings may be older than a provider, or of another package: the dialect suffices to decode.
     except InvalidRequest:
         return Wire(make(), provider, f"unknown provider {provider!r}; decoding as plain {name}")
     if known.dialect.name != name:

@@ -19,6 +19,7 @@ from llmstream.errors import InvalidRequest
 __all__ = ["ctrl_c_for_editor", "edited"]
 
 # Tried without $VISUAL and $EDITOR, in this order.
+# `editor` is what the user of a Debian has chosen.
 _USUAL: Final = ("editor", "nano", "vi", "notepad.exe")
 
 
@@ -39,8 +40,10 @@ def edited(text: str, *, suffix: str = ".md") -> str:
             raise InvalidRequest(
                 f"cannot start the editor {command[0]}: {error.strerror}. Set $EDITOR to another."
             ) from None
+        # So an editor reports that its text is not to be taken, such as vi with :cq.
         if done.returncode != 0:
             return text
+        # Editors end a file with a line feed.
         return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
 
 
@@ -63,6 +66,7 @@ def ctrl_c_for_editor() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # Not SIG_IGN, which the editor would inherit.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

@@ -88,6 +88,7 @@ def with_flags(text: str) -> str:
 def _with_key_remedy(text: str, provider: str) -> str:
     """Replaces the advice "Set X or pass api_key=." by how a command gets a key."""
     before, found, after = text.partition(_ADVICE)
+    # The nearer one, if a message has both.
     start, verb = max((before.rfind(f"{verb} "), verb) for verb in ("Check", "Set"))
     if not found or start < 0:
         return text

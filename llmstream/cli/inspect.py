@@ -13,10 +13,10 @@ import msgspec
 from llmstream.cli.arguments import number
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.errors import SUCCESS
-from llmstream.cli.kept import store_path
-from llmstream.cli.local_page import add_page_options, is_local, listen, page_token, serve_page
+from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
 from llmstream.cli.replay import looks_like
 from llmstream.cli.storage import check_free
+from llmstream.cli.stored_chats import store_path
 from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.dialects.base import DIALECTS
 from llmstream.display.plot import seconds
@@ -118,7 +118,6 @@ def _list(arguments: argparse.Namespace, calls: Calls) -> int:
 
 
 def _export(arguments: argparse.Namespace, calls: Calls) -> int:
-    """Writes one call to a file."""
     from llmstream.inspector import exporting
 
     made = getattr(exporting, _EXPORTS[arguments.export])
@@ -142,13 +141,16 @@ def _export(arguments: argparse.Namespace, calls: Calls) -> int:
 def _usual_places(traces: Path) -> list[str]:
     """Where this user's traces are, and the conversations that `llmstream chat` keeps."""
     with suppress(OSError):
+        # Only its owner can read it: traces have prompts.
         traces.mkdir(mode=0o700, parents=True, exist_ok=True)
-    kept = store_path()
-    return [str(traces), *([f"sqlite:{kept}"] if kept is not None and kept.is_file() else [])]
+    conversations = store_path()
+    return [
+        str(traces),
+        *([f"sqlite:{conversations}"] if conversations is not None and conversations.is_file() else []),
+    ]
 
 
 def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decoding:
-    """How a body is decoded."""
     from llmstream.inspector.sources import Decoding
 
     if dialect is None:
@@ -158,6 +160,7 @@ def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decodin
                 f"this looks like {described or 'nothing known'}, not like the body of a stream. "
                 f"Add --dialect DIALECT: {', '.join(DIALECTS)}."
             )
+        # `looks_like` answers with options of `replay`.
         dialect, _, hosted = found.partition(" --provider ")
         provider = provider or hosted or None
     wire = wire_of(dialect, provider)
@@ -167,10 +170,11 @@ def _decoding(head: bytes, dialect: str | None, provider: str | None) -> Decodin
 async def _serve(arguments: argparse.Namespace, calls: Calls, places: list[str]) -> None:
     """Serves the page until Ctrl-C."""
     from llmstream.inspector.app import make_app
+    from llmstream.server_side.local_only import is_loopback
 
     token = page_token("inspect-token")
     async with AsyncExitStack() as stack:
-        app = make_app(calls, token=token, local=is_local(arguments.host), places=", ".join(places))
+        app = make_app(calls, token=token, local=is_loopback(arguments.host), places=", ".join(places))
         await listen(stack, app, arguments, token, port=_PORT, what="The inspector")
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()

@@ -87,6 +87,7 @@ def store_key(name: str, key: str, *, file: bool = False) -> Place:
     stored = _read()
     ring = None if file else _usable_keyring()
     if ring is None:
+        # The older key in the keyring would stay there unseen.
         if stored.get(name, "") is None:
             _delete_from_keyring(name)
         write_json(keys_path(), {**stored, name: key})
@@ -98,6 +99,7 @@ def store_key(name: str, key: str, *, file: bool = False) -> Place:
         raise InvalidRequest(
             f"the system keyring refused the key ({type(error).__name__}). To use a file: add --file."
         ) from None
+    # After the keyring: a name in the file without a key could not be read.
     write_json(keys_path(), {**stored, name: None})
     return "keyring"
 
@@ -119,6 +121,7 @@ def _read() -> dict[str, str | None]:
         state = path.stat()
     except OSError:
         return {}
+    # A copy: callers change it.
     return dict(_content(path, state.st_mode, state.st_mtime_ns, state.st_ino))
 
 
@@ -145,6 +148,7 @@ def _from_keyring(name: str) -> str:
     ring = _usable_keyring()
     try:
         key = ring.get_password(_SERVICE, name) if ring is not None else None
+    # As above: backends raise errors of their own.
     except Exception:
         key = None
     if not isinstance(key, str):

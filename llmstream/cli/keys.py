@@ -45,6 +45,7 @@ examples:
   llmstream keys path                         prints the path of the file
 """
 
+# Tokens of clouds have some thousand; a file given by mistake has more.
 _MAX_KEY_CHARS: Final = 16_384
 # A longer argument may be a key, and is not repeated in an error.
 _PROVIDER: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
@@ -123,10 +124,12 @@ def _read_key(provider: Provider) -> str:
         except EOFError:
             text = ""
     else:
+        # One more shows that there is more, without reading it all.
         text = sys.stdin.read(_MAX_KEY_CHARS + 1)
     key = text.strip()
     if not key:
         raise InvalidRequest("no key was given, and nothing was stored")
+    # Else each request would fail, with an error far from here.
     if len(key) > _MAX_KEY_CHARS or not (key.isascii() and key.isprintable()) or " " in key:
         raise InvalidRequest(
             "this is not a key: a key is one line of ASCII without blanks. Nothing was stored."
@@ -135,6 +138,7 @@ def _read_key(provider: Provider) -> str:
 
 
 def _remove(provider: Provider) -> None:
+    # A provider may read several variables.
     found = [name for name in provider.key_env if remove_key(name)]
     if not found:
         raise InvalidRequest(
@@ -177,6 +181,7 @@ def _list(*, as_json: bool, quiet: bool) -> None:
 
 
 def _stored() -> list[_Stored]:
+    # The shortest name of those that share a key is the vendor's own.
     providers = sorted(all_providers(), key=lambda provider: (len(provider.name), provider.name))
     found = []
     for variable, place in stored_places().items():

@@ -59,6 +59,7 @@ def line_editor(history: PromptHistory) -> LineEditor:
         try:
             return _PromptToolkit(history)
         except ModuleNotFoundError as error:
+            # Another missing module is a defect, which readline would hide.
             if (error.name or "").partition(".")[0] not in ("prompt_toolkit", "wcwidth"):
                 raise
     return _Readline(history)
@@ -194,6 +195,7 @@ class _Readline:
             # CPython switches it off.
             readline.parse_and_bind("set enable-bracketed-paste on")
             self._paste = "; pasted text is one prompt"
+        # A prompt of several lines is one entry, which `read` adds.
         readline.set_auto_history(False)
         for entry in history.entries:
             readline.add_history(entry)
@@ -213,6 +215,7 @@ class _Readline:
         # No delimiters: the whole line is given.
         readline.set_completer_delims("")
         readline.set_completer(candidate)
+        # Python of macOS has libedit in place of readline, with another syntax.
         libedit = "libedit" in (readline.__doc__ or "")
         readline.parse_and_bind("bind ^I rl_complete" if libedit else "tab: complete")
 
@@ -229,6 +232,7 @@ class _Readline:
             line = input(_PROMPT)
             while line.endswith("\\"):
                 line = f"{line[:-1]}\n{input(_MORE)}"
+        # The cursor stands behind the prompt.
         except (EOFError, KeyboardInterrupt):
             print()
             raise

@@ -14,14 +14,14 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
-from llmstream.chats.content import write_whole
+from llmstream.cli.arguments import number
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.storage import state_file
 from llmstream.cli.terminal import print_message
+from llmstream.files import replace_file
 
-__all__ = ["add_page_options", "is_local", "listen", "page_token", "serve_page"]
+__all__ = ["add_page_options", "listen", "page_token", "serve_page"]
 
-_LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 
 # How long Ctrl-C waits for responses. A page that follows a run would hold it up until the run ends; one that
 # is cut off connects again, and gets the end of the run from the next process.
@@ -37,13 +37,13 @@ def add_page_options(parser: argparse.ArgumentParser, port: int) -> None:
         metavar="ADDRESS",
         help="address to listen on (default: 127.0.0.1); 0.0.0.0 accepts other machines",
     )
-    add("--port", type=_port, metavar="N", help=f"port (default: {port}, or a free one if that is in use)")
+    add(
+        "--port",
+        type=number(0, 65535),
+        metavar="N",
+        help=f"port (default: {port}, or a free one if that is in use)",
+    )
     add("--no-open", dest="open", action="store_false", help="do not open a browser")
-
-
-def is_local(host: str) -> bool:
-    """Whether a server at that address serves this machine alone."""
-    return host in _LOCAL
 
 
 def serve_page(serving: Coroutine[Any, Any, None], arguments: argparse.Namespace, port: int) -> int:
@@ -100,6 +100,7 @@ async def listen(
     url = f"http://{shown}:{listening}/#token={token}"
     print(f"{what} is at {url}\nCtrl-C stops it.", flush=True)
     if arguments.open and _has_screen():
+        # It waits for a program to start.
         await asyncio.to_thread(webbrowser.open, url)
 
 
@@ -119,16 +120,10 @@ def page_token(name: str) -> str:
         return secrets.token_urlsafe(24)
     with suppress(OSError, UnicodeDecodeError):
         stored = path.read_text("ascii").strip()
+        # 24 bytes in base64; a shorter text is no token of ours.
         if len(stored) >= 32:
             return stored
     token = secrets.token_urlsafe(24)
     with suppress(OSError):
-        write_whole(path, token.encode())
+        replace_file(path, token.encode())
     return token
-
-
-def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {port}")
-    return port

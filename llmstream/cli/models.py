@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,7 +21,7 @@ from llmstream.dialects.model_facts import ListedModel
 from llmstream.display.terminal_text import one_line
 from llmstream.errors import ConnectionFailed, InvalidRequest, LLMStreamError, MissingKey, Unsupported
 from llmstream.prices import known_models, priced
-from llmstream.providers.base import Provider
+from llmstream.providers.base import Provider, is_local
 from llmstream.providers.likely_models import likely_models
 from llmstream.providers.registry import all_providers, find_provider
 from llmstream.streams import Model
@@ -52,7 +51,6 @@ examples:
   llmstream models default openai:gpt-5-mini
 """
 
-_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 # A list needs no model, but `Model` needs a name.
 _ANY: Final = "any"
 
@@ -114,6 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(rows, as_json=arguments.json)
     errors = [found.error for found in results if found.error is not None]
+    # One vendor that fails must not hide the lists of the others.
     if errors and len(errors) == len(results):
         raise errors[0]
     for error in errors if not arguments.quiet else ():
@@ -157,6 +156,7 @@ def _ask_all() -> list[_Found]:
     asked: dict[object, Provider] = {}
     for provider in sorted(all_providers(), key=lambda provider: (len(provider.name), provider.name)):
         if key_state(provider) == "set" or _is_local(provider):
+            # The shortest name comes first: the vendor's own, not that of another wire.
             asked.setdefault(provider.key_env or provider.base_url, provider)
     if not asked:
         raise InvalidRequest("no keys are set. Name a provider, or store a key: llmstream keys set openai")
@@ -178,7 +178,7 @@ def _ask_all() -> list[_Found]:
 
 def _is_local(provider: Provider) -> bool:
     simulated = provider.name.partition("-")[0] == "sim"
-    return not provider.key_required and not simulated and urlsplit(provider.base_url).hostname in _LOOPBACK
+    return not provider.key_required and not simulated and is_local(provider.base_url)
 
 
 async def _ask_one(provider: Provider, base_url: str | None) -> _Found:
@@ -226,8 +226,8 @@ def _rows(found: _Found) -> Iterable[_Row]:
         )
 
 
-def _has(row: _Row, words: Iterable[str]) -> bool:
-    return all(word.lower() in row.model.lower() for word in words)
+def _has(row: _Row, texts: Iterable[str]) -> bool:
+    return all(text.lower() in row.model.lower() for text in texts)
 
 
 def _print(rows: Sequence[_Row], *, as_json: bool) -> None:

@@ -33,6 +33,7 @@ class QuietAnswer:
     """Writes the text of the answer on standard output, and nothing else; safe for a terminal."""
 
     def __init__(self) -> None:
+        # Output to a pipe is data, and stays as it is.
         self._filter = TerminalFilter() if sys.stdout.isatty() else None
         self._plain = PlainDisplay(sys.stdout, sys.stderr)
 

@@ -100,6 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     if shown:
         hidden = not (word or arguments.simulators)
         found = [p for p in found if not (hidden and _is_simulator(p))]
+        # A stable sort: names stay in alphabetical order within a state.
         found.sort(key=lambda p: (_is_simulator(p), _STATES.index(key_state(p))))
     if arguments.json:
         rows = [_row(provider) for provider in found]
@@ -116,7 +117,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _known() -> Iterator[Provider]:
-    """Loads all providers."""
     for name in provider_names():
         try:
             yield find_provider(name)
@@ -266,6 +266,7 @@ def key_state(provider: Provider) -> str:
 def marks() -> dict[str, str]:
     """Returns a mark for each key state that the terminal's encoding has."""
     encoding = (getattr(sys.stdout, "encoding", None) or "ascii").lower()
+    # Check marks would be question marks elsewhere.
     return _MARKS if encoding.replace("-", "") == "utf8" else _PLAIN_MARKS
 
 

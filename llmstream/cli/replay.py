@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from llmstream.chats.content import read_whole
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.errors import FAILED, SUCCESS
 from llmstream.cli.terminal import print_message, write_bytes
@@ -22,12 +21,14 @@ from llmstream.dialects.errors import is_error_body, vendor_error
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import InvalidRequest, LLMStreamError, NotAStream, StreamError
 from llmstream.events import ErrorEvent, Event, Finish, Raw, ResponseMetadata, StreamStart, encode
+from llmstream.files import read_file
 
 if TYPE_CHECKING:
     from llmstream.middleware.caching.form import Answer
 
 __all__ = ["Recording", "configure", "looks_like", "run"]
 
+# The size of a pipe's buffer on Linux.
 _PIECE_BYTES: Final = 64 * 1024
 # Where a cache or a cassette names its format.
 _STORED_HEAD_BYTES: Final = 64
@@ -123,7 +124,7 @@ def _stored_answers(file: str) -> list[Answer] | None:
         if b'"llmstream.cache"' in head:
             from llmstream.middleware.caching.form import decode_answer
 
-            return [decode_answer(read_whole(path))]
+            return [decode_answer(read_file(path))]
         if b'"llmstream.cassette"' in head:
             from llmstream.testing.cassette_file import read_cassette
 
@@ -258,6 +259,7 @@ class Recording:
         for piece in pieces:
             events = sentence.feed(piece)
             if held is not None:
+                # For a second look; bounded, because a body without content may be endless.
                 head += piece[: _HEAD_BYTES - len(head)]
                 held += events
                 if all(type(event) in _NO_CONTENT for event in events):
@@ -266,6 +268,7 @@ class Recording:
                     events, held = held, None
             if events:
                 yield events
+            # A pipe may stay open behind the end of the stream.
             if sentence.done:
                 break
         rest = sentence.close()
@@ -288,6 +291,7 @@ class Recording:
         if self._dialect.content_type == "text/event-stream" and _is_one_json_value(body):
             if is_error_body(body):
                 return self._failed(vendor_error(200, {}, body, provider=self._provider))
+            # SSE ends a field at a line end; within JSON a blank means the same.
             line = b" ".join(body.split(b"\n"))
             events += sentence.feed(b"data: " + line + b"\n\n") + sentence.close()
             if sentence.error is None:
@@ -367,6 +371,7 @@ def looks_like(head: bytes) -> tuple[str, str]:
     if not head.strip():
         return "", "an empty file" if not head else "a blank file"
     if any(header in head[:2048] for header in _AWS_HEADERS):
+        # InvokeModel puts the vendor's event into base64 under this name.
         if b'"bytes":' in head[:4096]:
             return "anthropic --provider bedrock-invoke", "a stream of Amazon Bedrock (InvokeModel)"
         return "bedrock-converse", "a stream of Amazon Bedrock (Converse)"

@@ -46,6 +46,7 @@ def read_schema(text: str) -> dict[str, Any]:
 
 
 def _is_path(text: str) -> bool:
+    # A description behind a colon may have a slash.
     return text.endswith(".json") or os.sep in text.partition(":")[0]
 
 
@@ -77,6 +78,7 @@ def _short(text: str) -> dict[str, Any]:
         "type": "object",
         "properties": properties,
         "required": list(properties),
+        # OpenAI's strict schemas need it, and all fields required.
         "additionalProperties": False,
     }
 

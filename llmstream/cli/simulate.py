@@ -22,6 +22,7 @@ from llmstream.cli.dialects import base_url
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.terminal import print_message
 from llmstream.display.terminal_text import one_line
+from llmstream.server_side.local_only import is_loopback
 from llmstream.server_side.routing import default_dialects
 from llmstream.simulator.recording import Received, Recording
 from llmstream.simulator.script import Pace, Script
@@ -29,8 +30,8 @@ from llmstream.simulator.server import Simulator
 
 __all__ = ["LineWriter", "configure", "run"]
 
+# A log may be that late.
 _POLL_S: Final = 0.1
-_LOCAL: Final = ("127.0.0.1", "localhost", "::1")
 
 _EPILOG: Final = """\
 The server speaks all dialects on one port, with and without "stream": true. It checks requests
@@ -96,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         pace=Pace(tokens_per_s=arguments.pace) if arguments.pace else None,
         host=arguments.host,
         port=arguments.port,
-        allow_remote=arguments.host not in _LOCAL,
+        allow_remote=not is_loopback(arguments.host),
         strict_paths=not arguments.any_path,
     )
     try:
@@ -305,6 +306,7 @@ class LineWriter:
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
+        # What was printed before comes first: `_write` passes the buffer by.
         self._out.flush()
         write = self._write
         while (line := self._lines.get()) is not None:

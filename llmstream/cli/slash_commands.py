@@ -31,6 +31,7 @@ _KEYS: Final = (
     "clears the line. To send a line that starts with a slash, begin it with a space."
 )
 _SHOWN_CHARS: Final = 60
+# More would scroll the conversation away.
 _MAX_CANDIDATES: Final = 200
 
 
@@ -212,6 +213,7 @@ def _models(begun: str) -> list[str]:
 
 def _files(begun: str) -> list[str]:
     """Files and folders that begin so; a folder ends in a slash."""
+    # Escaped: brackets in names of files are no patterns.
     found = sorted(glob.glob(glob.escape(os.path.expanduser(begun)) + "*"))[:_MAX_CANDIDATES]
     shown = [f"{path}/" if os.path.isdir(path) else path for path in found]
     home = os.path.expanduser("~") + "/"

@@ -1,7 +1,7 @@
 """What `llmstream chat` stores in files: conversations, the prompt history.
 
 The history is in a folder that only its owner can read; LLMSTREAM_HISTORY=off disables it. Beside it is the
-store of conversations, see `kept.py`:
+store of conversations, see `stored_chats.py`:
 
     $XDG_STATE_HOME/llmstream, else ~/.local/state/llmstream; %LOCALAPPDATA%\\llmstream on Windows
     history.jsonl  prompts, one JSON string per line
@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 
 from llmstream.chats import Chat, Message
-from llmstream.chats.content import write_whole
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.files import replace_file
 
 __all__ = [
     "OFF",
@@ -152,6 +152,7 @@ class PromptHistory:
             return
         # A full disk must not end a conversation.
         with suppress(OSError):
+            # Opened for each entry: two terminals append to one file, and neither loses an entry.
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(descriptor, "ab") as file:
                 file.write(_line(text))
@@ -171,9 +172,10 @@ class PromptHistory:
         if len(entries) > _MAX_ENTRIES or len(data) > _MAX_BYTES:
             entries = entries[len(entries) // 2 :]
             with suppress(OSError):
-                write_whole(self._path, b"".join(map(_line, entries)))
+                replace_file(self._path, b"".join(map(_line, entries)))
         return entries
 
 
 def _line(text: str) -> bytes:
+    # Lone surrogates are no UTF-8.
     return msgspec.json.encode(text.encode("utf-8", "replace").decode()) + b"\n"

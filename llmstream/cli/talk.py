@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from llmstream.chats import Chat, Message, Part, Role, Text
-from llmstream.cli.kept import kept_chat, name_of, note_model
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.storage import Saving
+from llmstream.cli.stored_chats import name_of, note_model, stored_chat
 from llmstream.cli.terminal import print_message
 from llmstream.errors import InvalidRequest, LLMStreamError
 
@@ -41,7 +41,7 @@ class Talk:
         return self.saving.path is not None or name_of(self.chat) is not None
 
     def begin(self, messages: list[Message]) -> Chat:
-        """The chat, with the messages of a turn; one that can be kept no longer goes on in memory."""
+        """The chat, with the messages of a turn; one that can be stored no longer goes on in memory."""
         self.become(messages)
         return self.chat
 
@@ -73,6 +73,7 @@ class Talk:
         raises: InvalidRequest for an unknown provider; MissingKey
         """
         setup = self.setup.with_model(checked_model(spec))
+        # Before anything changes: a conversation without a key could not go on.
         setup.check_key()
         setup.agent()
         self.setup = setup
@@ -90,7 +91,7 @@ class Talk:
         return Message.user(*parts, *([text] if text else []))
 
     def unanswered_prompt(self) -> Message:
-        """The prompt that `keep` kept, and the parts that were attached since."""
+        """The prompt of `keep`, and the parts that were attached since."""
         text, self.draft = self.draft, ""
         return self.prompt(text)
 
@@ -123,7 +124,7 @@ class Talk:
         place, name = self.saving.path, name_of(self.chat)
         again = f"--continue {place}" if place else f"--chat {name}" if name else ""
         system = self.system
-        self.chat = kept_chat(None, [Message.system(system)] if system else [])
+        self.chat = stored_chat(None, [Message.system(system)] if system else [])
         self.saving = dataclasses.replace(self.saving, path=None)
         self.waiting.clear()
         self.draft = ""

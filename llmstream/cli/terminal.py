@@ -22,6 +22,7 @@ __all__ = [
     "write_bytes",
 ]
 
+# An error may quote a response.
 _MAX_MESSAGE_CHARS: Final = 4000
 
 
@@ -53,6 +54,7 @@ def write_bytes(data: bytes) -> None:
     if buffer is None:
         sys.stdout.write(data.decode())
         return
+    # Text that was printed before comes first.
     sys.stdout.flush()
     buffer.write(data)
     buffer.flush()

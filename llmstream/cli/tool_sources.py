@@ -31,6 +31,7 @@ __all__ = ["ToolSources", "mcp_command", "tools_of_file"]
 P = ParamSpec("P")
 
 _DEMO: Final = "demo"
+# As in a shell, before the program.
 _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*=")
 
 
@@ -83,6 +84,7 @@ class ToolSources:
 
         path = state_file("mcp.log") or Path(os.devnull)
         log = self._stack.enter_context(_log_file(path))
+        # Those that are connected are taken from the list, so that another call goes on with the rest.
         while self._servers:
             place = _place(self._servers[0])
             if sys.stderr.isatty():
@@ -205,6 +207,7 @@ def tools_of_file(name: str) -> list[Tool]:
     for public, value in _public(module):
         if isinstance(value, Tool):
             tools.append(value)
+        # Not functions that the file imports.
         elif isinstance(value, FunctionType) and value.__module__ == module.__name__:
             try:
                 tools.append(tool_from_function(value))
@@ -235,6 +238,7 @@ def _executed(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    # Before it runs: dataclasses and type hints look their module up.
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)

@@ -44,6 +44,7 @@ def _value(value: Any) -> str:
         case datetime.datetime():
             return value.isoformat()
         case msgspec.Struct():
+            # The vendor's own object would fill the line.
             fields = {f: getattr(value, f) for f in value.__struct_fields__ if f != "raw"}
             facts = [f"{f}={_value(v)}" for f, v in fields.items() if v is not None and v is not False]
             return f"({' '.join(facts)})"

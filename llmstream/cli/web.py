@@ -14,10 +14,11 @@ from llmstream.cli.arguments import add_tool_options
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.dialects import base_url
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.local_page import add_page_options, is_local, listen, page_token, serve_page
+from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
 from llmstream.cli.model_names import checked_model
 from llmstream.cli.storage import state_file
 from llmstream.cli.tool_sources import ToolSources
+from llmstream.errors import LLMStreamError
 from llmstream.log import open_logs
 from llmstream.streams import Model
 from llmstream.tools import Tool
@@ -80,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources) -> None:
     """Serves the page until Ctrl-C."""
+    from llmstream.server_side.local_only import is_loopback
     from llmstream.web.app import make_app
     from llmstream.web.conversations import Conversations
     from llmstream.web.store import ConversationStore
@@ -100,11 +102,20 @@ async def _serve(arguments: argparse.Namespace, spec: str, sources: ToolSources)
         conversations = Conversations(agent, logs, store, details=True)
         stack.push_async_callback(conversations.aclose)
         await stack.enter_async_context(logs)
-        app = make_app(conversations, shown, token=token, local=is_local(arguments.host))
+        app = make_app(conversations, shown, token=token, local=is_loopback(arguments.host))
         await listen(stack, app, arguments, token, port=_PORT, what="The chat")
+        # The first prompt takes a while to write: meanwhile its connection is made.
+        warming = asyncio.create_task(_warm(agent.model))
+        stack.callback(warming.cancel)
         # Ctrl-C: the runs are closed and recorded below, in order; a second one ends the process at once.
         with suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
+
+
+async def _warm(model: Model) -> None:
+    # An endpoint that is down is reported by the first prompt, which may come when it is up again.
+    with suppress(LLMStreamError):
+        await model.warm_up()
 
 
 async def _agent(
@@ -125,6 +136,7 @@ async def _agent(
 
     simulator = await stack.enter_async_context(Simulator(DemoScript(), api_keys=[_KEY]))
     model = Model("anthropic:demo", base_url=base_url(simulator.url, "anthropic"), api_key=_KEY)
+    # Its demonstration shows reasoning, and costs nothing.
     return Agent(model, **{"reasoning": "low", **options, "tools": DEMO_TOOLS, "price": None})
 
 
@@ -147,6 +159,7 @@ def _settings(spec: str, tools: Sequence[Tool], *, demonstrates: bool) -> Any:
 
 def _price() -> Any:
     """The price list, if it is installed."""
+    # Looked for, not imported: the list is large.
     if importlib.util.find_spec("genai_prices") is None:
         return None
     from llmstream.prices import price

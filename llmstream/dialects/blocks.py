@@ -6,7 +6,6 @@ ids, caps, which calls are complete, and how a response ends.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, TypeVar
 
@@ -14,6 +13,7 @@ import msgspec
 
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import is_json
+from llmstream.dialects.payload_size import text_size
 from llmstream.dialects.wire_values import Logprobs
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -219,13 +219,17 @@ class Blocks(Generic[B]):
     def input(self, block: B, fragment: str) -> None:
         """Adds a fragment of a call's input; past the cap on one input the stream ends."""
         reader = self._reader
+        held = text_size(fragment)
         # Most fragments are ASCII, for which no copy is made. Half a character counts too.
-        block.size += len(fragment) if fragment.isascii() else len(fragment.encode("utf-8", "surrogatepass"))
+        size = len(fragment)
+        if not fragment.isascii():
+            size = len(fragment.encode("utf-8", "surrogatepass"))
+        block.size += size
         if block.size > reader.limits.max_tool_input_bytes:
             self._refuse_input(block)
             return
         block.parts.append(fragment)
-        held = sys.getsizeof(fragment) + _SLOT_BYTES
+        held += _SLOT_BYTES
         block.held += held
         reader.hold(held)
         reader.out.append(ToolInputDelta(fragment, block.id))
@@ -377,7 +381,7 @@ class Blocks(Generic[B]):
             self._reader.defect(f"the tool call {call_id!r} has a second result, which was ignored")
             return False
         self._settled[call_id] = None
-        self._reader.hold(sys.getsizeof(call_id) + _NAME_BYTES)
+        self._reader.hold(text_size(call_id) + _NAME_BYTES)
         name = self._tool_names.get(call_id) or name
         self._reader.out.append(
             ToolResult(result, call_id, name, is_error, provider_executed=True, provider_metadata=metadata)

@@ -454,7 +454,10 @@ def _class_of(status: int, fields: _ErrorFields) -> type[errors.ProviderError]:
 
 def request_id(headers: Mapping[str, str]) -> str | None:
     """Returns the vendor's id of the exchange, for its support team; None if there is none."""
-    return next((headers[name] for name in _REQUEST_ID_HEADERS if headers.get(name)), None)
+    for name in _REQUEST_ID_HEADERS:
+        if value := headers.get(name):
+            return value
+    return None
 
 
 def _plain(text: str) -> str:

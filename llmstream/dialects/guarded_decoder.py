@@ -54,10 +54,9 @@ class GuardedDecoder:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Decodes a slice of the body; returns the events that it completes."""
-        decoded = self.decoder.feed(chunk)
-        events = self._guard.feed(decoded)
-        # A batch of deltas alone is the same list.
-        if self._marked and events is not decoded:
+        reasonings = self._guard.reasonings
+        events = self._guard.feed(self.decoder.feed(chunk))
+        if self._marked and self._guard.reasonings != reasonings:
             events = with_origin(events, self._provider)
         # At once, not at the end of the body: a vendor may keep the connection open after the last event.
         if self.decoder.done:

@@ -10,7 +10,7 @@ import functools
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -147,25 +147,23 @@ _CONTENT = (Text, Reasoning, Image, Audio, Document, File, ToolCall, ToolResult,
 _OF_ANSWERS = (*_CONTENT, Custom)
 
 
-def without_custom_parts(messages: Iterable[Message], warn: Callable[[str], object]) -> list[Message]:
-    """Removes parts that no dialect can send, and messages that become empty.
+def without_custom_parts(messages: Iterable[Message], warn: Callable[[str], object]) -> Iterator[Message]:
+    """Yields the messages without parts that no dialect can send, and without those that become empty.
 
     warn: called for each part that is left out
     """
-    kept = []
     for message in messages:
         known = _OF_ANSWERS if message.role == Role.ASSISTANT else _CONTENT
         parts = tuple([part for part in message.parts if isinstance(part, known)])
         if len(parts) == len(message.parts):
-            kept.append(message)
+            yield message
             continue
         for part in message.parts:
             # Parts of a page were never meant for the model.
             if not isinstance(part, (*known, UIPart)):
                 warn(_left_out(part))
         if parts:
-            kept.append(msgspec.structs.replace(message, parts=parts))
-    return kept
+            yield msgspec.structs.replace(message, parts=parts)
 
 
 def _left_out(part: object) -> str:
@@ -223,19 +221,33 @@ _LENGTH: Final = 9
 
 
 class ShortCallIds:
-    """Maps the call ids of one request.
+    """Maps the call ids of a conversation; equal conversations get equal ids."""
 
-    messages: all of the conversation; equal conversations get equal ids
-    """
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._wire: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self.add(messages)
 
-    def __init__(self, messages: Iterable[Message]) -> None:
-        found = [name for message in messages for part in message.parts if (name := _id_of(part)) is not None]
-        self._wire: dict[str, str] = {name: name for name in found if _FITS.fullmatch(name)}
-        taken = set(self._wire)
+    def add(self, messages: Iterable[Message]) -> bool:
+        """Adds the ids of more messages; False if one of them was made up for another before."""
+        parts = (part for message in messages for part in message.parts)
+        found = [name for part in parts if (name := _id_of(part)) is not None and name not in self._wire]
+        fitting = [name for name in found if _FITS.fullmatch(name)]
+        if not self._taken.isdisjoint(fitting):
+            return False
+        self._wire.update(zip(fitting, fitting, strict=True))
+        self._taken.update(fitting)
         for name in found:
             if name not in self._wire:
-                self._wire[name] = _replacement(name, taken)
-                taken.add(self._wire[name])
+                self._wire[name] = _replacement(name, self._taken)
+                self._taken.add(self._wire[name])
+        return True
+
+    def copy(self) -> ShortCallIds:
+        """The same ids, to which others may be added."""
+        made = ShortCallIds()
+        made._wire, made._taken = self._wire.copy(), self._taken.copy()
+        return made
 
     def __getitem__(self, call_id: str) -> str:
         """Returns the id to send to the vendor."""

@@ -60,15 +60,14 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     output_usd: float | None = None
 
 
-class _Entry(msgspec.Struct):
+class _Page(msgspec.Struct):
+    """A list of models, or the one that was asked for."""
+
     id: str = ""
     name: str = ""
     model: str = ""
-
-
-class _Page(_Entry):
-    data: list[_Entry] = []
-    models: list[_Entry] = []
+    data: list[_Page] = []
+    models: list[_Page] = []
 
 
 class _Count(msgspec.Struct):

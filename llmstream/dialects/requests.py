@@ -60,7 +60,7 @@ def merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 class RequestWarnings(list[Warning]):
     """A list with a fast lookup of messages: a long history may give a warning for each of its calls.
 
-    It grows by `append`, `extend` and `+=` only.
+    It grows by `append`, `extend` and `+=` only, and shrinks by `cut`.
     """
 
     __slots__ = ("_texts",)
@@ -89,6 +89,12 @@ class RequestWarnings(list[Warning]):
         if isinstance(warning, OtherWarning):
             return warning.message in self._texts
         return super().__contains__(warning)
+
+    def cut(self, length: int) -> None:
+        """Removes the warnings behind the first `length`."""
+        if length < len(self):
+            del self[length:]
+            self._texts = {one.message: None for one in self if isinstance(one, OtherWarning)}
 
     def note(self, message: str) -> None:
         """Appends a warning with a message."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import secrets
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.json_text import without_lone_surrogates
+from llmstream.dialects.payload_size import text_size
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
     Event,
@@ -299,7 +299,7 @@ class ToolCallTracker:
             call.wire_id = wire_id
         if wire_id:
             if wire_id not in self._by_id:
-                self._hold(sys.getsizeof(wire_id) + _NAME_BYTES)
+                self._hold(text_size(wire_id) + _NAME_BYTES)
             self._by_id[wire_id] = call
         if name and call.name is None:
             call.name = without_lone_surrogates(name)
@@ -472,7 +472,7 @@ class ToolCallTracker:
             )
         call.pieces.append(text)
         call.chars += len(text)
-        self._hold(sys.getsizeof(text) + _SLOT_BYTES)
+        self._hold(text_size(text) + _SLOT_BYTES)
 
     def _hold(self, size: int) -> None:
         """Counts memory held until the end: pieces of all inputs, ids."""

@@ -2,70 +2,103 @@
 
 A conversation goes out again with each step of an agent. Without this the last of 300 steps would encode
 600 messages, and an image of several megabytes 300 times.
+
+A dialect encodes a segment of a conversation after what it carries over from the messages before: ids that
+are in use, blocks of the system prompt. `Written` remembers the JSON of the segments, and what was carried at
+a few places between them. The next request starts at the last of these places before which nothing changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar, cast
 
 import msgspec
 
-from llmstream.chats.content import Audio, Document, Image, Part, Text, ToolCall, ToolResult
+from llmstream.chats.content import ToolCall, ToolResult
+from llmstream.chats.copying import noted, unchanged
 from llmstream.chats.message import Message, Role
+from llmstream.events import Warning
 
-__all__ = ["Form", "HasWritten", "Written", "written_of"]
+if TYPE_CHECKING:
+    from llmstream.dialects.requests import RequestWarnings
 
-_KNOWN: Final = ("role", "tool_call_id")
+__all__ = ["Carry", "HasWritten", "Written", "in_turns", "write"]
+
+# Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded anew.
+_MAX_BYTES: Final = 64 * 1024 * 1024
+
+# Places remembered beside the first: a step whose end changes, as where a cache mark moves, needs two.
+_PLACES: Final = 4
 
 
-class Form(NamedTuple):
-    """The JSON of one message of the wire; `known`: its fields by which others are put in order."""
+class Carry(msgspec.Struct):
+    """What a message may depend on, of those before it. A dialect adds fields with a `copy` method.
 
-    known: dict[str, Any]
-    json: msgspec.Raw
-
-
-class Written:
-    """The forms of one conversation's messages. There are as many as the last request had messages.
-
-    A message is known again by its parts: one that got others is encoded anew. So are parts with metadata or
-    values of any shape, which a caller may change in place, at each request.
+    begun:      something stands before the segment
+    unfinished: what follows may change the segment, so the next request encodes it again
     """
 
-    def __init__(self) -> None:
-        self._wire: tuple[object, ...] = ()
-        self._forms: dict[int, tuple[tuple[Part, ...], str, list[Form]]] = {}
-        self._next: dict[int, tuple[tuple[Part, ...], str, list[Form]]] = {}
+    begun: bool = False
+    unfinished: bool = False
 
-    def begin(self, *wire: object) -> None:
-        """Begins a request; `wire` has all that the form of a message depends on, by identity or as text."""
-        same = len(wire) == len(self._wire) and all(
-            new is old or (isinstance(new, str) and new == old)
-            for new, old in zip(wire, self._wire, strict=True)
-        )
-        # What the last request did not have has left the conversation.
-        self._wire, self._forms, self._next = wire, self._next if same else {}, {}
+    def copy(self) -> Self:
+        """The same, to be changed by another segment."""
+        made: Self = self.__copy__()  # type: ignore[attr-defined]  # every Struct has it
+        for name, value in zip(self.__struct_fields__, msgspec.structs.astuple(self), strict=True):
+            if hasattr(value, "copy"):
+                setattr(made, name, value.copy())
+        return made
 
-    def find(self, message: Message) -> list[Form] | None:
-        """The forms of a message of the last request, if it has not changed."""
-        found = self._forms.get(id(message.parts))
-        if found is None or found[0] is not message.parts or found[1] != message.role:
+
+C = TypeVar("C", bound=Carry)
+EncodeSegment = Callable[[Sequence[Message], C], list[Any] | None]
+
+
+def write(
+    messages: Sequence[Message],
+    carry: C,
+    encode: EncodeSegment[C],
+    *wire: object,
+    warnings: RequestWarnings,
+    stays: Callable[[Any], bool] | None = None,
+) -> tuple[list[Any], C]:
+    """Encodes a conversation; if it has a `Written`, only the messages that are new in it.
+
+    carry:    at the beginning of the conversation
+    encode:   returns the wire's messages for a segment, and changes what is carried; None if the segment
+              cannot be encoded apart from those before it. It adds to `warnings`
+    wire:     all else that the form of a message depends on, compared by value
+    warnings: of the request; those about earlier messages are added again
+    stays:    whether one of the wire's messages has to stay an object, because its request may change it
+
+    returns:  the wire's messages, as objects or as their JSON; what is carried at the end
+    """
+    # Not isinstance with the protocol: typing looks at its members each time, half of a short request's time.
+    written = cast(HasWritten, messages).written if hasattr(messages, "written") else None
+    if written is None:
+        made = encode(messages, carry)
+        assert made is not None  # nothing stands before it
+        return made, carry
+    return written.write(messages, carry, encode, wire, warnings, stays or _none_stays)
+
+
+def in_turns(turns: list[dict[str, Any]], carry: Carry, answer: str = "assistant") -> list[Any] | None:
+    """Returns a segment for wires that join neighbours of one role; None if it would join the one before.
+
+    answer: role of the model
+    """
+    if turns:
+        if carry.begun and turns[0]["role"] != answer:
             return None
-        self._next[id(message.parts)] = found
-        return found[2]
-
-    def add(self, message: Message, made: Iterable[dict[str, Any]]) -> list[Form] | None:
-        """Encodes the wire's messages for one of the conversation; None if it may change in place."""
-        if not all(_may_be_kept(part, message.role) for part in message.parts):
-            return None
-        forms = [Form(_known(each), msgspec.Raw(msgspec.json.encode(each))) for each in made]
-        # The parts are held, so that no other object gets their id.
-        self._next[id(message.parts)] = (message.parts, message.role, forms)
-        return forms
+        # The next answer would join this one.
+        carry.unfinished = turns[-1]["role"] == answer
+        carry.begun = True
+    return turns
 
 
-@runtime_checkable
 class HasWritten(Protocol):
     """Messages of a request that belongs to a conversation with earlier and later requests."""
 
@@ -75,28 +108,235 @@ class HasWritten(Protocol):
         ...
 
 
-def written_of(messages: Iterable[Message]) -> Written | None:
-    """What the messages of a request became before, if there is anything to gain."""
-    return messages.written if isinstance(messages, HasWritten) else None
+class _Place(NamedTuple):
+    """A place between two messages where encoding can start: how much there is before it."""
+
+    messages: int
+    items: int
+    warnings: int
+    values: int
+    size: int
+    carry: Carry
 
 
-def _known(message: dict[str, Any]) -> dict[str, Any]:
-    known: dict[str, Any] = {name: message[name] for name in _KNOWN if name in message}
-    if calls := message.get("tool_calls"):
-        known["tool_calls"] = [{"id": call["id"]} for call in calls]
-    return known
+class Written:
+    """What one conversation's messages became. It holds no more than the last request had.
+
+    A message is known again by its content, compared in C and mostly by identity. Metadata and whatever
+    else a caller may change in place is compared with a copy.
+    """
+
+    def __init__(self) -> None:
+        self._wire: tuple[object, ...] = ()
+        self._known: list[Message] = []
+        self._items: list[Any] = []
+        self._objects: list[int] = []  # indexes of the items that stay objects
+        self._warnings: list[Warning] = []
+        self._places: list[_Place] = []
+        # What may change in place: the value, its copy, and the index of its message.
+        self._values: list[object] = []
+        self._copies: list[object] = []
+        self._owners: list[int] = []
+
+    def write(
+        self,
+        messages: Sequence[Message],
+        carry: C,
+        encode: EncodeSegment[C],
+        wire: tuple[object, ...],
+        warnings: RequestWarnings,
+        stays: Callable[[Any], bool],
+    ) -> tuple[list[Any], C]:
+        """As the function `write`."""
+        known = self._unchanged(messages) if wire == self._wire else 0
+        self._wire = wire
+        while self._places and not _can_start(messages, self._places[-1].messages, known):
+            self._places.pop()
+        before, start = len(warnings), _Place(0, 0, 0, 0, 0, carry)
+        ends = _ends(messages, self._places[-1].messages if self._places else 0)
+        rest: list[Any] = []
+        for end in dict.fromkeys((*ends, len(messages))):
+            while True:
+                place = self._places[-1] if self._places else start
+                self._forget_after(place)
+                warnings.cut(before)
+                warnings.extend(self._warnings)
+                carry = cast(C, place.carry.copy())
+                made = encode(messages[place.messages : end], carry)
+                if made is not None:
+                    break
+                self._places.pop()  # these messages are encoded together with those before
+            rest = made
+            if end in ends and not carry.unfinished:
+                about = warnings[before + place.warnings :]
+                if self._remember(place, messages[place.messages : end], made, about, carry, stays):
+                    rest = []
+        del self._places[1:-_PLACES]
+        items = self._items + rest
+        for index in self._objects:
+            items[index] = _fresh(items[index])
+        return items, carry
+
+    def _unchanged(self, messages: Sequence[Message]) -> int:
+        """How many messages at the beginning are as they were."""
+        known = unchanged(self._known, messages)
+        if self._values != self._copies:
+            known = min(known, self._owners[unchanged(self._values, self._copies)])
+        return known
+
+    def _forget_after(self, place: _Place) -> None:
+        del self._known[place.messages :], self._items[place.items :], self._warnings[place.warnings :]
+        del self._values[place.values :], self._copies[place.values :], self._owners[place.values :]
+        while self._objects and self._objects[-1] >= place.items:
+            self._objects.pop()
+
+    def _remember(
+        self,
+        place: _Place,
+        messages: Sequence[Message],
+        made: list[Any],
+        warnings: list[Warning],
+        carry: Carry,
+        stays: Callable[[Any], bool],
+    ) -> bool:
+        """Adds a segment behind a place; False if it cannot be known again, or is too large."""
+        values = [_mutable(message.parts, message.metadata) for message in messages]
+        try:
+            copies = [None if found is None else list(map(_copied, found)) for found in values]
+            encoded = list(map(_encode, made))
+        except (TypeError, ValueError, RecursionError, OverflowError):
+            return False  # the request says which value is no JSON
+        size = place.size + sum(map(len, encoded))
+        if size > _MAX_BYTES or None in copies:
+            return False
+        for item, data in zip(made, encoded, strict=True):
+            if stays(item):
+                self._objects.append(len(self._items))
+            self._items.append(item if stays(item) else msgspec.Raw(data))
+        self._warnings += warnings
+        for number, (found, copied) in enumerate(zip(values, copies, strict=True), len(self._known)):
+            self._values += found or ()
+            self._copies += copied or ()
+            self._owners += [number] * len(found or ())
+        self._known += noted(messages)
+        counts = (len(self._known), len(self._items), len(self._warnings), len(self._values))
+        self._places.append(_Place(*counts, size, carry))
+        return True
 
 
-def _may_be_kept(part: Part, role: str) -> bool:
-    """Whether a part cannot change in place, and gives no warning, which each request has to repeat."""
-    match part:
-        case Text(metadata=None):
-            return True
-        case ToolCall(metadata=None, provider_executed=False):
-            return True
-        case ToolResult(metadata=None, provider_executed=False, result=None, parts=()):
-            return True
-        case Image(metadata=None) | Audio(metadata=None) | Document(metadata=None):
-            # The assistant's own files cannot go back; a bytearray or a memoryview may be filled anew.
-            return role != Role.ASSISTANT and type(part.data) is bytes
+_encode: Final = msgspec.json.Encoder().encode
+_QUESTIONS: Final = (Role.USER, Role.TOOL)
+
+
+# Where a conversation may be cut: an answer follows what it answers, every call before has its result, and
+# no result behind belongs to a call before. So nothing behind the cut changes what stands before it.
+
+
+def _can_start(messages: Sequence[Message], place: int, known: int) -> bool:
+    """Whether what follows a place can be encoded by itself."""
+    if place > known:
+        return False
+    called: set[tuple[str, bool]] = set()
+    for message in messages[place:]:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                called.add((part.id, part.provider_executed))
+            elif isinstance(part, ToolResult) and _call_of(part) not in called:
+                return False
+    return place == len(messages) or messages[place].role == Role.ASSISTANT
+
+
+def _ends(messages: Sequence[Message], start: int) -> list[int]:
+    """Where to cut behind a place: early once, so that a part of a conversation that was changed is still
+    known; before the last answer, which may get another end; and at the end.
+    """
+    found: list[int] = []
+    called: set[tuple[str, bool]] = set()
+    waiting: set[str] = set()
+    for place in range(start, len(messages) + 1):
+        last = place == len(messages)
+        settled = place > start and not waiting and messages[place - 1].role in _QUESTIONS
+        if settled and (last or messages[place].role == Role.ASSISTANT):
+            found.append(place)
+            called = set()
+        for part in () if last else messages[place].parts:
+            if isinstance(part, ToolCall):
+                called.add((part.id, part.provider_executed))
+                if not part.provider_executed:
+                    waiting.add(part.id)
+            elif isinstance(part, ToolResult):
+                if not part.provider_executed:
+                    waiting.discard(part.tool_call_id)
+                if _call_of(part) not in called:
+                    found.clear()
+    return found[-2:] if start else [*found[:1], *found[1:][-2:]]
+
+
+def _call_of(result: ToolResult) -> tuple[str, bool]:
+    """The id of its call, and who ran that: both may use one id."""
+    return result.tool_call_id, result.provider_executed
+
+
+# What a caller may change in place, and its copy.
+
+_UNCHANGING: Final = (str, bytes, int, float, NoneType)
+_FIELDS: dict[type, Callable[[Any], tuple[Any, ...]] | None] = {}
+
+
+def _mutable(parts: Iterable[object], metadata: object) -> list[object] | None:
+    """Returns the values of a message that can change in place; None if they are not known."""
+    found: list[object] = [] if metadata is None else [metadata]
+    for part in parts:
+        fields = _FIELDS.get(type(part)) or _fields_of(type(part))
+        if fields is None:
+            return None
+        for value in fields(part):
+            if type(value) is tuple and value:
+                inner = _mutable(value, None)
+                if inner is None:
+                    return None
+                found += inner
+            elif not isinstance(value, _UNCHANGING) and value != ():
+                found.append(value)
+    return found
+
+
+def _fields_of(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:
+    config = getattr(kind, "__struct_config__", None)
+    if config is None or not config.frozen:
+        return None
+    names: tuple[str, ...] = kind.__struct_fields__  # type: ignore[attr-defined]  # it is a Struct
+    one = attrgetter(*names)
+    _FIELDS[kind] = found = one if len(names) > 1 else lambda part: (one(part),)
+    return found
+
+
+def _copied(value: Any) -> Any:
+    """A copy that equals the value as long as nothing in it changes.
+
+    raises: TypeError for values that are no JSON
+    """
+    if isinstance(value, _UNCHANGING):
+        return value
+    if isinstance(value, dict):
+        return {name: _copied(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_copied, value)) if type(value) in (list, tuple) else _unknown(value)
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    return _unknown(value)
+
+
+def _unknown(value: object) -> Any:
+    raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+def _fresh(value: Any) -> Any:
+    """A copy of one of the wire's messages, down to its objects and lists."""
+    if type(value) is dict:
+        return {name: _fresh(inner) for name, inner in value.items()}
+    return list(map(_fresh, value)) if type(value) is list else value
+
+
+def _none_stays(item: object) -> bool:
     return False

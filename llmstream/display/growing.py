@@ -19,6 +19,7 @@ __all__ = ["GrowingText", "GrowingThought", "MarkdownBlocks", "Row", "first_part
 
 Row: TypeAlias = list[Segment]
 
+# A fence may stand in a quote or in a list.
 _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})(.*)")
 _ITEM: Final = re.compile(r"(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _MAYBE_ITEM: Final = re.compile(r"[-*+]$|\d{1,9}[.)]?$")
@@ -57,6 +58,7 @@ class MarkdownBlocks:
             self._line += piece
             self._end_line(done)
         self._line += rest
+        # As soon as the next line has begun: its first character shows whether the block goes on.
         if self._empty_before and self._line.strip() and not _MAYBE_ITEM.match(self._line):
             self._cut_before(self._line, done)
         return done
@@ -89,8 +91,10 @@ class MarkdownBlocks:
             self._cut_before(line, done)
         fence = _FENCE.match(line)
         if self._fence:
+            # A closing fence is as long as the opening one, or longer, and has nothing behind it.
             if fence is not None and fence[1].startswith(self._fence) and not fence[2].strip():
                 self._fence = ""
+        # Backticks behind backticks are code within a line, no fence.
         elif fence is not None and not (fence[1][0] == "`" and "`" in fence[2]):
             self._fence = fence[1]
         elif blank:
@@ -203,6 +207,7 @@ class GrowingText(_Growing):
         # Without terminal hyperlinks, so that a link shows its address.
         content: RenderableType = Markdown(text, hyperlinks=False)
         rows = rows_of(self._console, content)
+        # rich begins some blocks with an empty row; the distance to the block before is ours to set.
         while rows and not rows[0]:
             rows.pop(0)
         # The margins of a code block belong only to its first and last part.
@@ -229,6 +234,7 @@ class GrowingThought(_Growing):
         """The rows that the next piece finishes."""
         *complete, self._line = (self._line + text).split("\n")
         rows = [row for line in complete for row in self.finish(line)]
+        # Without line feeds, all of the reasoning would be drawn again each time.
         if len(self._line) > _MAX_CHARS:
             line, self._line = self._line, ""
             rows += self.finish(line)
@@ -259,6 +265,7 @@ def rows_of(console: Console, content: RenderableType) -> list[Row]:
 def _trimmed(row: Row) -> Row:
     while row:
         text, style, _ = row[-1]
+        # Blanks of this style are visible.
         if style is not None and (style.bgcolor is not None or style.underline):
             break
         text = text.rstrip(" ")

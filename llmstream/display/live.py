@@ -46,6 +46,7 @@ from llmstream.events import (
 
 __all__ = ["LiveDisplay"]
 
+# 25 drawings a second: text seems to flow.
 _MIN_PAUSE_S: Final = 0.04
 # Pause after a drawing, as a multiple of the time that it took.
 _PAUSE_PER_COST: Final = 9
@@ -57,6 +58,7 @@ _INPUT_CHARS: Final = 200
 # Longest fragment that is shown completely: rendering it takes a second.
 _DELTA_CHARS: Final = 100_000
 
+# 2: the complete row, on both sides of the cursor (ECMA-48, 8.3.41).
 _ERASE_ROW: Final = (ControlType.ERASE_IN_LINE, 2)
 _FREE_ROWS: Final = 1
 
@@ -72,6 +74,7 @@ class LiveDisplay:
     """Displays one run on a terminal. Created and used inside a running event loop."""
 
     def __init__(self, out: TextIO, *, reasoning: bool = True, color: bool = True) -> None:
+        # None: rich reads NO_COLOR. The text of a model has no markup or emoji codes of rich.
         self._console = _Terminal(
             file=out, no_color=None if color else True, highlight=False, markup=False, emoji=False
         )
@@ -112,6 +115,7 @@ class LiveDisplay:
                 self._inputs[event.id] = (name, "")
             case ToolInputDelta(delta) if event.id in self._inputs:
                 name, so_far = self._inputs[event.id]
+                # No more is shown of it.
                 if len(so_far) < _INPUT_CHARS:
                     self._inputs[event.id] = (name, so_far + delta)
             case ToolInputEnd():
@@ -212,6 +216,7 @@ class LiveDisplay:
             Text(f"{one_line(name)}({one_line(so_far, _INPUT_CHARS)}…", "dim cyan")
             for name, so_far in self._inputs.values()
         ]
+        # The last ones: a model may begin more calls than there are rows.
         growing = [row for line in inputs for row in rows_of(self._console, line)][-self._region.room :]
         if self._block is not None:
             gone, rows = self._block.rows(max(1, self._region.room - len(growing)))

@@ -36,15 +36,18 @@ __all__ = ["NotebookDisplay", "in_notebook", "notebook_output"]
 Output: TypeAlias = Callable[[str, str], None]
 """Shows Markdown, and plain text for front ends without it, in place of what it showed before."""
 
+# Each update sends all of the output, and the front end renders it anew.
 _MIN_PAUSE_S: Final = 0.1
 # Pause after a drawing, as a multiple of the time that it took.
 _PAUSE_PER_COST: Final = 9
 _INPUT_CHARS: Final = 200
+# No JSON has a line of so many tildes, so the text inside cannot end it.
 _FENCE: Final = "~" * 12
 
 
 def in_notebook() -> bool:
     """Whether this code runs in a kernel, whose front end shows Markdown; IPython on a terminal does not."""
+    # Looked up, not imported: a kernel has it already, and it is large.
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     kinds = {kind.__name__ for kind in type(shell).__mro__}
@@ -116,6 +119,7 @@ class NotebookDisplay:
                 self._steps.append([])
             case RetryNotice():
                 self._settle()
+                # What the failed attempt wrote comes again.
                 self._steps[-1] = []
                 self._inputs, self._waits = {}, "…"
             case _:
@@ -162,6 +166,7 @@ class NotebookDisplay:
         """Puts the deltas so far into the last part."""
         last = self._steps[-1][-1]
         if self._growing and isinstance(last, content.Text | content.Reasoning):
+            # Joined to one piece, so that each drawing joins only what is new.
             self._growing = ["".join(self._growing)]
             self._steps[-1][-1] = type(last)(self._growing[0])
 

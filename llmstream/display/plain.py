@@ -107,10 +107,12 @@ def display_for(
     if not stdout.isatty():
         return PlainDisplay(stdout, sys.stderr, reasoning=bool(reasoning))
     reasoning = reasoning is not False
+    # Such terminals, as in Emacs, cannot move the cursor.
     if markdown and os.environ.get("TERM") != "dumb":
         try:
             from llmstream.display.live import LiveDisplay
         except ModuleNotFoundError as error:
+            # Another missing module is a defect, which a plain display would hide.
             if (error.name or "").partition(".")[0] not in ("rich", "pygments", "markdown_it"):
                 raise
             if hint is not None:
@@ -222,7 +224,9 @@ def cost_text(usd: float) -> str:
     return f"${usd:.2f}" if usd >= 1 else f"${usd:.4f}"
 
 
+# Less would be shown as $0.0000.
 _LEAST_USD: Final = 0.0001
+# A shorter wait is over before anybody has read of it.
 _LONG_WAIT_S: Final = 1.0
 
 
@@ -248,6 +252,7 @@ class PlainDisplay:
             case TextDelta(delta) if delta:
                 self._write(delta)
             case ReasoningDelta(delta) if self._reasoning:
+                # Notes mostly reach a terminal; the answer goes to a pipe, as data.
                 self._note(self._filter.feed(delta))
             case ReasoningEnd() if self._reasoning:
                 self._note(self._filter.close() + "\n")

@@ -32,6 +32,7 @@ _SHORTEST_S, _LONGEST_S = 1e-7, 1e7
 _STEPS: Final = (1, 2, 5)
 # On a longer axis only powers of ten are labelled.
 _FEW_DECADES: Final = 2.5
+# More would overlap.
 _MOST_LABELS: Final = 10
 # Of a name in the text that a pointer shows.
 _HINT_CHARS: Final = 200
@@ -87,11 +88,13 @@ class _Axis(NamedTuple):
     def ticks(self) -> Iterator[tuple[float, bool]]:
         """Values of the steps of each decade, and whether they have a label."""
         few = math.log10(self.high / self.low) <= _FEW_DECADES
+        # The logarithm of a power of ten may be off in its last digit.
         first = math.floor(math.log10(self.low) + 1e-9)
         last = math.ceil(math.log10(self.high) - 1e-9)
         for power in range(first, last + 1):
             for step in range(1, 10):
                 value = step * 10.0**power
+                # Within rounding, so that the ends of the axis count.
                 if self.low * 0.999 <= value <= self.high * 1.001:
                     yield value, step == 1 or (few and step in _STEPS)
 
@@ -100,6 +103,7 @@ def _times(values: Sequence[float], start: float, end: float) -> _Axis:
     """An axis between round times that enclose all times, in seconds."""
     some = [value for value in values if _SHORTEST_S < value < _LONGEST_S] or [0.001, 1.0]
     low = max(value for value in _round(min(some)) if value <= min(some))
+    # Above the low end, or the axis of a single value would have no length.
     high = min(value for value in _round(max(some)) if value >= max(some) and value > low)
     return _Axis(low, high, start, end)
 
@@ -282,6 +286,7 @@ def _time_ticks(axis: _Axis, foot: float) -> Iterator[str]:
         top, color = (_TOP, "#ddd") if labelled else (foot - 5, "#aaa")
         yield _line(x, x, top, foot, color)
         if labelled:
+            # A little more, so that 1 ms is not shown as 1000 us for the sake of its last digit.
             number, _, unit = seconds(value * 1.0001).partition(" ")
             yield _text(x, foot + 18, f"{round(float(number)):g} {unit}", "middle")
 

@@ -15,6 +15,7 @@ from llmstream.usage import Usage
 
 __all__ = ["CallCell", "TableRow", "html_table"]
 
+# A cell should not fill the screen.
 _CALLS_SHOWN: Final = 12
 _ERROR_CHARS: Final = 200
 

@@ -18,9 +18,13 @@ __all__ = ["TerminalFilter", "one_line", "printable", "safe"]
 
 _BIDI: Final = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _HAZARD: Final = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
+# A rendered row has no line feed or tab either.
 _CONTROL: Final = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}\ud800-\udfff]")
+# Parameters and intermediates (ECMA-48, 5.4).
 _CSI_REST: Final = re.compile(r"[\x20-\x3f]*")
+# BEL ends an OSC of xterm; CAN and SUB abort any sequence; ESC begins ST, which is also one character.
 _STRING_END: Final = re.compile("[\n\x07\x18\x1a\x1b\x9c]")
+# Not to be encoded as UTF-8: writing one raises.
 _LONE_SURROGATE: Final = range(0xD800, 0xE000)
 
 # After ESC: OSC, DCS, SOS, PM, APC (ECMA-48, 8.3).
@@ -85,6 +89,7 @@ class TerminalFilter:
             self._state = "string"
         elif found == "\r":
             self._state = "cr"
+        # NEL is a line end of terminals.
         elif found == "\x85":
             out.append("\n")
         elif code < 0x20:
@@ -148,6 +153,7 @@ def one_line(text: str, limit: int = 0) -> str:
     limit: maximum length of the result in characters, an ellipsis included; 0 for no limit
     """
     if 0 < limit < len(text):
+        # Cut first: a model's text may have megabytes.
         text = text[: limit + 1]
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     return shown[: limit - 1] + "…" if 0 < limit < len(shown) else shown

@@ -224,9 +224,27 @@ async def ended_runs_are_deleted(store: RunStore) -> None:
     assert sorted(await store.steps("open")) == ["0/model", "1/model"]
 
 
+async def changes_side_by_side_count(store: RunStore) -> None:
+    """Changes that come together each have an answer of their own; that of a lost run is False."""
+    runs = ["b", "a", "c"]
+    for run in runs:
+        await store.create(run, "clerk", "{}")
+        assert await store.claim(run, "one", _LONG_S) is not None
+    epochs = {"a": 1, "b": 1, "c": 0}
+    keys = [(run, f"0/call/{number}") for number in range(20) for run in runs]
+    begun = await asyncio.gather(*(store.begin(run, epochs[run], key) for run, key in keys))
+    assert begun == [run != "c" for run, _ in keys]
+    nothing = ("", "")
+    done = await asyncio.gather(*(store.done(run, epochs[run], key, b"x", nothing) for run, key in keys))
+    assert done == begun
+    assert [len(await store.steps(run)) for run in runs] == [20, 20, 0]
+    assert all(step.data == b"x" for step in (await store.steps("a")).values())
+
+
 STORE_CHECKS: Final[tuple[StoreCheck, ...]] = (
     one_of_many_claims_wins,
     passed_lease_makes_a_run_due,
     given_once_and_heard,
     ended_runs_are_deleted,
+    changes_side_by_side_count,
 )

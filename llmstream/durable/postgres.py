@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from llmstream.durable.changes import Change, Changes
 from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
 from llmstream.durable.tables import VERSION, Statements, cost_of, record_of, usage_of
 from llmstream.errors import LogUnavailable
@@ -31,6 +32,7 @@ class PostgresRunStore(RunStore):
 
     def __init__(self, address: str) -> None:
         self._link = PostgresLink(address)
+        self._changes = Changes(self._commit)
 
     async def open(self) -> None:
         """As in `RunStore`."""
@@ -55,7 +57,15 @@ class PostgresRunStore(RunStore):
 
     async def aclose(self) -> None:
         """As in `RunStore`."""
+        await self._changes.settled()
         await self._link.aclose()
+
+    async def _commit(self, changes: Sequence[Change]) -> list[Any]:
+        # In one order, so that no two processes wait for each other: each change locks the record of its run.
+        order = sorted(range(len(changes)), key=lambda at: changes[at].run)
+        found = await self._link.together([(changes[at].statement, changes[at].values) for at in order])
+        rows = {at: each[0] if each else None for at, each in zip(order, found, strict=True)}
+        return [rows[at] for at in range(len(changes))]
 
     async def _row(self, statement: str, *values: Any) -> Any:
         rows = await self._link.rows(statement, *values)
@@ -102,12 +112,12 @@ class PostgresRunStore(RunStore):
         """As in `RunStore`."""
         # The time of a step is for people; only leases need the server's clock, and one more round trip for
         # it.
-        return await self._row(_SQL.begin, run, epoch, run, key, epoch, time.time()) is not None
+        return await self._changes.row(run, _SQL.begin, run, epoch, run, key, epoch, time.time()) is not None
 
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
         """As in `RunStore`."""
         values = (run, epoch, run, key, epoch, time.time(), data, *usage)
-        return await self._row(_SQL.done, *values) is not None
+        return await self._changes.row(run, _SQL.done, *values) is not None
 
     async def give(self, run: str, key: str, data: bytes) -> bool:
         """As in `RunStore`."""

@@ -8,15 +8,14 @@ tool run twice. The rules of the connection are those of `llmstream.log.sqlite_f
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
+from llmstream.durable.changes import Change, Changes
 from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
 from llmstream.durable.tables import VERSION, Statements, cost_of, record_of, usage_of
 from llmstream.errors import InvalidRequest, LogUnavailable
@@ -29,14 +28,6 @@ __all__ = ["SQLiteRunStore"]
 T = TypeVar("T")
 
 _SQL: Final = Statements(place="?", blob="blob", share="")
-
-
-class _Change(NamedTuple):
-    """A statement that waits for its commit, and its first row."""
-
-    statement: str
-    values: tuple[Any, ...]
-    row: asyncio.Future[Any]
 
 
 class SQLiteRunStore(RunStore):
@@ -65,8 +56,7 @@ class SQLiteRunStore(RunStore):
         self._boot = machine_boot() if boot is None else boot
         self._lease_clock = lease_clock or (machine_time if self._boot else clock)
         self._worker: SQLiteWorker | None = None
-        self._waiting: list[_Change] = []
-        self._committing: asyncio.Task[None] | None = None
+        self._changes = Changes(self._commit)
 
     async def open(self) -> None:
         """As in `RunStore`."""
@@ -104,9 +94,7 @@ class SQLiteRunStore(RunStore):
 
     async def aclose(self) -> None:
         """As in `RunStore`."""
-        if self._committing is not None:
-            # Whoever waits for a commit gets its result; the connection is closed after it.
-            await asyncio.wait([self._committing])
+        await self._changes.settled()
         worker, self._worker = self._worker, None
         if worker is not None:
             await worker.aclose()
@@ -114,36 +102,12 @@ class SQLiteRunStore(RunStore):
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await open_worker(self._worker).run(work)
 
-    async def _row(self, statement: str, *values: Any) -> Any:
-        """The first row that a change returns; None if there is none.
+    async def _commit(self, changes: Sequence[Change]) -> list[Any]:
+        def work(connection: sqlite3.Connection) -> list[Any]:
+            with transaction(connection):
+                return [connection.execute(each.statement, each.values).fetchone() for each in changes]
 
-        Changes that come while a commit is under way are in the next one, together.
-        """
-        change = _Change(statement, values, asyncio.get_running_loop().create_future())
-        self._waiting.append(change)
-        # A commit with a sync takes milliseconds: steps that end side by side share it.
-        if self._committing is None or self._committing.done():
-            self._committing = asyncio.create_task(self._commit_all(), name="llmstream durable commits")
-        return await change.row
-
-    async def _commit_all(self) -> None:
-        await asyncio.sleep(0)  # calls that start side by side come into one commit
-        while self._waiting:
-            changes, self._waiting = self._waiting, []
-            try:
-                rows = await self._run(partial(self._commit, changes))
-            except Exception as error:
-                for change in changes:
-                    if not change.row.done():
-                        change.row.set_exception(error)
-                continue
-            for change, row in zip(changes, rows, strict=True):
-                if not change.row.done():  # else whoever waited was cancelled
-                    change.row.set_result(row)
-
-    def _commit(self, changes: list[_Change], connection: sqlite3.Connection) -> list[Any]:
-        with transaction(connection):
-            return [connection.execute(change.statement, change.values).fetchone() for change in changes]
+        return await self._run(work)
 
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
         return await self._run(lambda connection: connection.execute(statement, values).fetchall())
@@ -162,7 +126,7 @@ class SQLiteRunStore(RunStore):
     async def claim(self, run: str, owner: str, lease_s: float) -> RunRecord | None:
         """As in `RunStore`."""
         lease = self._lease_clock()
-        row = await self._row(_SQL.claim, owner, lease + lease_s, self._clock(), run, lease)
+        row = await self._changes.row(run, _SQL.claim, owner, lease + lease_s, self._clock(), run, lease)
         return None if row is None else record_of(row)
 
     async def renew(self, claims: Mapping[str, int], lease_s: float) -> Renewal:
@@ -193,12 +157,12 @@ class SQLiteRunStore(RunStore):
     async def begin(self, run: str, epoch: int, key: str) -> bool:
         """As in `RunStore`."""
         values = (run, epoch, run, key, epoch, self._clock())
-        return await self._row(_SQL.begin, *values) is not None
+        return await self._changes.row(run, _SQL.begin, *values) is not None
 
     async def done(self, run: str, epoch: int, key: str, data: bytes, usage: tuple[str, str]) -> bool:
         """As in `RunStore`."""
         values = (run, epoch, run, key, epoch, self._clock(), data, *usage)
-        return await self._row(_SQL.done, *values) is not None
+        return await self._changes.row(run, _SQL.done, *values) is not None
 
     async def give(self, run: str, key: str, data: bytes) -> bool:
         """As in `RunStore`."""
@@ -215,18 +179,21 @@ class SQLiteRunStore(RunStore):
 
     async def send(self, run: str, data: bytes) -> bool:
         """As in `RunStore`."""
-        return await self._row(_SQL.send, run, run, self._clock(), data, run) is not None
+        return await self._changes.row(run, _SQL.send, run, run, self._clock(), data, run) is not None
 
     async def leave(self, run: str, epoch: int, state: State, waiting: str, outcome: str) -> bool:
         """As in `RunStore`."""
         now = self._clock()
         ended = None if state in ("running", "waiting") else now
-        return await self._row(_SQL.leave, state, waiting, outcome, now, ended, run, epoch) is not None
+        return (
+            await self._changes.row(run, _SQL.leave, state, waiting, outcome, now, ended, run, epoch)
+            is not None
+        )
 
     async def request_stop(self, run: str) -> RunRecord | None:
         """As in `RunStore`."""
         now, lease = self._clock(), self._lease_clock()
-        row = await self._row(_SQL.request_stop, now, lease, lease, now, lease, run)
+        row = await self._changes.row(run, _SQL.request_stop, now, lease, lease, now, lease, run)
         return await self.record(run) if row is None else record_of(row)
 
     async def record(self, run: str) -> RunRecord | None:

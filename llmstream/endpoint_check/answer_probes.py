@@ -87,6 +87,7 @@ async def _stop(endpoint: Endpoint) -> Finding:
         numbers = re.findall(r"\d+", exchange.text)
         if "7" not in numbers:
             return inconclusive("the model did not count", exchange)
+        # 15 first: a text that goes on has the sequence, too.
         if "15" in numbers:
             return found(
                 "broken",
@@ -113,6 +114,7 @@ async def _length(endpoint: Endpoint) -> Finding:
     if finding.status != "broken" or quirks is None or "ignored" not in finding.detail:
         return finding
     names = ("max_tokens", "max_completion_tokens")
+    # Servers know one of the two names and ignore the other.
     other = names[quirks.settings.max_tokens_field == names[0]]
     limit = {endpoint.model.provider.name: {other: _SHORT_LIMIT}}
     again = await endpoint.ask(_LONG_COUNT, max_output_tokens=_SHORT_LIMIT, provider_options=limit)
@@ -137,6 +139,7 @@ def _judge_length(exchange: Exchange) -> Finding:
         )
     if reason == "length":
         return found("ok", "cut, finish reason length")
+    # Only an answer that began to count, and did not get to 200, was cut for certain.
     if not re.match(r"\s*1\D+2\D+3\b", exchange.text) or re.search(r"\b200\b", exchange.text):
         return inconclusive("the model did not count, or was shorter than the limit", exchange)
     return found(
@@ -151,6 +154,7 @@ async def _settings(endpoint: Endpoint) -> Finding:
     exchange = await endpoint.ask("What is 2 + 2? Answer with the number.", **_SETTINGS)
     dropped = [name for name in _SETTINGS if left_out(exchange, name)]
     message = exchange.error.message if exchange.error is not None else ""
+    # Servers name the field that they refuse; the quirk leaves out these alone.
     named = [name for name in _SETTINGS if name in message and name not in dropped]
     if problem := failure(exchange, "a setting", quirk=unsupported(quirks_of(endpoint.model), *named)):
         return problem
@@ -178,8 +182,10 @@ async def _schema(endpoint: Endpoint) -> Finding:
         try:
             msgspec.json.decode(exchange.text, type=_Verdict)
         except (msgspec.MsgspecError, ValueError) as error:
+            # The end is missing, so the schema may have been obeyed so far.
             if exchange.finish.finish_reason == "length":
                 return inconclusive("the JSON was cut by the limit of tokens", exchange)
+            # Without a schema on the wire, only the model can be at fault.
             if not native:
                 return inconclusive(f"asked for in words, the model did not obey: {error}", exchange)
             return found(
@@ -209,6 +215,7 @@ def _png(red: int, green: int, blue: int, size: int = 32) -> bytes:
 
 
 async def _image(endpoint: Endpoint) -> Finding:
+    # A closed list: a model that sees nothing guesses right once in six times.
     question = "Which colour fills this image? Answer with one word: red, green, blue, yellow, black, white."
     prompt = Message.user(question, Image(data=_png(255, 255, 0), media_type="image/png"))
 
@@ -234,6 +241,7 @@ async def _turns(endpoint: Endpoint) -> Finding:
     def judge(exchange: Exchange) -> Finding:
         if problem := failure(exchange, "a conversation") or silent(exchange):
             return problem
+        # Models write 7,413 as well.
         if "7413" in exchange.text.replace(",", ""):
             return found("ok", "earlier turns are read")
         return inconclusive("the model did not repeat an earlier turn", exchange)
@@ -254,6 +262,7 @@ async def _reasoning(endpoint: Endpoint) -> Finding:
         return found("unsupported", why)
     if problem := failure(exchange, "reasoning"):
         return problem
+    # A closing tag alone: the template has opened it in the prompt (Qwen3).
     if tag := re.search(r"</?(think|thinking|reasoning)>", exchange.text):
         tags = "opened" if tag[0].startswith("</") else "tags"
         known = quirks_of(endpoint.model) is not None
@@ -303,7 +312,9 @@ def _goes_back(endpoint: Endpoint, exchange: Exchange, talk: list[Message]) -> b
     except LLMStreamError:
         return False
     parts = [part for part in exchange.message.parts if isinstance(part, Reasoning)]
+    # Shorter texts may stand in any request by chance.
     marks = [text for part in parts for text in (part.text, *_texts(part.metadata)) if len(text) > 3]
+    # As JSON has it, without the quotes.
     return any(msgspec.json.encode(mark)[1:-1] in body for mark in marks)
 
 

@@ -152,8 +152,10 @@ class Exchange:
     def payloads(self) -> list[bytes]:
         """The frames of a body of SSE or NDJSON; none of other bodies."""
         try:
+            # A line end is added, in case the last frame has none.
             if "ndjson" in self.media_type:
                 return NDJSONDecoder(max_bytes=_MAX_EVENT_BYTES).feed_data(self.body + b"\n")
+            # Other types are read as SSE: servers send it under wrong names.
             if "aws" not in self.media_type:
                 return SSEDecoder(_MAX_EVENT_BYTES).feed_data(self.body + b"\n\n")
         except LLMStreamError:
@@ -179,6 +181,7 @@ _CONTENT: Final = (TextDelta, ReasoningDelta, ToolInputDelta)
 _MAX_WAITS: Final = 2
 # A person waits for the check.
 _MAX_WAIT_S: Final = 30.0
+# Where a refusal names no time.
 _USUAL_WAIT_S: Final = 2.0
 
 
@@ -254,9 +257,11 @@ class Endpoint:
         """
         if model._opener is not None or model.transport != "http":
             raise InvalidRequest("check_endpoint() needs a plain Model: no middleware, no WebSocket")
+        # The model is the caller's.
         tapped = copy.copy(model)
         # A repeated request would hide what is to be seen; rate limits are waited for in `ask`.
         tapped.retry = Retry(max_retries=0)
+        # Before the first probe: a missing key is an error of the caller, no finding.
         await tapped._addressed(Encoded(HttpRequest("/", method="GET")), Request(model=model.name))
         if in_process(model):  # one server for each of its models, and names are checked too
             tapped.base_url = await tapped.provider.ready(model.name, None)
@@ -280,6 +285,7 @@ class Endpoint:
         if name not in self._named:
             asked = self.ask(prompt, output=output, **options)
             self._named[name] = asyncio.create_task(asked, name=f"check {name}")
+        # A probe that is cancelled must not take the exchange from the others.
         return await asyncio.shield(self._named[name])
 
     async def ask(
@@ -299,6 +305,7 @@ class Endpoint:
         leave_after: leaves the response after so many batches with content
         """
         used = model or self.model
+        # adapt off: a request that is changed after a refusal would hide what was refused.
         given = cast(StreamOptions, {"max_output_tokens": self.max_tokens, "adapt": False, **options})
         request = used.request(prompt, output=output, **given)
         request = request if change is None else change(request)
@@ -336,6 +343,7 @@ class Endpoint:
             _current.set(None)
         exchange.error = call.error
         exchange.headers = exchange.headers or dict(call.headers)
+        # A session of the caller's has no trace.
         if exchange.status is None and call.error is not None:
             exchange.status = call.error.status
         exchange.total_s = time.perf_counter() - began

@@ -47,6 +47,7 @@ async def _wrong_model(endpoint: Endpoint) -> Finding:
 
 
 async def _bad_key(endpoint: Endpoint) -> Finding:
+    # A wrong `api_key` would go beside the right one.
     if any(map(carries_secret, endpoint.model._headers)):
         return found("skipped", "the key is in the model's headers")
     model = copy.copy(endpoint.model)
@@ -68,6 +69,7 @@ async def _bad_request(endpoint: Endpoint) -> Finding:
     except (LLMStreamError, msgspec.MsgspecError, ValueError) as error:
         return found("skipped", f"no request could be made: {error}")
     field = next((field for field in _CONVERSATIONS if field in body), "messages")
+    # A number where a list belongs: wrong for every server, and written by our own encoder.
     options: dict[str, Any] = {"provider_options": {name: {field: 42}}}
     exchange = await endpoint.ask("Say hello.", max_output_tokens=16, **options)
     if exchange.error is None:
@@ -89,6 +91,7 @@ def _judged(
     """Whether an error has the status and the type that programs expect."""
     error = exchange.error
     assert error is not None
+    # Neither says anything about the refusal that was asked for.
     if isinstance(error, RateLimited | CallerError) and (problem := failure(exchange, what)):
         return problem
     got = f"{what} gets {error.status or 'no status'} ({type(error).__name__})"
@@ -127,6 +130,7 @@ def _form(exchange: Exchange) -> Finding | None:
         value = msgspec.json.decode(body)
     except (msgspec.MsgspecError, ValueError):
         return found("degraded", "as plain text, not JSON", meaning=meaning)
+    # Google sends errors of a stream as a list.
     return None if isinstance(value, dict | list) else found("degraded", "not as a JSON object")
 
 

@@ -51,6 +51,7 @@ Judge: TypeAlias = Callable[[Exchange], Finding]
 Run: TypeAlias = Callable[[Endpoint], Awaitable[Finding | Iterable[Finding]]]
 """Asks the endpoint; the findings' probe is filled in by the runner."""
 
+# An answer that any model gives, long enough to show a rhythm, and whose end is known.
 COUNTING: Final = "Count from 1 to 40. Write the numbers in digits, separated by commas, and nothing else."
 WEATHER: Final = ToolSpec(
     "get_weather",
@@ -60,6 +61,7 @@ WEATHER: Final = ToolSpec(
 _ASK: Final = "Call the tool get_weather for Reykjavik. Do not answer yourself."
 _EXCERPT_CHARS: Final = 160
 _MESSAGE_CHARS: Final = 400
+# What servers answer to a field that they do not know, or to a path or type that they lack.
 _UNSUPPORTED_STATUS: Final = frozenset({400, 405, 415, 422, 501})
 
 
@@ -102,6 +104,7 @@ def silent(exchange: Exchange) -> Finding | None:
     """The finding for a response without text or calls; None if it has some."""
     if exchange.text.strip() or exchange.calls:
         return None
+    # Models that reason count their thoughts against the limit.
     if exchange.finish.finish_reason == "length":
         return inconclusive("all tokens of the limit went to reasoning; allow more with --max-tokens")
     if exchange.reasoning:
@@ -127,6 +130,7 @@ def failure(
         return found("unsupported", excerpt(message_of(error)))
     if isinstance(error, ContentFiltered):
         return inconclusive(f"refused by a content filter: {reason}")
+    # AuthenticationError and the like may have a 400 as well (Google, xAI).
     refused = isinstance(error, BadRequest) or error.status in _UNSUPPORTED_STATUS
     if refused and not isinstance(error, AuthenticationError | PermissionDenied | NotFound):
         return found(

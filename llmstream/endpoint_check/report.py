@@ -73,6 +73,7 @@ def merged(quirks: Iterable[Quirk]) -> tuple[Quirk, ...]:
 def _both(name: str, old: Any, new: Any) -> Any:
     if not isinstance(old, tuple):
         return {**old, **new} if isinstance(old, dict) else new
+    # Of `choice`, each finding removes one value from the same set.
     both = set(old) | set(new) if name == "unsupported" else set(old) & set(new)
     return tuple(sorted(both))
 

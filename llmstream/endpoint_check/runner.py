@@ -143,6 +143,7 @@ async def check_endpoint(
             requests=len(endpoint.exchanges),
             usage=usage,
             duration_s=time.perf_counter() - began,
+            # Without reported tokens the price would be an estimate of nothing.
             dollars=_price(spec, usage) if usage.output_tokens else None,
         )
 

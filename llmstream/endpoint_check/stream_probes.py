@@ -26,6 +26,7 @@ from llmstream.events import TextDelta
 
 __all__ = ["CANCELLATION", "STREAM_PROBES"]
 
+# More than fits into the usual limit, so that it can be left before its end.
 _LONG: Final = "Count from 1 to 400. Write the numbers in digits, separated by commas, and nothing else."
 _SHORT: Final = "Count from 1 to 3. Write the numbers in digits, separated by commas, and nothing else."
 
@@ -37,6 +38,7 @@ _END_MARKS: Final = {
     "cohere": b"message-end",
 }
 
+# Accents, scripts of two to four bytes a character, marks that combine, and joined emoji.
 _PIECES: Final = ("naïve café", "Ωμέγα", "你好世界", "こんにちは", "नमस्ते", "👩‍🚀", "🏳️‍🌈", "🙂")
 # Fewer show no rhythm.
 _FEW_DELTAS: Final = 10
@@ -105,6 +107,7 @@ def _refused(exchange: Exchange, endpoint: Endpoint) -> Finding | None:
 def _is_long(exchange: Exchange, max_tokens: int) -> bool:
     """Whether a response may really have been cut by the limit."""
     tokens = exchange.usage.output_tokens or len(exchange.text) + len(exchange.reasoning)
+    # The count goes to 40: an answer that has it needed no more room.
     return "40" not in exchange.text or tokens >= _NEARLY * max_tokens
 
 
@@ -227,6 +230,7 @@ def _judge_unicode(exchange: Exchange) -> Finding:
         except UnicodeDecodeError as error:
             around = exchange.body[max(0, error.start - 20) : error.end + 20]
             return found("broken", "the body is not UTF-8", meaning=garbled, evidence=repr(around))
+    # A model may compose accents otherwise, which is no fault of the wire.
     text = unicodedata.normalize("NFC", exchange.text)
     if "\ufffd" in text:
         return found(
@@ -293,12 +297,14 @@ async def _cancellation(endpoint: Endpoint) -> Finding:
         return problem
     if first.content_s and after.content_s:
         usual, waited = first.content_s[0], after.content_s[0]
+        # Both: times of a fast server vary by more than a factor, those of a slow one by seconds.
         if waited > _SLOWER * usual and waited > usual + _SLOWER_S:
             return found(
                 "degraded",
                 f"after an abandoned response the next one waits {waited:.1f} s instead of {usual:.1f} s",
                 meaning="The server goes on generating for nobody; its tokens may be charged.",
             )
+    # Then nothing was abandoned, and the wait shows little.
     ended = " (the response was over before it was left)" if left.finish.finish_reason != "unknown" else ""
     return found("ok", f"the next request is answered at once{ended}")
 

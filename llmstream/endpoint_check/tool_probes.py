@@ -44,7 +44,7 @@ _SENTENCES: Final = (
 # Shorter arguments may be one piece on any server.
 _LUMP_CHARS: Final = 60
 # Dialects whose wire has no pieces of arguments, or whose vendor sends none.
-_WHOLE_CALLS: Final = frozenset({"gemini", "gemini-interactions", "ollama", "mistral"})
+_COMPLETE_CALLS: Final = frozenset({"gemini", "gemini-interactions", "ollama", "mistral"})
 
 # How models write calls; a server's parser should have read them.
 _CALL_AS_TEXT: Final = re.compile(r"<tool_call>|<\|tool|\[TOOL_CALLS\]|<function=|\"name\"\s*:\s*\"get_")
@@ -96,6 +96,7 @@ def _no_call(exchange: Exchange) -> Finding | None:
 def _wrong_arguments(exchange: Exchange) -> Finding | None:
     """The finding for calls whose arguments are no JSON object."""
     for call in exchange.calls:
+        # Servers that send all calls at index 0 have the arguments joined by their clients.
         if re.search(r"\}\s*\{", call.input):
             return found(
                 "broken",
@@ -129,7 +130,7 @@ async def _arguments(endpoint: Endpoint) -> Finding:
         pieces = sum(delta.id == call.tool_call_id for delta in exchange.all(ToolInputDelta))
         if pieces > 1:
             return found("ok", f"{len(call.input)} characters in {pieces} pieces")
-        if len(call.input) < _LUMP_CHARS or endpoint.model.provider.dialect.name in _WHOLE_CALLS:
+        if len(call.input) < _LUMP_CHARS or endpoint.model.provider.dialect.name in _COMPLETE_CALLS:
             return found("ok", "whole, as usual for this API")
         return found(
             "degraded",
@@ -185,6 +186,7 @@ async def _forced(endpoint: Endpoint, choice: str, kind: str, tools: list[ToolSp
         names = [call.tool_name for call in exchange.calls]
         if names and (kind == "required" or set(names) == {choice}):
             return _wrong_arguments(exchange) or found("ok", f"called {names[0]}")
+        # Models that reason first may need more room.
         if not names and exchange.finish.finish_reason == "length":
             return inconclusive("the response was cut before a call", exchange)
         return found(

@@ -29,6 +29,7 @@ _KNOWN_TYPES: Final = {
     "cohere": re.compile(
         r"message-(start|end)|(content|tool-call|citation)-(start|delta|end)|tool-plan-delta|debug"
     ),
+    # New types of events keep the prefix.
     "openai-responses": re.compile(r"response\.[a-z_.]+|error|keepalive"),
 }
 
@@ -97,6 +98,7 @@ def _ids(exchanges: list[Exchange]) -> Iterator[Finding]:
         missing += sum(not one for one in ids)
         given = [str(one) for one in ids if one]
         twice += len(given) - len(set(given))
+        # Once for each response: two in one response are counted above.
         for one in set(given):
             seen[one] = seen.get(one, 0) + 1
     if missing:

@@ -1,8 +1,8 @@
 """Server-sent events: bytes in, complete blocks out, by the rules of WHATWG HTML 9.2.
 
 `feed` reads line by line; CR, LF and CRLF all end a line, also across chunks. `feed_data` returns the same
-blocks as bare payloads: a run of blocks of one shape (`data: ...`, or `event: ...` above `data: ...`, which
-is what providers send) is split with a few calls on all of it, and the rest is read line by line.
+blocks as bare payloads: a run of blocks (`data: ...`, or `event: ...` above `data: ...`, which is what
+providers send) is split with a few calls on all of it, and the rest is read line by line.
 """
 
 from __future__ import annotations
@@ -16,62 +16,96 @@ from llmstream.errors import LimitExceeded, LLMStreamError
 __all__ = ["Frame", "SSEDecoder"]
 
 
-# Runs of server-sent blocks of one shape, split at once instead of line by line.
+# Runs of server-sent blocks, split at once instead of line by line.
 #
-# Providers send long runs of `data: ...` blocks, or of `event: ...` above `data: ...`. One split on
-# "blank line plus the fixed start of the next block" yields all payloads of such a run. If no line end is
-# left in them, the run had no other line. Anything else is left to the line reader.
+# Providers send long runs of `data: ...` blocks, or of `event: NAME` above `data: ...`, in which nearly all
+# have one name. One split on "blank line plus the fixed start of such a block" yields their payloads. If no
+# line end is left in them, the run had no other line; in the few pieces with one, blocks of another name
+# follow. Any other block leaves the run to the line reader.
+
+_CR, _LF = 13, 10
 
 
-def payloads_of_run(text: bytes, eol: bytes) -> list[bytes] | None:
-    """Returns the payloads of a run of blocks of one shape; None for any other run.
+def payloads_of_run(text: bytes, end: int, eol: bytes) -> list[bytes] | None:
+    """Returns the payloads of complete blocks; None if one has another shape.
 
-    text: starts a block, ends with a blank line; without CR where eol is LF
+    text: starts a block, is without CR where eol is LF
+    end:  where the first unfinished block begins, behind a blank line
     eol:  LF or CRLF
     """
-    if text.startswith(b"data:"):
-        start = 5
-    elif text.startswith(b"event:"):
-        name = text[: text.find(eol)]
-        start = len(name) + len(eol) + 5
-        if not text.startswith(b"data:", start - 5) or b"\n" in name or b"\r" in name:
-            return None
-    else:
-        return None
     blank = eol + eol
-    spaced = text.startswith(b" ", start)
-    start += spaced
-    separator = blank + text[:start]
+    head = _common_head(text, end, eol)
+    if head is None:
+        return None
+    pieces = text.split(blank + head)
+    first: list[bytes] = []
+    # The block behind the end may begin like the others.
+    unfinished = text.startswith(head, end)
+    if unfinished:
+        pieces.pop()
+    if len(pieces) == 1:
+        # One copy: it may be megabytes.
+        pieces = [text[len(head) : end - len(blank)]]
+    else:
+        if not unfinished:
+            pieces[-1] = pieces[-1][: end - len(text) - len(blank)]
+        if text.startswith(head):
+            pieces[0] = pieces[0][len(head) :]
+        else:
+            first = pieces.pop(0).split(blank)
     # The syntax drops one space behind the colon. The split drops none here, so a block with one would keep
     # it.
-    if not spaced and separator + b" " in text:
+    if head[-1:] == b":" and any(piece[:1] == b" " for piece in pieces):
         return None
-    payloads = text[start : -len(blank)].split(separator)
-    # One search of the joined payloads is cheaper than counting line ends.
-    joined = b"".join(payloads)
-    if b"\n" not in joined and b"\r" not in joined:
-        return payloads
-    # Anthropic and the Responses API name each event by its type, so the names of a run differ.
-    return _named_payloads(text, eol) if text.startswith(b"event:") else None
+    joined = b"".join(pieces)
+    # A search of all payloads is cheaper than one of each; of a number, as `in` raises an error inside first
+    # for anything else (2,000 instructions).
+    if not first and _LF not in joined and _CR not in joined:
+        return pieces
+    payloads: list[bytes] = []
+    if not _read_blocks(first, eol, payloads):
+        return None
+    for piece in pieces:
+        if _LF in piece or _CR in piece:
+            piece, *others = piece.split(blank)
+            payloads.append(piece)
+            if _LF in piece or _CR in piece or not _read_blocks(others, eol, payloads):
+                return None
+        else:
+            payloads.append(piece)
+    return payloads
 
 
-def _named_payloads(text: bytes, eol: bytes) -> list[bytes] | None:
-    """Returns the payloads of a run of two-line blocks with different event names; None for any other run."""
-    line_ends = text.count(b"\n")
-    # A CR alone ends a line too, and a block that has one is not of this shape.
-    if eol == b"\r\n" and text.count(b"\r") != line_ends:
+def _common_head(text: bytes, end: int, eol: bytes) -> bytes | None:
+    """What stands before the payload in the block at the middle, as in most blocks of a run."""
+    blank = eol + eol
+    at = text.find(blank, end // 2, end - len(blank)) + len(blank)
+    if at < len(blank):
+        at = 0
+    colon = at + 4
+    if text.startswith(b"event:", at):
+        colon = text.find(eol, at) + len(eol) + 4
+    if not text.startswith(b"data:", colon - 4):
         return None
-    lines = text.splitlines()
-    count, rest = divmod(line_ends, 3)
-    if rest or len(lines) != line_ends or any(lines[2::3]):
-        return None
-    for name in set(lines[::3]):
-        if not name.startswith(b"event:"):
-            return None
-    # Names and blank lines account for the rest, so `data: ` can begin the middle lines only.
-    if text.count(eol + b"data: ") != count:
-        return None
-    return [line[6:] for line in lines[1::3]]
+    head = text[at : colon + 1 + text.startswith(b" ", colon + 1)]
+    # A name with half a line end in it.
+    return head if head.count(b"\n") + head.count(b"\r") in (0, len(eol)) else None
+
+
+def _read_blocks(blocks: list[bytes], eol: bytes, payloads: list[bytes]) -> bool:
+    """Adds the payloads of blocks with and without a name; False if one has another shape."""
+    for block in blocks:
+        name, found, payload = block.partition(eol + b"data: ")
+        if _LF in payload or _CR in payload or _LF in name or _CR in name:
+            return False
+        if found and name.startswith(b"event:"):
+            payloads.append(payload)
+        elif not found and name.startswith(b"data: "):
+            payloads.append(name[6:])
+        # A comment, which gateways send to keep a connection open.
+        elif found or not name.startswith(b":"):
+            return False
+    return True
 
 
 _T = TypeVar("_T")
@@ -188,7 +222,7 @@ class SSEDecoder:
             return []
         # A guess for the run: where a body mixes line ends, one is left in a payload, and lines are read one
         # by one.
-        eol = b"\r\n" if b"\r" in text else b"\n"
+        eol = b"\r\n" if _CR in text else b"\n"
         payloads: list[bytes] = []
         if self._in_block:
             text = self._finish_block(text, eol, payloads)
@@ -224,7 +258,7 @@ class SSEDecoder:
             # CR and LF of one line end may be in two chunks; the line ended with the CR.
             chunk = chunk.removeprefix(b"\n")
         end = chunk.find(b"\n")
-        if b"\r" in chunk:
+        if _CR in chunk:
             self._after_cr = chunk.endswith(b"\r")
             cr = chunk.find(b"\r")
             end = cr if end < 0 else min(cr, end)
@@ -261,13 +295,13 @@ class SSEDecoder:
         return text[end:]
 
     def _take_run(self, text: bytes, eol: bytes, payloads: list[bytes]) -> bytes:
-        """Takes complete blocks of one shape from text that starts a block; returns the rest."""
+        """Takes complete blocks of the usual shapes from text that starts a block; returns the rest."""
         end = text.rfind(eol + eol)
         # The quick way looks at no single line, so it takes no text in which one may be too long.
         if end < 0 or len(text) > self.max_bytes:
             return text
         end += 2 * len(eol)
-        run = payloads_of_run(text[:end], eol)
+        run = payloads_of_run(text, end, eol)
         if run is None:
             return text
         payloads += run

@@ -494,7 +494,7 @@ def too_large(limit: int) -> BadRequest:
 
 
 def _whole(reply: HttpResponse) -> Body:
-    return Body.whole(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
+    return Body.complete(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
 
 
 def _most_usage(client: ClientCall) -> Usage:

@@ -200,7 +200,7 @@ async def _refusal(
     account.settle()
     headers = _returned_headers(response, streamed=False)
     headers.pop("content-length", None)  # of a long page, only the beginning is passed
-    return Body.whole(HttpResponse(response.status, body, {**headers, "x-llmstream-error": error.code}))
+    return Body.complete(HttpResponse(response.status, body, {**headers, "x-llmstream-error": error.code}))
 
 
 class _Passing:

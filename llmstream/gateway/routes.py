@@ -30,6 +30,7 @@ __all__ = [
     "Target",
     "duration_s",
     "load_settings",
+    "read_address",
     "read_budget",
     "routes_of",
 ]
@@ -39,6 +40,8 @@ _DAY_S: Final = 86400.0
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _BUDGET: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(?:usd|\$)?(?:/(.+))?", re.IGNORECASE)
+
+_MAX_PORT: Final = 65_535
 
 # In place of the file's `store`: an address may have a password.
 _STORE_VARIABLE: Final = "LLMSTREAM_GATEWAY_STORE"
@@ -305,10 +308,19 @@ class Settings(msgspec.Struct, frozen=True):
     @property
     def address(self) -> tuple[str, int]:
         """Host and port to listen on."""
-        host, _, port = self.listen.rpartition(":")
-        if not host or not port.isdigit():
-            raise InvalidRequest(f'listen is "HOST:PORT", got {self.listen!r}')
-        return host.strip("[]"), int(port)
+        return read_address(self.listen)
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Reads "HOST:PORT".
+
+    raises: InvalidRequest
+    """
+    host, _, port = text.rpartition(":")
+    # Five digits at most: int() raises an error of its own beyond 4,300.
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or int(port) > _MAX_PORT:
+        raise InvalidRequest(f'listen is "HOST:PORT" with a port up to {_MAX_PORT}, got {text!r}')
+    return host.strip("[]"), int(port)
 
 
 def load_settings(path: str | os.PathLike[str]) -> Settings:

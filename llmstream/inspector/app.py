@@ -42,7 +42,9 @@ _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _LOOK_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 20.0
 
+# More than a wide screen shows of a row.
 _ROW_CHARS: Final = 240
+# The page asks for some 200 at a time.
 _MOST_ROWS: Final = 1_000
 # A longer event is not decoded for its beginning.
 _MOST_GIST_BYTES: Final = 64 * 1024
@@ -79,7 +81,9 @@ def make_app(calls: Calls, *, token: str, local: bool = True, places: str = "") 
         except LLMStreamError as error:
             return error_response(error.status or 400, error.message)
 
+    # Requests have a name and a few numbers.
     app = web.Application(middlewares=[admit], client_max_size=64 * 1024)
+    # Requests that wait would hold up the end of the server.
     app.on_shutdown.append(api.stop)
     app.add_routes(
         [
@@ -134,13 +138,11 @@ class _API:
         )
 
     async def rows(self, request: web.Request) -> web.Response:
-        """Beginnings of events and frames."""
         call, start = self._call(request), _number(request, "from", 0)
         end = min(start + min(_number(request, "count", 200), _MOST_ROWS), len(call.events))
         return json_response([_row(call, place) for place in range(start, end)])
 
     async def event(self, request: web.Request) -> web.Response:
-        """One event with its frame."""
         call, place = self._call(request), _number(request, "n", 0)
         if place >= len(call.events):
             raise InvalidRequest("there is no such event", status=404)
@@ -156,7 +158,7 @@ class _API:
                 "wire": wire[:most],
                 "wireChars": len(wire),
                 "binary": bool(frame is not None and frame.base64),
-                "whole": frame is None or frame.whole,
+                "complete": frame is None or frame.complete,
             }
         )
 
@@ -173,7 +175,6 @@ class _API:
         return json_response(found)
 
     async def search(self, request: web.Request) -> web.Response:
-        """Numbers of events."""
         call, wanted = self._call(request), request.query.get("q", "").lower().encode()
         if not wanted:
             return json_response([])
@@ -186,7 +187,6 @@ class _API:
         return json_response(found[:_MOST_FOUND])
 
     async def gaps(self, request: web.Request) -> web.Response:
-        """A plot."""
         call = self._call(request)
         other = self._calls.get(request.query.get("other", ""))
         return web.Response(
@@ -196,7 +196,6 @@ class _API:
         )
 
     async def export(self, request: web.Request) -> web.Response:
-        """A file."""
         call = self._call(request)
         make, content_type, name = _EXPORTS.get(request.query.get("as", ""), (None, "", ""))
         if make is None:
@@ -271,7 +270,9 @@ def _view(call: CallTrace, events: int, reads: int, frames: int) -> dict[str, An
 def _row(call: CallTrace, place: int) -> tuple[str, str]:
     seen = call.events[place]
     event, wire = _gist(seen), ""
+    # Beside the first of its events alone.
     if seen.frame >= 0 and (place == 0 or call.events[place - 1].frame != seen.frame):
+        # The longest character of UTF-8 has 4 bytes.
         wire = _shown(call.frames[seen.frame].data[: 4 * _ROW_CHARS])[:_ROW_CHARS]
     return event, wire
 

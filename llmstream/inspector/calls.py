@@ -215,6 +215,7 @@ class CallTrace:
         for place, seen in enumerate(self.events):
             if seen.kind not in _CONTENT:
                 continue
+            # A number that no read has.
             key = self.read_of(seen.frame) if seen.frame >= 0 and self.reads else -1 - seen.at_ns
             if key == known:
                 found[-1] = (found[-1][0], found[-1][1] + 1)
@@ -246,6 +247,7 @@ class CallTrace:
         first = (self._content_ns[0] - start) / _NS if self._content_ns else None
         duration = (self.end_ns - start) / _NS
         written = usage.output_tokens if usage is not None else None
+        # From the first content on: the time before it is not writing.
         writing_s = duration - first if first is not None else 0.0
         error = self.ended.error if self.ended is not None else None
         return Summary(
@@ -296,12 +298,14 @@ def _ending(call: CallTrace) -> Iterable[Finding]:
     last = len(call.events) - 1 if call.events else None
     error = call.ended.error if call.ended is not None else None
     if call.state == "cut":
-        rest = next((frame for frame in reversed(call.frames) if not frame.whole), None)
+        rest = next((frame for frame in reversed(call.frames) if not frame.complete), None)
         inside = f", within a frame of which {rest.size} bytes came" if rest is not None else ""
         received = sum(read.size for read in call.reads)
         after = f" after {received:,} bytes" if received else ""
         yield Finding(
-            "cut", f"The response is cut: it ended{after}{inside}, before the vendor said so.", last
+            "cut",
+            f"The response is cut: it ended{after}{inside}, before the vendor marked it complete.",
+            last,
         )
     elif error is not None:
         yield Finding("error", f"The call failed: {error.code}: {error.message}", last)
@@ -333,6 +337,7 @@ def _buffers(call: CallTrace) -> Iterable[Finding]:
 
 def _silences(call: CallTrace) -> Iterable[Finding]:
     waits = call.waits_s()
+    # Backwards, so that the first event of a read stays.
     firsts = {call.read_of(seen.frame): place for place, seen in reversed(list(enumerate(call.events)))}
     if waits:
         at = max(range(len(waits)), key=lambda place: waits[place][0])
@@ -342,9 +347,9 @@ def _silences(call: CallTrace) -> Iterable[Finding]:
         busy = sum(busy for _, busy in waits)
         at = max(range(len(waits)), key=lambda place: waits[place][1])
         if busy >= max(_BUSY_S, _BUSY_SHARE * (call.end_ns - call.start_ns) / _NS):
-            whole = _seconds((call.end_ns - call.start_ns) / _NS)
+            total = _seconds((call.end_ns - call.start_ns) / _NS)
             most = f"{_seconds(waits[at][1])} before read {at + 1}"
-            text = f"This program did not read for {_seconds(busy)} of {whole} ({most}): its code was busy."
+            text = f"This program did not read for {_seconds(busy)} of {total} ({most}): its code was busy."
             yield Finding("busy", text, firsts.get(at))
         return
     gaps = call.gaps_s()

@@ -103,6 +103,7 @@ def _body_lines(call: CallTrace) -> Iterator[Line]:
     frames, written = call.frames, 0
     timed: list[tuple[int, int, Read | int]] = [(read.ns, 0, read) for read in call.reads]
     timed += [(seen.at_ns, 1, place) for place, seen in enumerate(call.events)]
+    # By time and kind alone: lines have no order. Reads come before the events that they made.
     for _, _, line in sorted(timed, key=lambda item: item[:2]):
         if isinstance(line, Read):
             yield line
@@ -135,6 +136,7 @@ def replayed(call: CallTrace, dialect: str) -> CallTrace:
         if piece:
             body += piece
             timing.append(((seen.at_ns - start) / _NS, len(piece)))
+    # Of an answer without an end none is written.
     if call.state not in ("cut", "left", "open"):
         piece = encoder.close()
         body += piece
@@ -240,6 +242,7 @@ def _check_made_of(recording: Recording, call: CallTrace, events: list[dict[str,
     if call.state in ("open", "left") or recording.status != _OK or began.dialect not in DIALECTS:
         raise InvalidRequest("only an answer that was read to its end makes a test; export a recording")
     dialect = dialect_class(began.dialect)()
+    # A provider that is not known here has its dialect without quirks.
     with suppress(InvalidRequest):
         provider = find_provider(began.provider, began.model)
         dialect = provider.dialect if provider.dialect.name == began.dialect else dialect
@@ -303,8 +306,8 @@ def _plain(text: str) -> str:
 
 
 def _name(call: CallTrace) -> str:
-    """A name for files and functions."""
     began = call.began
     text = f"{began.provider}_{began.model}" if began is not None else "call"
     found = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").lower()[:40] or "call"
+    # Such as a model called "import".
     return f"{found}_" if keyword.iskeyword(found) else found

@@ -78,6 +78,7 @@ def default_folder() -> Path:
     if given := os.environ.get("LLMSTREAM_TRACES", ""):
         return Path(given)
     base = os.environ.get("XDG_STATE_HOME", "")
+    # XDG: a relative path is invalid and is ignored.
     if not os.path.isabs(base):
         local = os.environ.get("LOCALAPPDATA", "") if sys.platform == "win32" else ""
         base = local or os.path.join(os.path.expanduser("~"), ".local", "state")
@@ -139,6 +140,7 @@ class Inspection:
         """Writes lines at once, so that they are there if the process is killed; a full disk is no error."""
         data = b"".join(map(encode_line, lines))
         if hidden or self._scrub:
+            # The longest first: one secret may be a part of another.
             data = overwritten(data, sorted({*hidden, *self._scrub} - {""}, key=len, reverse=True))
         with self._lock, suppress(OSError):
             if self._file is not None:
@@ -149,6 +151,7 @@ class Inspection:
         call = opener_below(self).open(model, request, options, started)
         with self._lock:
             self._calls += 1
+            # Unique over processes and their restarts: a page shows all files of a folder together.
             name = f"{os.getpid():x}-{time.time_ns() // 1_000_000:x}-{self._calls}"
         return _TracedCall(call, _Notes(self, name, model), model, request)
 
@@ -159,10 +162,12 @@ def _opened(path: Path) -> IO[bytes]:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except OSError as error:
         raise InvalidRequest(f"cannot write the trace {path}: {error.strerror or error}") from None
+    # Files in any other folder are their owner's to delete.
     if path.parent == default_folder():
         for old in sorted(path.parent.glob("*.jsonl"))[:-_MOST_FILES]:
             with suppress(OSError):
                 old.unlink()
+    # Unbuffered, so that what was written is there if the process is killed.
     return os.fdopen(descriptor, "ab", buffering=0)
 
 
@@ -185,7 +190,6 @@ class _Notes:
         self._to.write(*lines, hidden=self._secrets())
 
     def began(self, request: Request, dialect: str, content_type: str) -> None:
-        """The call began."""
         model = self._model
         try:
             asked = msgspec.json.encode(request)
@@ -205,6 +209,7 @@ class _Notes:
 
     def sent(self, prepared: Prepared) -> None:
         """A request is ready to be sent."""
+        # Each attempt may have another key.
         self._secrets = prepared.secrets
         self._attempt += 1
         http = prepared.http
@@ -220,9 +225,8 @@ class _Notes:
         )
         self.write(line)
 
-    def frame(self, offset: int, data: bytes, *, whole: bool) -> None:
-        """A frame was read."""
-        self._frames.append(frame_of(self.call, offset, data, whole=whole))
+    def frame(self, offset: int, data: bytes, *, complete: bool) -> None:
+        self._frames.append(frame_of(self.call, offset, data, complete=complete))
 
     def batch(self, events: list[Event]) -> None:
         """The reader gets events."""
@@ -245,7 +249,6 @@ class _Notes:
             )
 
     def ended(self, usage: Usage, error: LLMStreamError | None, *, left: bool) -> None:
-        """The call ended."""
         if self.tap is not None:
             self.tap.end_body()
         info = error.info if error is not None else None
@@ -259,6 +262,7 @@ class _TracedBody:
         self.status, self.headers, self.url = body.status, body.headers, body.url
         self.abort, self.close, self.finish = body.abort, body.close, body.finish
         self._body, self._notes, self._tap = body, notes, tap
+        # What is left of a body that broke belongs before this head.
         tap.end_body()
         self._offset = tap.offset
         notes.write(
@@ -334,21 +338,17 @@ class _TracedCall:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Headers of the last response."""
         return self._call.headers
 
     @property
     def answered_by(self) -> str | None:
-        """Another model that responds, or None."""
         return self._call.answered_by
 
     @property
     def position(self) -> Position | None:
-        """The position after the last batch."""
         return self._call.position
 
     async def next(self) -> list[Event]:
-        """Waits for the next events."""
         if self._begin is not None:
             self._prepare(*self._begin)
         events = await self._call.next()
@@ -362,6 +362,7 @@ class _TracedCall:
         """Begins the trace: when the call is read, not when it is made."""
         self._begin = None
         call, notes = self._call, self._notes
+        # Only a real call has bytes; others, such as those of a scripted model, have events.
         if isinstance(call, HTTPCall):
             call._plan = _traced(call._plan, notes)
             dialect = model.provider.dialect
@@ -406,11 +407,11 @@ def _traced(plan: Plan, notes: _Notes) -> Plan:
     def decoder() -> Decoder:
         return TappedDecoder(plan.decoder(), tap)
 
-    kept = plan.kept
+    stored = plan.stored
     return msgspec.structs.replace(
         plan,
         prepare=noted(plan.prepare),
-        kept=None if kept is None else msgspec.structs.replace(kept, reopen=noted(kept.reopen)),
+        stored=None if stored is None else msgspec.structs.replace(stored, reopen=noted(stored.reopen)),
         continued=None if plan.continued is None else noted(plan.continued),
         decoder=decoder,
         observe=joined(plan.observe, notes.observed),

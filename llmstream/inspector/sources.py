@@ -39,6 +39,7 @@ from llmstream.testing.cassette_file import read_cassette
 
 __all__ = ["Calls", "Decoding", "FindDecoding", "from_body"]
 
+# Enough for the first events of a body, by which its dialect is recognised.
 _HEAD_BYTES: Final = 8192
 _NS: Final = 1_000_000_000
 # How many calls are held; the oldest of a folder of traces are left out.
@@ -118,6 +119,7 @@ class Calls:
         if given or _is_sqlite(found):
             self._databases.append(StoredCalls(found) if is_store(found) else _EventLog(found))
             return
+        # A folder with this file is one recording.
         if found.is_dir() and not (found / "response.bin").exists():
             self._folders.append(found)
             return
@@ -140,6 +142,7 @@ class Calls:
             if path.name == "response.bin":
                 path = path.parent
             elif path.suffix not in {".jsonl", ".json", *_BODIES} or path.name.endswith("timing.jsonl"):
+                # Times belong to the recording beside them.
                 continue
             try:
                 self._read(path)
@@ -147,7 +150,6 @@ class Calls:
                 continue
 
     def _read(self, path: Path) -> bool:
-        """Reads a file of any kind."""
         try:
             head = _head(path / "response.bin" if path.is_dir() else path)
         except OSError as error:
@@ -165,6 +167,7 @@ class Calls:
             found = [from_body(Recording.load(path), decoding, path.name)]
         for place, call in enumerate(found):
             call.id = f"{_slug(path)}-{place}"
+            # A body has no date of its own.
             call.began_at = call.began_at or path.stat().st_mtime
             self.put(call)
         return bool(found)
@@ -182,6 +185,7 @@ def _head(path: Path) -> bytes:
         return file.read(_HEAD_BYTES)
 
 
+# By the path: files of one name may be in several folders.
 def _slug(path: Path) -> str:
     return base64.urlsafe_b64encode(str(path.resolve()).encode()).decode().rstrip("=")
 
@@ -237,7 +241,7 @@ def from_body(recording: Recording, decoding: Decoding, source: str) -> CallTrac
     dialect, provider = decoding
     tap = FrameTap(
         dialect.content_type,
-        lambda offset, data, *, whole: call.feed(frame_of(call.id, offset, data, whole=whole)),
+        lambda offset, data, *, complete: call.feed(frame_of(call.id, offset, data, complete=complete)),
     )
     sentence = GuardedDecoder(TappedDecoder(dialect.decoder(provider=provider), tap), provider=provider)
     call.feed(

@@ -43,6 +43,7 @@ from llmstream.usage import Usage
 __all__ = ["StoredCalls", "is_store"]
 
 _NS: Final = 1_000_000_000
+# Each is a message to decode, whenever another process has written.
 _MOST: Final = 500
 _TURNS: Final = """
 select t.n, c.id, t.provider, t.model, t.state, t.finish, t.input_tokens, t.output_tokens, t.cost, t.started,

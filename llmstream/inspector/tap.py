@@ -67,6 +67,7 @@ class FrameCutter:
                     break
                 self._before = b""
                 total = int.from_bytes(head, "big")
+                # At least its own length, or a broken one would never end.
                 self._left = max(total if total <= _LONGEST_AWS else len(chunk), 4) - 4
             step = min(self._left, len(chunk) - at)
             at += step
@@ -79,8 +80,8 @@ class FrameCutter:
 class FrameNote(Protocol):
     """Receives the frames of a body."""
 
-    def __call__(self, offset: int, data: bytes, *, whole: bool) -> None:
-        """Takes a frame; `whole` is False for the rest of a body that ended within one."""
+    def __call__(self, offset: int, data: bytes, *, complete: bool) -> None:
+        """Takes a frame; `complete` is False for the rest of a body that ended within one."""
 
 
 class FrameTap:
@@ -115,7 +116,8 @@ class FrameTap:
         self.offset += len(piece)
         begin = self.offset - len(self._held)
         if ends:
-            self._give(whole=True)
+            # Before the decoding, so that a trace has a frame before its events.
+            self._give(complete=True)
         events = decode(piece)
         self._made += [(begin, event) for event in events]
         return events
@@ -123,19 +125,19 @@ class FrameTap:
     def end_body(self) -> None:
         """Notes what is left of a body that ended, broke or was left. Idempotent."""
         if self._held:
-            self._give(whole=False)
+            self._give(complete=False)
         self._cutter = FrameCutter(self._content_type)
 
     def note(self, data: bytes) -> None:
         """Notes bytes that no decoder reads: the body of a refusal, as one frame."""
         self.end_body()
-        self._frame(self.offset, data, whole=True)
+        self._frame(self.offset, data, complete=True)
         self.offset += len(data)
 
-    def _give(self, *, whole: bool) -> None:
+    def _give(self, *, complete: bool) -> None:
         data = bytes(self._held)
         self._held.clear()
-        self._frame(self.offset - len(data), data, whole=whole)
+        self._frame(self.offset - len(data), data, complete=complete)
 
     def places(self, batch: Sequence[Event]) -> list[int]:
         """The offsets of the frames that made the events of a batch; -1 before the first frame.

@@ -123,7 +123,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """A frame of the wire: one SSE event, NDJSON line or AWS message.
 
     text, base64: its bytes, as base64 if they are not UTF-8
-    whole: False for the rest of a body that ended within a frame
+    complete:     False for the rest of a body that ended within a frame
     """
 
     call: str
@@ -131,7 +131,7 @@ class Frame(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     size: int
     text: str = ""
     base64: str = ""
-    whole: bool = True
+    complete: bool = True
 
     @property
     def data(self) -> bytes:
@@ -203,6 +203,7 @@ def decode_line(data: bytes) -> Line | None:
         if msgspec.json.decode(data, type=_Tagged).type in _TYPES:
             raise
         return None
+    # Of a later version, or something else.
     if isinstance(line, TraceBegan) and (line.format != FORMAT or line.version != _VERSION):
         raise ValueError(f"format {line.format!r}, version {line.version}; known: {FORMAT!r}, {_VERSION}")
     return line
@@ -223,11 +224,11 @@ def lines_of(data: bytes) -> Iterator[Line]:
             yield line
 
 
-def frame_of(call: str, offset: int, data: bytes, size: int | None = None, *, whole: bool = True) -> Frame:
+def frame_of(call: str, offset: int, data: bytes, size: int | None = None, *, complete: bool = True) -> Frame:
     """A frame; `size` where secrets of its bytes were replaced by something longer or shorter."""
     length = len(data) if size is None else size
     try:
-        return Frame(call=call, offset=offset, size=length, text=data.decode(), whole=whole)
+        return Frame(call=call, offset=offset, size=length, text=data.decode(), complete=complete)
     except UnicodeDecodeError:
         coded = base64.b64encode(data).decode()
-        return Frame(call=call, offset=offset, size=length, base64=coded, whole=whole)
+        return Frame(call=call, offset=offset, size=length, base64=coded, complete=complete)

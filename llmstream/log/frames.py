@@ -7,7 +7,6 @@ version. As msgpack they would be a fifth smaller and no faster to decode.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 from llmstream.events import Event, decode, encode
@@ -38,11 +37,15 @@ class Page:
     def __init__(self, frames: Sequence[Frame], status: RunStatus) -> None:
         self.frames = frames
         self.status = status
+        self._events: list[tuple[int, Event]] | None = None
 
-    @cached_property
+    @property
     def events(self) -> list[tuple[int, Event]]:
         """The frames, decoded. Pages are shared by readers at the same position, so this is done once."""
-        return [(frame.seq, decode(frame.data)) for frame in self.frames]
+        # Not a `cached_property`, which takes a lock before Python 3.12: most pages have one frame.
+        if self._events is None:
+            self._events = [(frame.seq, decode(frame.data)) for frame in self.frames]
+        return self._events
 
     @property
     def up_to_date(self) -> bool:

@@ -386,7 +386,7 @@ class _Opened:
         self._store, self._sweep = store, sweep
         self.readers = Readers(store, patience_s=lease_s, ours=lambda run: run in self.committer)
         self.committer = Committer(
-            store, every_s=commit_every_s, lease_s=lease_s, committed=self.readers.wake
+            store, every_s=commit_every_s, lease_s=lease_s, committed=self.readers.committed
         )
         loop = asyncio.get_running_loop()
         self._tasks = [

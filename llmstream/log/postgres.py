@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.errors import LogUnavailable
-from llmstream.log.postgres_link import PostgresLink
+from llmstream.log.postgres_link import PostgresLink, Run, Statement
 from llmstream.log.store import (
     Acquired,
     Append,
@@ -49,6 +49,8 @@ _TABLES: Final = (
 
 # Names of columns, and no value of a caller.
 _SELECT: Final = f"select {_NAMES}, {_NOW} from llmstream_runs where run = %s"  # noqa: S608
+_LOCK: Final = f"{_SELECT} for update"
+_SNAPSHOT: Final = "begin isolation level repeatable read"
 _INSERT: Final = (
     f"insert into llmstream_runs ({_NAMES}) values ({', '.join(['%s'] * len(_COLUMNS))}) "  # noqa: S608
     "on conflict (run) do nothing returning run"
@@ -113,30 +115,37 @@ class PostgresStore(Store):
 
     async def append(self, appends: Sequence[Append]) -> Sequence[RunStatus | None]:
         """As in `Store`. Records are locked in one order, so that two commits never wait for each other."""
+        order = sorted(range(len(appends)), key=lambda at: appends[at].run)
         found: dict[int, RunStatus | None] = {}
-        async with self._writing.transaction() as run:
-            for at, append in sorted(enumerate(appends), key=lambda item: item[1].run):
-                old, now = await _locked(run, append.run)
+
+        def change(records: list[list[Any]]) -> list[Statement]:
+            statements = list[Statement]()
+            for at, rows in zip(order, records, strict=True):
+                append = appends[at]
+                old, now = _found(rows)
                 new = appended(old, append, now)
                 if new is not None:
-                    await run(_UPDATE, (*_row(new), append.run))
+                    statements.append((_UPDATE, (*_row(new), append.run)))
                     if append.count:
-                        await run(_FRAMES, (append.run, new.tail, append.count, now, append.data))
+                        values = (append.run, new.tail, append.count, now, append.data)
+                        statements.append((_FRAMES, values))
                 found[at] = new or old
-            await _notify(run, [a.run for a in appends if a.count or a.state != "open"])
+            return statements + _notice([a.run for a in appends if a.count or a.state != "open"])
+
+        await self._writing.exchange([(_LOCK, (appends[at].run,)) for at in order], change)
         return [found[at] for at in range(len(appends))]
 
     async def read(self, wanted: Sequence[tuple[str, int]], max_bytes: int) -> Sequence[RunSlice]:
         """As in `Store`."""
+        reads = list[Statement]()
+        for name, after in wanted:
+            reads += [(_SELECT, (name,)), (_READ, (name, after, max_bytes))]
+        # One snapshot: otherwise a status could be older than the frames that are read after it.
+        _, *found, _ = await self._reading.together([(_SNAPSHOT, ()), *reads, ("commit", ())])
         slices = list[RunSlice]()
-        async with self._reading.transaction() as run:
-            # One snapshot: otherwise a status could be older than the frames that are read after it.
-            await run("set transaction isolation level repeatable read")
-            for name, after in wanted:
-                status, _ = _found(await run(_SELECT, (name,)))
-                rows = await run(_READ, (name, after, max_bytes))
-                batches = [Batch(last - count + 1, count, at, bytes(data)) for last, count, at, data in rows]
-                slices.append(RunSlice(status, batches))
+        for records, rows in zip(found[::2], found[1::2], strict=True):
+            batches = [Batch(last - count + 1, count, at, bytes(data)) for last, count, at, data in rows]
+            slices.append(RunSlice(_found(records)[0], batches))
         return slices
 
     async def request_stop(self, run: str) -> RunStatus | None:
@@ -195,17 +204,24 @@ def _names(payload: str) -> Sequence[str | None]:
         return [None]
 
 
-async def _notify(run: Callable[..., Any], names: Sequence[str]) -> None:
-    if names:
-        payload = msgspec.json.encode(sorted(set(names))).decode()
-        # An empty notice stands for any run.
-        text = payload if len(payload.encode()) <= _MOST_NAMES else ""
-        await run("select pg_notify(%s, %s)", (_CHANNEL, text))
+def _notice(names: Sequence[str]) -> list[Statement]:
+    """The notice of a commit, if there is anything to tell."""
+    if not names:
+        return []
+    payload = msgspec.json.encode(sorted(set(names))).decode()
+    # An empty notice stands for any run.
+    text = payload if len(payload.encode()) <= _MOST_NAMES else ""
+    return [("select pg_notify(%s, %s)", (_CHANNEL, text))]
 
 
-async def _locked(run: Callable[..., Any], name: str) -> tuple[RunStatus | None, float]:
+async def _notify(run: Run, names: Sequence[str]) -> None:
+    for statement, values in _notice(names):
+        await run(statement, values)
+
+
+async def _locked(run: Run, name: str) -> tuple[RunStatus | None, float]:
     """The record, locked until the end of the transaction, and the time."""
-    rows = await run(f"{_SELECT} for update", (name,))
+    rows = await run(_LOCK, (name,))
     if rows:
         return _found(rows)
     ((now,),) = await run(f"select {_NOW}")
@@ -223,7 +239,7 @@ def _row(status: RunStatus) -> tuple[Any, ...]:
     return tuple([getattr(status, name) for name in _COLUMNS])
 
 
-async def _sweep(run: Callable[..., Any], name: str) -> None:
+async def _sweep(run: Run, name: str) -> None:
     status, now = await _locked(run, name)
     fate = "keep" if status is None else swept(status, now)
     if fate == "keep":  # replaced meanwhile

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llmstream.errors import LogUnavailable, Unsupported
 
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["PostgresLink"]
+__all__ = ["PostgresLink", "Run", "Statement"]
+
+Statement: TypeAlias = tuple[str, Sequence[Any]]
+"""A statement with placeholders, and their values."""
+
+Run: TypeAlias = Callable[..., Awaitable[list[Any]]]
+"""Runs a statement, with a sequence of values, and returns its rows."""
 
 # How long a connection, and one statement, is waited for; half of the default lease.
 _TIMEOUT_S: Final = 5.0
@@ -54,36 +60,58 @@ class PostgresLink:
         return self._connection
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Callable[..., Any]]:
-        """A transaction; gives a function that runs a statement and returns its rows."""
+    async def _used(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """The connection, for one caller at a time. One that may be dead or in a transaction is closed."""
         import psycopg
 
         async with self._lock:
-            connection = await self.connected()
-
-            async def run(statement: str, values: Sequence[Any] = ()) -> list[Any]:
-                # Without values psycopg does not look for placeholders, so that a `%` in a statement stays
-                # one.
-                cursor = await connection.execute(statement, values or None)
-                return [] if cursor.description is None else await cursor.fetchall()
-
             try:
-                async with connection.transaction():
-                    yield run
-            except psycopg.Error as error:
-                # The connection may be dead; any other error leaves it usable.
-                if isinstance(error, psycopg.OperationalError):
+                yield await self.connected()
+            except BaseException as error:
+                # A statement may be under way, or a transaction open; any other error leaves it usable.
+                usable = isinstance(error, Exception) and not isinstance(error, psycopg.OperationalError)
+                if not usable or self._is_in_transaction():
                     await self._drop()
-                raise LogUnavailable(f"PostgreSQL failed: {error}") from error
-            except asyncio.CancelledError:
-                await self._drop()  # a statement may be under way
+                if isinstance(error, psycopg.Error):
+                    raise LogUnavailable(f"PostgreSQL failed: {error}") from error
                 raise
 
+    def _is_in_transaction(self) -> bool:
+        from psycopg.pq import TransactionStatus
+
+        connection = self._connection
+        return connection is not None and connection.info.transaction_status != TransactionStatus.IDLE
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Run]:
+        """A transaction; gives a function that runs a statement and returns its rows."""
+        async with self._used() as connection, connection.transaction():
+
+            async def run(statement: str, values: Sequence[Any] = ()) -> list[Any]:
+                return await _fetched(await _executed(connection, statement, values))
+
+            yield run
+
     async def rows(self, statement: str, *values: Any) -> list[Any]:
-        """The rows of one statement, in a transaction of its own."""
-        async with self.transaction() as run:
-            found: list[Any] = await run(statement, values)
-            return found
+        """The rows of one statement, which is a transaction by itself: one round trip."""
+        async with self._used() as connection:
+            return await _fetched(await _executed(connection, statement, values))
+
+    async def together(self, statements: Sequence[Statement]) -> list[list[Any]]:
+        """The rows of each statement, in one transaction and one round trip."""
+        async with self._used() as connection:
+            return await _sent(connection, statements)
+
+    async def exchange(
+        self, reads: Sequence[Statement], change: Callable[[list[list[Any]]], Sequence[Statement]]
+    ) -> None:
+        """A transaction of two round trips: reads, and the changes that follow from their rows.
+
+        reads: with the locks that the changes need
+        """
+        async with self._used() as connection:
+            _, *found = await _sent(connection, [("begin", ()), *reads])
+            await _sent(connection, [*change(found), ("commit", ())])
 
     async def make(self, statements: Sequence[str]) -> None:
         """Makes tables, one process at a time."""
@@ -119,3 +147,21 @@ class PostgresLink:
         """Disconnects. Idempotent."""
         async with self._lock:
             await self._drop()
+
+
+async def _executed(
+    connection: psycopg.AsyncConnection[Any], statement: str, values: Sequence[Any]
+) -> psycopg.AsyncCursor[Any]:
+    # Without values psycopg does not look for placeholders, so that a `%` in a statement stays one.
+    return await connection.execute(statement, values or None)
+
+
+async def _fetched(cursor: psycopg.AsyncCursor[Any]) -> list[Any]:
+    return [] if cursor.description is None else await cursor.fetchall()
+
+
+async def _sent(connection: psycopg.AsyncConnection[Any], statements: Sequence[Statement]) -> list[list[Any]]:
+    """Sends statements at once, as one transaction where none of them begins or ends one."""
+    async with connection.pipeline():
+        cursors = [await _executed(connection, *each) for each in statements]
+    return [await _fetched(cursor) for cursor in cursors]

@@ -121,7 +121,7 @@ class Live:
                 return
             async for event in source:
                 lines = encode_frames(fold.feed(event))
-                size = sum(map(len, lines))
+                size = len(lines[0]) if len(lines) == 1 else sum(map(len, lines))
                 total += size
                 if total > self._max_bytes:
                     raise LimitExceeded(

@@ -3,20 +3,22 @@
 A reader has a position in the log and nothing else: no queue is filled for it, so a slow one costs no memory
 and delays no other. It ends by the state of the run, never by the look of an event. The readers of a process
 read in one request to the store, those at the same position share the page, and one listener wakes them.
+A reader that waits at the tail of a run of its own process is handed each commit, without a request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from llmstream.errors import InvalidRequest, LogLost, LogUnavailable, ReplayTooLong, RunNotFound
 from llmstream.log.committer import end_tasks
 from llmstream.log.frames import Page, page_of
 from llmstream.log.recovery import close_lost
-from llmstream.log.store import RunStatus, Store
+from llmstream.log.store import Append, Batch, RunSlice, RunStatus, Store
 
 __all__ = ["Readers"]
 
@@ -32,6 +34,78 @@ _LOOK_S: Final = 1.0
 # The pause after a read that failed.
 _AGAIN_S: Final = 0.1
 
+# The position of a reader whose run has not begun: the numbers of a run that replaced another are not known.
+_NOWHERE: Final = -2
+
+
+class _Reader:
+    """What wakes one reader, and what it is handed while it rests.
+
+    pages: commits that continue its position; none comes while its user is busy
+    """
+
+    def __init__(self) -> None:
+        self.pages: deque[Page] = deque()
+        self._rung = False
+        self._next: int | None = None  # the number that a page has to begin with; None while it does not rest
+        self._waiter: asyncio.Future[None] | None = None
+        self._until = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ring(self) -> None:
+        """There may be news in the store."""
+        self._rung = True
+        self._wake()
+
+    def hand(self, first: int, count: int, page: Callable[[], Page]) -> None:
+        """Hands over a commit to a reader that waits for just these frames; any other reads the store."""
+        if first != self._next:
+            self.ring()
+            return
+        self._next = first + count
+        self.pages.append(page())
+        self._wake()
+
+    def looks(self) -> None:
+        """Call before a read of the store, which answers all rings so far."""
+        self._rung = False
+
+    async def rest(self, position: int, seconds: float) -> None:
+        """Waits for a ring, a page after a position, or so long."""
+        if self._rung:
+            return
+        loop = asyncio.get_running_loop()
+        self._next, self._waiter = position + 1, loop.create_future()
+        self._until = loop.time() + seconds
+        # A timer for each rest would be one for each commit and reader. It stays, unless it comes too late.
+        if self._timer is not None and self._timer.when() > self._until:
+            self.close()
+        if self._timer is None:
+            self._timer = loop.call_at(self._until, self._due)
+        try:
+            await self._waiter
+        finally:
+            self._next = self._waiter = None
+
+    def close(self) -> None:
+        """Stops the timer. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _due(self) -> None:
+        loop, self._timer = asyncio.get_running_loop(), None
+        if self._waiter is None:
+            return
+        if loop.time() < self._until:
+            self._timer = loop.call_at(self._until, self._due)
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
 
 class Readers:
     """The readers of a process.
@@ -44,7 +118,7 @@ class Readers:
         self._store = store
         self._patience_s = patience_s
         self._ours = ours
-        self._bells: dict[str, set[asyncio.Event]] = {}
+        self._readers: dict[str, set[_Reader]] = {}
         self._wanted: dict[tuple[str, int], asyncio.Future[Page | None]] = {}
         self._task: asyncio.Task[None] | None = None
         self._closing: dict[str, asyncio.Task[bool]] = {}
@@ -52,18 +126,27 @@ class Readers:
 
     def wake(self, runs: Iterable[str] | None) -> None:
         """Makes the readers of these runs look; None: all."""
-        for run in list(self._bells) if runs is None else runs:
-            for bell in self._bells.get(run, ()):
-                bell.set()
+        for run in list(self._readers) if runs is None else runs:
+            for reader in self._readers.get(run, ()):
+                reader.ring()
+
+    def committed(self, appends: Sequence[Append], statuses: Sequence[RunStatus | None]) -> None:
+        """Hands what this process has committed to the readers that wait for it."""
+        for append, status in zip(appends, statuses, strict=True):
+            if not append.count and append.state == "open":  # a renewal is no news
+                continue
+            readers = self._readers.get(append.run)
+            if readers:
+                _hand(readers, append, status)
 
     async def pages(
         self, run: str, after: int, *, max_replay: int | None, wait_s: float, silence_s: float
     ) -> AsyncGenerator[Page]:
         """Yields the frames after a number, page by page, up to the end of the run; see `Logs.pages`."""
-        bell = asyncio.Event()
-        self._bells.setdefault(run, set()).add(bell)
+        reader = _Reader()
+        self._readers.setdefault(run, set()).add(reader)
         try:
-            page, position = await self._first(run, after, bell, max_replay, wait_s)
+            page, position = await self._first(run, after, reader, max_replay, wait_s)
             seen_s, loop = -math.inf, asyncio.get_running_loop()
             silent_s = loop.time() + silence_s
             while True:
@@ -75,14 +158,14 @@ class Readers:
                 if page.ended:
                     return
                 seen_s = await self._mark_seen(page.status, seen_s)
-                if page.up_to_date:
-                    await self._rest(bell, page.status, silent_s - loop.time())
-                bell.clear()
-                page = await self._next(run, position)
+                if page.up_to_date and not reader.pages:
+                    await self._rest(reader, position, page.status, silent_s - loop.time())
+                page = reader.pages.popleft() if reader.pages else await self._next(run, reader, position)
         finally:
-            self._bells[run].discard(bell)
-            if not self._bells[run]:
-                del self._bells[run]
+            reader.close()
+            self._readers[run].discard(reader)
+            if not self._readers[run]:
+                del self._readers[run]
 
     async def read(self, run: str, after: int) -> Page | None:
         """One page; None if there is no such run. Asks again while the store does not answer."""
@@ -124,10 +207,11 @@ class Readers:
         self.wake(None)
 
     async def _first(
-        self, run: str, after: int, bell: asyncio.Event, max_replay: int | None, wait_s: float
+        self, run: str, after: int, reader: _Reader, max_replay: int | None, wait_s: float
     ) -> tuple[Page, int]:
         """The first page, and the position before it."""
         until = asyncio.get_running_loop().time() + wait_s
+        reader.looks()
         while (page := await self.read(run, after)) is None:
             rest_s = until - asyncio.get_running_loop().time()
             if rest_s <= 0:
@@ -135,8 +219,8 @@ class Readers:
                     f"the event log has no run {run!r}. Check the id. To follow a run that is about to "
                     "start, pass wait_s."
                 )
-            await _ring(bell, min(rest_s, _LOOK_S))
-            bell.clear()
+            await reader.rest(_NOWHERE, min(rest_s, _LOOK_S))
+            reader.looks()
         status = page.status
         if after > status.tail:
             raise InvalidRequest(
@@ -154,22 +238,19 @@ class Readers:
             )
         return page, after
 
-    async def _next(self, run: str, position: int) -> Page:
+    async def _next(self, run: str, reader: _Reader, position: int) -> Page:
+        reader.looks()
         page = await self.read(run, position)
         if page is None:
             raise LogLost(f"run {run!r} was deleted while it was read, or the store has lost it")
         _check(page, position)
         return page
 
-    async def _rest(self, bell: asyncio.Event, status: RunStatus, most_s: float) -> None:
+    async def _rest(self, reader: _Reader, position: int, status: RunStatus, most_s: float) -> None:
         """Waits until there may be news; closes the run if its producer has died."""
         ours = self._ours(status.run)
         if status.is_lost and not ours:
-            try:
-                await self.close_lost(status)
-            except LogUnavailable as error:  # the next read finds out, with more patience
-                if not error.retryable:
-                    raise
+            await self._close_patiently(status)
             return
         rest_s = min(_LOOK_S, max(0.0, most_s))
         if status.state == "open" and not ours:
@@ -178,7 +259,20 @@ class Readers:
         if status.left_s is not None:
             # Two of three reports may fail before the producer takes the run for left.
             rest_s = min(rest_s, status.left_s / 3)
-        await _ring(bell, rest_s)
+        await reader.rest(position, rest_s)
+
+    async def _close_patiently(self, status: RunStatus) -> None:
+        # A full disk can be read: reads alone would never find out that the run gets no end.
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._patience_s
+        while True:
+            try:
+                await self.close_lost(status)
+                return
+            except LogUnavailable as error:
+                if not error.retryable or loop.time() >= until:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
     async def _mark_seen(self, status: RunStatus, seen_s: float) -> float:
         """Reports a reader to a run that ends without any; returns when it last did."""
@@ -256,9 +350,21 @@ def _closed() -> LogUnavailable:
     return LogUnavailable("the event log was closed", retryable=False)
 
 
-async def _ring(bell: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await bell.wait()
-    except TimeoutError:
-        pass
+def _hand(readers: Iterable[_Reader], append: Append, status: RunStatus | None) -> None:
+    # Refused, or an answer to an earlier attempt: the store alone knows which frames these are.
+    if status is None or status.epoch != append.epoch or status.tail != append.first + append.count - 1:
+        for reader in readers:
+            reader.ring()
+        return
+    batch = Batch(append.first, append.count, status.changed, append.data)
+    pages: list[Page] = []  # one for all readers, which decode it once; none if nobody waits for it
+
+    def page() -> Page:
+        if not pages:
+            found = page_of(RunSlice(status, (batch,) if append.count else ()), append.first - 1)
+            assert found is not None  # there is a status
+            pages.append(found)
+        return pages[0]
+
+    for reader in readers:
+        reader.hand(append.first, append.count, page)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -140,12 +140,13 @@ class SQLiteStore(Store):
     def _append_all(
         self, connection: sqlite3.Connection, appends: Sequence[Append]
     ) -> list[RunStatus | None]:
-        now, rows = self._clock(), list[tables.NewBatch]()
         try:
             with transaction(connection):
                 self._forget_changed(connection)
-                found = [self._append(connection, append, now, rows) for append in appends]
-                if not tables.insert_batches(connection, rows):
+                commit = _Commit(connection, self._clock(), tables.read_version(connection), [], [])
+                found = [self._append(commit, append) for append in appends]
+                tables.insert_batches(connection, commit.certain)
+                if commit.unsure and not tables.insert_if_last(connection, commit.unsure):
                     raise _Overtaken
         except BaseException:
             self._known.clear()  # it has what was rolled back
@@ -164,33 +165,32 @@ class SQLiteStore(Store):
                 self._known.pop(run, None)
         self._changes = changes
 
-    def _append(
-        self,
-        connection: sqlite3.Connection,
-        append: Append,
-        now: float,
-        rows: list[tables.NewBatch],
-    ) -> RunStatus | None:
-        run = append.run
+    def _append(self, commit: _Commit, append: Append) -> RunStatus | None:
+        run, now = append.run, commit.now
         # Taken out, and put back only if the run is still open: what is known is never older than the file.
-        found = self._known.pop(run, None) or tables.read_record(connection, run, now)
+        found = self._known.pop(run, None)
         if found is None:
-            return None
-        n, old, written = found
+            found = tables.read_record(commit.connection, run, now, commit.version)
+            if found is None:
+                return None
+        n, old, written, version = found
         new = appended(old, append, now)
         if new is None:
             self._known[run] = found
             return msgspec.structs.replace(old, now=now)
         if append.count:
+            rows = commit.certain if version == commit.version else commit.unsure
             rows.append(tables.NewBatch(n, new.tail, append.count, now, new.bytes, append.data))
         if append.lost:
-            tables.note_change(connection, run)  # its producer, if it lives, is in another process
-        # Batches move a lease on, but a sweep looks at records alone.
-        if not append.count or new.state != "open" or now - written >= append.lease_s / 4:
-            tables.update_record(connection, n, new)
+            tables.note_change(commit.connection, run)  # its producer, if it lives, is in another process
+        # Batches move a lease on, but never back, if the clock was; and a sweep looks at records alone.
+        if not append.count or new.state != "open" or abs(now - written) >= append.lease_s / 4:
+            tables.update_record(commit.connection, n, new)
             written = now
         if new.state == "open":
-            self._known[run] = tables.Record(n, new, written)
+            # A row that was not there to be checked proves nothing.
+            seen = commit.version if append.count else version
+            self._known[run] = tables.Record(n, new, written, seen)
         return new
 
     async def read(self, wanted: Sequence[tuple[str, int]], max_bytes: int) -> Sequence[RunSlice]:
@@ -275,6 +275,21 @@ class SQLiteStore(Store):
 
     async def _write(self, change: Callable[[sqlite3.Connection], T]) -> T:
         return await open_worker(self._writing).run(change)
+
+
+class _Commit(NamedTuple):
+    """A commit in the making.
+
+    version: of the file, with which this transaction began
+    certain: rows of runs that nobody has written to since this process did
+    unsure:  rows of runs of which that is not known, because another process wrote something
+    """
+
+    connection: sqlite3.Connection
+    now: float
+    version: int
+    certain: list[tables.NewBatch]
+    unsure: list[tables.NewBatch]
 
 
 class _Overtaken(Exception):  # seen nowhere else

@@ -25,10 +25,12 @@ __all__ = [
     "delete_frames",
     "delete_run",
     "insert_batches",
+    "insert_if_last",
     "note_change",
     "prepare",
     "read_changes",
     "read_record",
+    "read_version",
     "update_record",
     "write_record",
 ]
@@ -88,7 +90,8 @@ _UPDATE: Final = (
     "update runs set state = ?, tail = ?, epoch = ?, changed = ?, ended = ?, lease_until = ?, lost_at = ?, "
     "bytes = ? where n = ?"
 )
-_INSERT_BATCH: Final = (
+_INSERT: Final = "insert into batches (run, last, count, time, bytes, data) values (?, ?, ?, ?, ?, ?)"
+_INSERT_IF_LAST: Final = (
     "insert into batches (run, last, count, time, bytes, data) select ?, ?, ?, ?, ?, ? "
     "where not exists (select 1 from batches where run = ? and last > ?)"
 )
@@ -99,11 +102,13 @@ class Record(NamedTuple):
 
     n:       its number there, which its batches have
     written: when its record was last written; appends after that are only in its batches
+    version: of the file, when this was true
     """
 
     n: int
     status: RunStatus
     written: float
+    version: int
 
 
 class NewBatch(NamedTuple):
@@ -152,8 +157,11 @@ def prepare(connection: sqlite3.Connection, name: str) -> None:
     connection.execute("pragma user_version = 2")
 
 
-def read_record(connection: sqlite3.Connection, run: str, now: float) -> Record | None:
-    """A run with its status after the newest batch; None if it is not there."""
+def read_record(connection: sqlite3.Connection, run: str, now: float, version: int = -1) -> Record | None:
+    """A run with its status after the newest batch; None if it is not there.
+
+    version: of the file, if it was read in this transaction
+    """
     row = connection.execute(_SELECT, (run,)).fetchone()
     if row is None:
         return None
@@ -167,7 +175,7 @@ def read_record(connection: sqlite3.Connection, run: str, now: float) -> Record 
         fields["tail"], fields["bytes"] = last, size
         for name in ("changed", "lease_until", "lost_at"):
             fields[name] += late
-    return Record(n, RunStatus(**fields, now=now), written)
+    return Record(n, RunStatus(**fields, now=now), written, version)
 
 
 def write_record(connection: sqlite3.Connection, n: int | None, status: RunStatus) -> None:
@@ -181,12 +189,20 @@ def update_record(connection: sqlite3.Connection, n: int, new: RunStatus) -> Non
     connection.execute(_UPDATE, (*after, n))
 
 
-def insert_batches(connection: sqlite3.Connection, batches: Sequence[NewBatch]) -> bool:
-    """Appends batches; False if one of them is not behind all others of its run, and is not there now."""
+def insert_batches(connection: sqlite3.Connection, batches: Sequence[NewBatch]) -> None:
+    """Appends batches, each of which is known to be behind all others of its run."""
+    connection.executemany(_INSERT, batches)
+
+
+def insert_if_last(connection: sqlite3.Connection, batches: Sequence[NewBatch]) -> bool:
+    """Appends batches; False if one of them is not behind all others of its run, and is not there now.
+
+    The question takes half of the time: 4.4 us a row, against 2.1 without it.
+    """
     # `rowcount` of `executemany` does not tell which rows were refused; any missing one is too many.
     before = connection.total_changes
     rows = [(*batch, batch.run, batch.last - batch.size) for batch in batches]
-    connection.executemany(_INSERT_BATCH, rows)
+    connection.executemany(_INSERT_IF_LAST, rows)
     return connection.total_changes == before + len(batches)
 
 
@@ -204,6 +220,12 @@ def batches_after(connection: sqlite3.Connection, n: int, after: int, max_bytes:
     # A statement that was not read to its end keeps its snapshot, and the WAL could not be checkpointed.
     rows.close()
     return found
+
+
+def read_version(connection: sqlite3.Connection) -> int:
+    """A number that stays the same until another connection has written."""
+    (version,) = connection.execute("pragma data_version").fetchone()
+    return int(version)
 
 
 def read_changes(connection: sqlite3.Connection) -> Changes:

@@ -86,6 +86,7 @@ async def mcp_tools(
     def update(listed: list[ListedTool]) -> None:
         listed = [tool for tool in listed if not _needs_task(tool)]
         names = valid_names([tool.name for tool in listed], prefix)
+        # In place: agents and streams hold this very list, and read it at each step.
         tools[:] = [
             Tool(
                 ToolSpec(name, tool.description or tool.title or "", tool.input_schema),
@@ -103,6 +104,7 @@ async def mcp_tools(
     session = Session(_name(stdio, url), connection, changed, update, failure)
     tools = ServerTools(session, timeout_s)
     try:
+        # Inside the block: an invalid prefix is found here, and the session is open by then.
         update(await session.open(connect_timeout_s))
         yield tools
     finally:
@@ -135,6 +137,7 @@ def _calling(session: Session, name: str) -> Any:
             await reports.put(None)
             await relay
         finally:
+            # A call that failed or was cancelled leaves no relay behind.
             await ended(relay, at_once=True)
         return outcome_of(result)
 
@@ -163,6 +166,7 @@ def _connection(
     """Returns the connection, and a function that returns what the server did wrong."""
     if (stdio is None) == (url is None):
         raise InvalidRequest("mcp_tools needs exactly one of stdio= and url=.")
+    # A str is a sequence too: "uv" would be taken for a program and its arguments.
     if stdio is not None and (isinstance(stdio, str) or not 1 <= len(stdio) <= 3):
         raise InvalidRequest(f'stdio is a program and its arguments, ("uvx", ["server"]); got {stdio!r}')
     if not isinstance(url, str | None):

@@ -73,7 +73,9 @@ def bounded_client(
 MAX_ITEMS: Final = 2000
 """Maximum length of a list in a message, such as tools or parts; validating that many takes 10 ms."""
 
+# All lists in results of MCP 2025-11-25 except `content`, whose texts are joined first.
 _LISTS: Final = ("tools", "resources", "resourceTemplates", "prompts", "contents", "messages")
+# Only texts without annotations and _meta are joined, which would lose them.
 _TEXT_KEYS: Final = {"type", "text"}
 # Parts processed before yielding to the event loop, in about a millisecond.
 _BATCH: Final = 5000
@@ -149,6 +151,7 @@ async def _shortened(content: list[Any]) -> list[Any]:
             found += _joined(texts)
             texts = []
             found.append(block)
+        # What follows would be cut off below.
         if len(found) > MAX_ITEMS:
             break
         await asyncio.sleep(0)

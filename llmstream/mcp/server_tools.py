@@ -44,6 +44,7 @@ def outcome_of(result: CallToolResult) -> ToolOutcome:
         texts.append(read) if isinstance(read, str) else parts.append(read)
     text = "\n".join(texts)
     structured = _unwrapped(result.structured_content, text)
+    # Servers should repeat the value as text (MCP 2025-11-25, tools); some do not.
     if structured is not None and not texts:
         text = msgspec.json.encode(structured).decode()
     if result.is_error:
@@ -57,6 +58,7 @@ def outcome_of(result: CallToolResult) -> ToolOutcome:
 
 def _unwrapped(structured: Any, text: str) -> Any:
     """Removes the object that servers put around a value that is not one, if the text has the value."""
+    # The protocol allows objects only, so FastMCP puts other values into one with this key.
     if isinstance(structured, dict) and structured.keys() == {"result"}:
         value = structured["result"]
         if value == text or msgspec.json.encode(value).decode() == text:
@@ -99,6 +101,7 @@ def _file(resource: Any) -> Image | Document | Audio:
 
 def _bytes(text: str) -> bytes:
     try:
+        # Without validate, foreign characters are skipped and a damaged file would pass.
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise ToolError(f"The MCP server sent invalid base64: {error}") from None
@@ -224,6 +227,7 @@ def _as_part(read: str | Content) -> Content:
 
 # The strictest vendor: OpenAI takes names of 64 characters.
 _MAX_CHARS = 64
+# At most half of a name: the rest tells the tools of one server apart.
 _PREFIX = re.compile(r"([A-Za-z_][A-Za-z0-9_-]{0,31})?")
 
 
@@ -244,9 +248,11 @@ def valid_names(names: Iterable[str], prefix: str) -> list[str]:
     for name in names:
         # Cut first: the name that a server sends may have megabytes.
         plain = valid = prefix + re.sub(r"[^A-Za-z0-9_-]", "_", name[: _MAX_CHARS + 1])
+        # Gemini takes names that begin with a letter or an underscore.
         if not re.match(r"[A-Za-z_]", valid):
             plain = valid = f"_{valid}"
         while len(valid) > _MAX_CHARS or valid in given:
+            # Nine: an underscore and the eight digits of the digest.
             valid = f"{plain[: _MAX_CHARS - 9]}_{_digest(name, copies.get(name, 0))}"
             copies[name] = copies.get(name, 0) + 1
         given[valid] = None
@@ -255,4 +261,5 @@ def valid_names(names: Iterable[str], prefix: str) -> list[str]:
 
 def _digest(name: str, copy: int) -> str:
     text = f"{name}\n{copy}" if copy else name
+    # Names may have lone surrogates: `read_json` accepts them.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]

@@ -42,12 +42,14 @@ async def ended(task: asyncio.Task[Any], *, at_once: bool = False, within_s: flo
     interrupted: BaseException | None = None
     while not task.done():
         try:
+            # A scope of anyio around the caller would interrupt each further await.
             with anyio.CancelScope(shield=True):
                 await asyncio.wait({task}, timeout=within_s)
             if not task.done():
                 within_s = None
                 task.cancel()
         except asyncio.CancelledError as error:
+            # Whoever is cancelled wants to leave, so there is no time for an orderly end.
             interrupted = error
             task.cancel()
     if not task.cancelled():
@@ -117,6 +119,7 @@ class Session:
         owner = self._owner = asyncio.create_task(self._own())
         try:
             await asyncio.wait({owner, opened}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        # Also when the caller is cancelled: nothing is left running.
         except BaseException:
             await ended(owner, at_once=True)
             raise
@@ -176,6 +179,7 @@ class Session:
     async def close(self) -> None:
         """Ends the session and waits until the server is closed, even if cancelled meanwhile."""
         self._closing = True
+        # Wakes the owner, which waits for a change.
         self._changed.set()
         if self._owner is not None:
             await ended(self._owner, within_s=_CLOSE_S)
@@ -191,6 +195,7 @@ class Session:
                     await self._changed.wait()
                     self._changed.clear()
                     if not self._closing:
+                        # A task, so that calls can wait for it with a limit (`_up_to_date`).
                         self._listing = asyncio.create_task(self._list_again(client))
                         await asyncio.wait({self._listing})
             finally:

@@ -137,6 +137,7 @@ class _Messages:
 
     async def _line(self) -> bytes | None:
         """Returns the next line, or None at the end; buffers at most max_bytes and one read."""
+        # Each search begins where the last one ended: a long line costs linear time.
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)

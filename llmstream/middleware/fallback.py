@@ -40,6 +40,7 @@ _NO_CONTENT: Final = frozenset(
     {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
 )
 
+# The end of an answer that failed; with `restart` it is held back, because the next model may take over.
 _ENDS: Final = frozenset({ErrorEvent, Finish})
 
 
@@ -86,8 +87,11 @@ def fallback(*models: str | Model, restart: bool = False, when: When = worth_ano
                 if may_go_on and when(failure) and (restart or not begun):
                     if shown:
                         # Readers drop what the failed model has shown.
-                        yield RetryNotice(_words(*tried[-1]), discard_step=0, attempt=len(tried), wait_s=0.0)
+                        yield RetryNotice(
+                            _failure_text(*tried[-1]), discard_step=0, attempt=len(tried), wait_s=0.0
+                        )
                     continue
+                # For the reader of the error: each model that was asked, and why it failed.
                 failure.tried = tuple(tried)
             for event in held if begun else _opening(held, name, tried[:-1] if failure else tried):
                 yield event
@@ -106,7 +110,7 @@ def _opening(held: list[Event], answers: str, tried: list[tuple[str, ErrorInfo]]
     record = [{"model": name, "error": msgspec.to_builtins(info)} for name, info in tried]
     known = ResponseMetadata(provider_metadata={"llmstream": {"answered_by": answers, "tried": record}})
     warnings: list[Warning] = [
-        OtherWarning(f"{_words(name, info)}; the next model was asked") for name, info in tried
+        OtherWarning(f"{_failure_text(name, info)}; the next model was asked") for name, info in tried
     ]
     opening: list[Event] = []
     for event in held:
@@ -117,7 +121,7 @@ def _opening(held: list[Event], answers: str, tried: list[tuple[str, ErrorInfo]]
     return opening
 
 
-def _words(name: str, info: ErrorInfo) -> str:
+def _failure_text(name: str, info: ErrorInfo) -> str:
     return f"{name} failed ({info.code}): {info.message}"
 
 

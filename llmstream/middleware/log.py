@@ -37,6 +37,7 @@ def log_calls(
         if content and request.messages:
             log.log(level, "%s: the last message is %r", name, request.messages[-1].text)
         summary = _Summary(keep=content)
+        # Unless it ends or fails, its reader has left it.
         how = "left"
         try:
             async with aclosing(ask(request)) as events:
@@ -69,7 +70,6 @@ class _Summary:
         self._finish: Finish | None = None
 
     def read(self, event: Event) -> None:
-        """Adds an event."""
         self._counts[type(event)] += 1
         if isinstance(event, Finish):
             self._finish = event

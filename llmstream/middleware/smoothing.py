@@ -64,6 +64,7 @@ def smooth(
         async for event in ask(request):
             pace.came()
             delta = event if isinstance(event, TextDelta | ReasoningDelta) else None
+            # Metadata belongs to its place, so such a delta is neither joined nor cut.
             plain = delta if delta is not None and delta.provider_metadata is None else None
             if held is not None and (plain is None or not _go_together(held, plain)):
                 yield held
@@ -124,6 +125,7 @@ def _split(text: str, piece: re.Pattern[str]) -> tuple[list[str], str]:
     """The complete pieces at the beginning of the text, and the rest."""
     pieces: list[str] = []
     at = 0
+    # A pattern that matches an empty text would never end.
     while (found := piece.match(text, at)) and found.end() > at:
         pieces.append(found.group())
         at = found.end()

@@ -50,7 +50,7 @@ class TaggedText:
         self._inside = inside
         self._begun = not inside
         self._passed = False  # a passage is over
-        self._said = {True: False, False: False}  # whether there was text inside this passage, or outside
+        self._has_text = {True: False, False: False}  # whether there was text inside this passage, or outside
         self._white: list[str] = []  # white space, passed on only if text follows
         self._held = ""
 
@@ -80,17 +80,17 @@ class TaggedText:
         """Takes what is certain of what is held; whether to go on behind it."""
         tag = self._wanted
         if tag is None:
-            self._say(self._held, pieces)
+            self._emit(self._held, pieces)
             self._held = ""
             return False
         text, found, rest = self._held.partition(tag)
         if not found and not at_end:
-            kept = _beginning(text, tag)
-            text, rest = text[: len(text) - kept], text[len(text) - kept :]
+            partial = _beginning(text, tag)
+            text, rest = text[: len(text) - partial], text[len(text) - partial :]
         if not self._inside and not self._anywhere and text.strip():
             self._wanted = None  # no passage begins here
             return True
-        self._say(text, pieces)
+        self._emit(text, pieces)
         self._held = rest
         if found:
             self._turn(pieces)
@@ -104,19 +104,19 @@ class TaggedText:
             self._passed = True
             self._wanted = self._opening if self._anywhere else None
         else:
-            self._said[True] = False
+            self._has_text[True] = False
             self._wanted = self._closing
         self._inside = not self._inside
 
-    def _say(self, text: str, pieces: list[Piece]) -> None:
-        if not self._said[self._inside]:
+    def _emit(self, text: str, pieces: list[Piece]) -> None:
+        if not self._has_text[self._inside]:
             bare = text.lstrip()
             if not self._inside and not self._passed and len(bare) < len(text):
                 self._white.append(text[: len(text) - len(bare)])
             text = bare
         if not text:
             return
-        self._said[self._inside] = True
+        self._has_text[self._inside] = True
         body = text.rstrip() if self._inside else text
         if body:
             pieces.append(Piece("inside" if self._inside else "outside", "".join(self._white) + body))
@@ -127,6 +127,7 @@ class TaggedText:
 
 def _beginning(text: str, tag: str) -> int:
     """How many of the last characters may be the beginning of the tag."""
+    # The longest first: a shorter one would let the rest of the tag pass as text.
     for length in range(min(len(text), len(tag) - 1), 0, -1):
         if text.endswith(tag[:length]):
             return length
@@ -156,6 +157,7 @@ def extract_thinking(
         async for event in ask(request):
             match event:
                 case TextStart() if anywhere or first:
+                    # A template opens the first passage alone.
                     text = TaggedText(tag, anywhere=anywhere, inside=begins_inside and first)
                     blocks[event.id], first = _Block(event, text), False
                 case TextDelta() if event.id in blocks:
@@ -184,17 +186,17 @@ class _Block:
         self._count = 0
 
     def delta(self, event: TextDelta) -> Iterator[Event]:
-        """What a fragment becomes."""
+        # Text moves between blocks; metadata goes to the end of the last.
         for provider, values in (event.provider_metadata or {}).items():
             self._rest[provider] = {**self._rest.get(provider, {}), **values}
         return self._events(self._text.feed(event.delta))
 
     def end(self, event: TextEnd) -> Iterator[Event]:
-        """What its end becomes."""
         yield from self._events(self._text.close())
         metadata = {**self._rest}
         for provider, values in (event.provider_metadata or {}).items():
             metadata[provider] = {**metadata.get(provider, {}), **values}
+        # A block without text stays one, because a vendor may want its metadata back.
         if self._open is None and (not self._count or metadata or self._start):
             yield self._opened(reasoning=False)
         if self._open is not None:
@@ -218,6 +220,7 @@ class _Block:
         self._count += 1
         self._reasoning = reasoning
         name = f"{self._id}-thinking" if reasoning else self._id
+        # The first text keeps its id, and the first reasoning has the shortest.
         self._open = name if self._count <= 2 else f"{name}-{self._count}"
         if reasoning:
             return ReasoningStart(self._open)

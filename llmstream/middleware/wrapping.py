@@ -60,6 +60,7 @@ class Reply:
 
     async def _next(self) -> list[Event]:
         batch = await self.call.next()
+        # Once: a reader that asks again gets the end.
         if not batch and self.call.error is not None and not self._ended:
             self._ended = True
             raise self.call.error
@@ -235,6 +236,7 @@ class _MiddlewareCall:
             except LLMStreamError as error:
                 return await self._rest(error)
             except BaseException:
+                # Its sockets are closed at once; the generators end with `aclose`.
                 self.close()
                 raise
             if not self._over and (passed := self._passed(event)):
@@ -276,6 +278,7 @@ class _MiddlewareCall:
         self._ask = Ask(model, options, started)
         events: Any = middleware(request, self._ask)
         if not hasattr(events, "__anext__"):
+            # Otherwise Python warns of a coroutine that was never awaited.
             if inspect.iscoroutine(events):
                 events.close()
             raise InvalidRequest(

@@ -60,6 +60,7 @@ class Table(Generic[T]):
             matching = (row.rules for row in self.rows if re.search(row.models, model, re.IGNORECASE))
             found = next(matching, self.unknown)
             if len(self._found) >= _CACHED_NAMES:
+                # All at once, since it is rare; what is in use comes back.
                 self._found.clear()
             self._found[model] = found
         return found

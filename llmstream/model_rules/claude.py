@@ -83,6 +83,7 @@ _SDK: Final = "pydantic-ai-slim 2.68, @ai-sdk/anthropic 4.0.105, platform.claude
 
 def _row(version: str, rules: ClaudeRules, *, kind: str = "opus|sonnet|haiku|instant") -> Row[ClaudeRules]:
     """A row for `claude-KIND-VERSION`, `claude-VERSION-KIND` and `claude-vVERSION`, whatever follows."""
+    # No digit may follow: `4-2` would match the date of `claude-opus-4-20250514`.
     return Row(rf"claude-(?:v|(?:{kind})-(?:v(?=\d))?)?(?:{version})(?!\d)", rules, "2026-11", _SDK)
 
 
@@ -129,6 +130,7 @@ def sampling_refusal(
     value = settings[name]
     if not rules.sampling:
         return "this model takes no sampling settings"
+    # source: platform.claude.com, "Extended thinking", feature compatibility
     if thinks and (name == "top_k" or (name == "temperature" and value != 1)):
         return "not together with reasoning"
     if thinks and name == "top_p" and value < 0.95:

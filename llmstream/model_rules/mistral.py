@@ -40,6 +40,7 @@ _PAGE: Final = "docs.mistral.ai, page on reasoning (2026-10-26)"
 # Rules by name, such as `mistral-large-4-0` or `zai-glm-5-3-flash`.
 MISTRAL: Final = Table(
     Row("magistral", MistralRules(efforts=(), prompt_mode=True), "2026-11", _PAGE),
+    # Four digits are a date: `mistral-large-2411` is version 2.
     Row(r"mistral-large-(?:[4-9]|\d\d)(?!\d)", _LARGE_4, "2026-11", "vercel/ai#24350, " + _CATALOG),
     # `zai-glm-5-2` can be switched off; the names without a version are the newest.
     Row(r"zai-glm-(?!5-[0-2])", _GLM_5_3, "2026-11", _PAGE),

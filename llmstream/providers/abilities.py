@@ -87,6 +87,7 @@ _THINKING: Final[tuple[dict[str, Any], ...]] = (
     {"reasoning": ReasoningOptions(budget_tokens=4096)},
     {"reasoning": _NO_THINKING},
 )
+# The signature alone: a dialect looks at the type of a file, and nothing is sent.
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
 _FILES: Final[Mapping[str, tuple[type[Image] | type[Document] | type[Audio], str, bytes]]] = {
     "a.png": (Image, "image/png", _PNG),
@@ -105,9 +106,11 @@ def abilities(provider: Provider) -> Abilities:
         forced_call=tools and asked.forces("required"),
         named_call=tools and asked.forces(NamedTool(_TOOL.name)),
         single_call=tools and asked.takes(tools=(_TOOL,), settings=Settings(parallel_tool_calls=False)),
+        # Without a warning, but also with another body: a dialect may drop the flag in silence.
         strict_tools=tools and asked.takes(tools=(_STRICT,)) and asked.differ(_STRICT_TOOL, _ANY_TOOL),
         json_schema="json_schema" in output,
         json_object="json_object" in output,
+        # As above.
         reasoning=any(asked.takes(**fields) and asked.differ(fields, {}) for fields in _THINKING),
         images=asked.ways("a.png"),
         documents=asked.ways("a.pdf"),
@@ -121,6 +124,7 @@ class _Asked:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
+        # A provider's warnings about any request say nothing of a feature.
         self._plain = self._warnings(self.request()) or []
 
     def request(self, *parts: Image | Document | Audio, **asked: Any) -> Request:

@@ -23,9 +23,11 @@ AIHUBMIX = Provider(
         hosted(
             change(
                 ThinkingQuirks,
+                # Efforts and budgets for the models of every vendor (models.dev, seen 2026-11).
                 style="openrouter",
                 known_efforts=("none", "minimal", "low", "medium", "high", "xhigh"),
             ),
+            # A gateway: it fits the efforts to each model itself.
             change(Quirks, open_model_rules=False),
         )
     ),

@@ -21,6 +21,7 @@ AZURE_RESPONSES = replace(
     AZURE,
     name="azure-responses",
     title="Azure OpenAI (Responses)",
+    # Microsoft's page on WebSockets has no steering (seen 2026-11).
     dialect=OpenAIResponses(Quirks(delivery=DeliveryQuirks(steering=False))),
     aliases=(),
     wire=None,

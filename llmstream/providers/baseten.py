@@ -36,6 +36,7 @@ BASETEN = Provider(
             change(MediaQuirks, audio_formats=OPENAI_AUDIO),
             by_model=(
                 ModelQuirks(
+                    # Here the switch has one name, whatever the models' own templates call it.
                     "kimi|deepseek|minimax",
                     change(ThinkingQuirks, switch="enable_thinking", switch_values=(False, True)),
                 ),

@@ -27,6 +27,7 @@ from llmstream.providers.bedrock.signing import signing_for
 BEDROCK_MESSAGES = BedrockProvider(
     name="bedrock-messages",
     title="Claude on Amazon Bedrock (Messages)",
+    # Files go as bytes only, and fewer Claudes are held to schemas than at Anthropic (seen 2026-11).
     dialect=Anthropic(quirks=Quirks(url_sources=False, schemas="bedrock")),
     base_url=f"{MANTLE}/anthropic",
     base_url_env=("ANTHROPIC_BEDROCK_MANTLE_BASE_URL",),

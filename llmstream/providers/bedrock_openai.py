@@ -65,6 +65,7 @@ BEDROCK_OPENAI = BedrockProvider(
             by_model=(
                 ModelQuirks("gpt-oss", change(SchemaQuirks, output="none")),
                 ModelQuirks(
+                    # Grok refuses the penalties here as at xAI.
                     r"xai\.",
                     change(
                         SettingQuirks,

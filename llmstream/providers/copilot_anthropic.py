@@ -23,6 +23,7 @@ COPILOT_ANTHROPIC = replace(
     COPILOT,
     name="copilot-anthropic",
     title="Claude at GitHub Copilot",
+    # Images and documents go as bytes.
     dialect=Anthropic(quirks=Quirks(url_sources=False)),
     normalize=without_version,
     # As other clients of this path say who they are (litellm 1.109.1, seen 2026-11).

@@ -42,6 +42,7 @@ DATABRICKS = Provider(
                 ModelQuirks(
                     "claude",
                     change(ThinkingQuirks, style="effort-or-budget", off_unasked=True),
+                    # Claude is held to no schema here, so a tool is forced for a typed answer.
                     change(SchemaQuirks, output="none"),
                 ),
             )

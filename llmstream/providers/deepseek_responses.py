@@ -34,6 +34,7 @@ DEEPSEEK_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             thinking=ThinkingQuirks(
+                # Reasoning is plain text here, and goes back as such (pydantic-ai deepseek.py, seen 2026-11).
                 encrypted="never",
                 plain=True,
                 # Its guide to the thinking mode (seen 2026-11): low, high and max, other words become these.

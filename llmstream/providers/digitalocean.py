@@ -21,6 +21,7 @@ DIGITALOCEAN = Provider(
     title="DigitalOcean Gradient",
     dialect=OpenAIChat(
         hosted(
+            # The same for every model; of Claude they become shares of the limit (models.dev, seen 2026-11).
             change(ThinkingQuirks, known_efforts=("none", "low", "medium", "high", "max")),
             change(SettingQuirks, max_tokens_field="max_completion_tokens"),
             change(Quirks, open_model_rules=False),

@@ -28,6 +28,7 @@ FRIENDLI = Provider(
         hosted(
             change(
                 ThinkingQuirks,
+                # Switch, effort and budget side by side (models.dev, which cites the reference of 2026-08).
                 style="chat-template",
                 effort_beside_switch=True,
                 budget_field="reasoning_budget",

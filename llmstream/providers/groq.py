@@ -53,6 +53,7 @@ GROQ = Provider(
             system_role="system",
             reasoning_model_rules=False,
             media=MediaQuirks(files=False, audio_formats=frozenset()),
+            # Tools that Groq runs itself may stand among the caller's.
             tools=ToolQuirks(provider_tools=True),
             thinking=ThinkingQuirks(style="groq", known_efforts=("none", "low", "medium", "high")),
             settings=SettingQuirks(
@@ -74,6 +75,7 @@ GROQ = Provider(
                 ),
                 ModelQuirks("allam", change(ThinkingQuirks, style="none")),
             ),
+            # With `reasoning_format` parsed (console.groq.com/docs/reasoning, seen 2026-11).
             reasoning=ReasoningQuirks(field="reasoning", echo="all"),
         )
     ),

@@ -27,6 +27,8 @@ KIMI_CODING = Provider(
     name="kimi-coding",
     title="Kimi Code",
     dialect=Anthropic(
+        # Thinking goes back unsigned too: calls without it are refused
+        # (NousResearch/hermes-agent#13826, #49143).
         quirks=Quirks(url_sources=False, schemas="forced-tools-first", unsigned_thinking="keep"),
     ),
     base_url="https://api.kimi.com/coding",

@@ -39,6 +39,7 @@ def likely_models(spec: str) -> list[str]:
     """Suggests up to three names of the form "provider:model" for another name, likeliest first."""
     name, colon, model = spec.strip().partition(":")
     if colon and model:
+        # Ollama's own names have a colon, before which no provider stands.
         by_tag = _of_family(spec) if _OLLAMA_TAG.fullmatch(model) else []
         return by_tag or [f"{provider}:{model}" for provider in near_providers(name)]
     vendor, slash, rest = name.partition("/")
@@ -46,11 +47,13 @@ def likely_models(spec: str) -> list[str]:
         return _of_family(name) or [f"{provider}:MODEL" for provider in near_providers(name)]
     if vendor == "models":
         return _of_family(rest)
+    # vendor/model is how OpenRouter names models.
     return [f"{provider}:{rest}" for provider in near_providers(vendor)] or [f"openrouter:{name}"]
 
 
 def _of_family(model: str) -> list[str]:
     name = model.lower()
+    # Its name begins like those of OpenAI's own service, which does not serve it.
     if "gpt-oss" in name:
         return [f"ollama:{model}"]
     found = (provider for prefixes, provider in _FAMILIES if name.startswith(prefixes))

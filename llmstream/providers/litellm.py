@@ -21,7 +21,9 @@ LITELLM = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            # The proxy translates all settings for the vendor behind it (docs.litellm.ai, seen 2026-11).
             settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
+            # Tools, and ids of any length, depend on the vendor behind it.
             tools=ToolQuirks(provider_tools=True, max_call_id_chars=None),
             reasoning=ReasoningQuirks(field="reasoning_content"),
         )

@@ -27,6 +27,7 @@ LMSTUDIO_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             delivery=DeliveryQuirks(background=False, websocket=False),
+            # Open models: reasoning is plain text, and goes back as such.
             thinking=ThinkingQuirks(encrypted="never", plain=True),
             input=InputQuirks(system_role="system"),
             reasoning_model_rules=False,

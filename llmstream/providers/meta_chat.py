@@ -32,6 +32,7 @@ META_CHAT = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            # `stop` and a forced tool are refused.
             settings=SettingQuirks(unsupported=frozenset({"top_k", "stop"})),
             media=MediaQuirks(audio_formats=frozenset()),
             tools=ToolQuirks(choice=frozenset({"auto"})),

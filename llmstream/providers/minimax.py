@@ -45,6 +45,7 @@ MINIMAX = Provider(
                 temperature_range=(0.01, 1.0),  # 0 is refused (seen 2026-07)
             ),
             tools=ToolQuirks(parallel_calls=False, strict=False),
+            # There is no response format (platform.minimax.io, seen 2026-11).
             schemas=SchemaQuirks(output="none"),
             thinking=ThinkingQuirks(
                 # M3 thinks as it sees fit unless told otherwise, M2 always (platform.minimax.io, seen

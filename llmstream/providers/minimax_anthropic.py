@@ -23,6 +23,7 @@ MINIMAX_ANTHROPIC = Provider(
     name="minimax-anthropic",
     title="MiniMax (Messages)",
     dialect=Anthropic(
+        # Thinking goes back unsigned too; there are no JSON schemas, so a tool is forced.
         quirks=Quirks(url_sources=False, schemas="forced-tools-first", unsigned_thinking="keep"),
     ),
     base_url="https://api.minimax.io/anthropic",

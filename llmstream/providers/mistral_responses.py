@@ -33,9 +33,11 @@ MISTRAL_RESPONSES = replace(
     dialect=OpenAIResponses(
         Quirks(
             path="/v1/responses",
+            # Plain reasoning goes back; efforts differ by model and are sent as they are (seen 2026-11).
             thinking=ThinkingQuirks(encrypted="never", plain=True, efforts={}),
             input=InputQuirks(system_role="system"),
             reasoning_model_rules=False,
+            # Of its own it has only namespaces of functions (mistralai 3.7.0, seen 2026-11).
             tools=ToolQuirks(provider_tools=False),
             delivery=DeliveryQuirks(background=False),
         )

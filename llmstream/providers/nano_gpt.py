@@ -22,6 +22,7 @@ NANO_GPT = Provider(
     title="NanoGPT",
     dialect=OpenAIChat(
         hosted(
+            # The same for every model (models.dev, which cites the vendor's pages, seen 2026-11).
             change(ThinkingQuirks, known_efforts=("none", "minimal", "low", "medium", "high", "xhigh")),
             change(ReasoningQuirks, field="reasoning"),
             change(Quirks, open_model_rules=False),

@@ -60,11 +60,14 @@ OPENROUTER = Provider(
         Quirks(
             system_role="system",
             reasoning_model_rules=False,
+            # More of the vendors behind it know max_tokens; what one does not know, it leaves out itself.
             settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
+            # Its cost, beside the tokens (`usage.raw`).
             extra_body={"usage": {"include": True}},
             tools=ToolQuirks(provider_tools=True),
             media=MediaQuirks(file_urls=True, audio_formats=None),
             thinking=ThinkingQuirks(style="openrouter"),
+            # The details have the signatures, without which the vendors behind refuse the reasoning.
             reasoning=ReasoningQuirks(field="reasoning_details", echo="all"),
         )
     ),

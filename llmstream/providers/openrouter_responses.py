@@ -21,6 +21,7 @@ OPENROUTER_RESPONSES = replace(
     title="OpenRouter (Responses)",
     dialect=OpenAIResponses(
         Quirks(
+            # It refuses the field (openrouter.ai/docs, seen 2026-11).
             store=None,
             input=InputQuirks(system="message", system_role="system"),
             reasoning_model_rules=False,

@@ -102,6 +102,7 @@ PERPLEXITY = Provider(
                 known_efforts=("minimal", "low", "medium", "high", "xhigh", "max"),
                 efforts={},
             ),
+            # A schema stands in `response_format`; JSON of any shape cannot be asked for (seen 2026-11).
             output=OutputQuirks(chat_response_format=True, json_object=False),
             delivery=DeliveryQuirks(background=False),
         )

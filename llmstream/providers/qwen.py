@@ -39,6 +39,7 @@ QWEN = Provider(
     title="Alibaba Cloud Model Studio (Qwen)",
     dialect=OpenAIChat(
         hosted(
+            # "required" is not known everywhere, and thinking excludes a named tool (seen 2026-11).
             change(ToolQuirks, choice=frozenset({"auto", "none", "named"}), choice_while_thinking=False),
             change(
                 MediaQuirks,

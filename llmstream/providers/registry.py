@@ -67,8 +67,10 @@ def find_provider(name: str, model: str = "") -> Provider:
         provider cannot be loaded
     """
     wanted = _canonical(name)
+    # Ours come first: another package cannot take over a vendor's name, and with it the key.
     if wanted in our_provider_names():
         return _ours(wanted)
+    # Only for names that are no provider's: this loads all of them.
     for provider in map(_ours, our_provider_names()):
         if wanted in provider.aliases:
             return provider
@@ -148,6 +150,7 @@ def _from_entry_point(entry: EntryPoint) -> Provider:
     where = f"the entry point {entry.name!r} ({entry.value}) of {entry.dist.name if entry.dist else '?'}"
     try:
         value = entry.load()
+    # A package of others may raise anything on import.
     except Exception as error:
         raise Unsupported(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(value, Provider):
@@ -162,6 +165,7 @@ def _loadable(entries: dict[str, EntryPoint]) -> Iterator[Provider]:
         try:
             yield _from_entry_point(entry)
         except LLMStreamError as error:
+            # A package that is broken must not take the other providers away.
             _log.warning("%s", error)
 
 

@@ -30,6 +30,7 @@ STEPFUN = Provider(
     title="StepFun",
     dialect=OpenAIChat(
         hosted(
+            # They always think; step-3.5 knows low and high only (models.dev, seen 2026-11).
             change(ThinkingQuirks, known_efforts=("low", "medium", "high")),
             change(ReasoningQuirks, field="reasoning"),
             change(Quirks, open_model_rules=False),

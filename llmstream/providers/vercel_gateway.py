@@ -22,6 +22,7 @@ VERCEL_GATEWAY = Provider(
             reasoning_model_rules=False,
             settings=SettingQuirks(max_tokens_field="max_tokens", unsupported=frozenset(), max_stops=None),
             thinking=ThinkingQuirks(style="openrouter"),
+            # The details go back with the message that they came with, as at OpenRouter.
             reasoning=ReasoningQuirks(field="reasoning_details", echo="all"),
         )
     ),

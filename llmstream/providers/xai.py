@@ -78,6 +78,7 @@ XAI = Provider(
                 # Deltas of reasoning may come twice, word for word (seen 2026-07, vercel/ai drops them too).
                 dedupe=True,
             ),
+            # completion_tokens lack reasoning, and cached tokens may exceed prompt_tokens (seen 2026-11).
             usage=UsageQuirks(output_excludes_reasoning=True, input_may_exclude_cached=True),
         )
     ),

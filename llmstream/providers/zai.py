@@ -55,7 +55,11 @@ ZAI = Provider(
             # page names GLM-4.6 and later (docs.z.ai stream-tool, seen 2026-11).
             extra_body={"tool_stream": True},
             tools=ToolQuirks(
-                choice=frozenset({"auto"}), parallel_calls=False, strict=False, provider_tools=True
+                # Its reference has no other choice, and no strict (docs.z.ai, seen 2026-11).
+                choice=frozenset({"auto"}),
+                parallel_calls=False,
+                strict=False,
+                provider_tools=True,
             ),
             schemas=SchemaQuirks(output="json_object"),
             thinking=ThinkingQuirks(

@@ -56,6 +56,7 @@ async def _send(
     body = await given() if callable(given) else body_of(given)
     body.on_lost = leaving.notice
     head = request.method == "HEAD"
+    # A HEAD request has no body: no model is asked.
     if head:
         await body.aclose()
     else:

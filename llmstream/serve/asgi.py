@@ -128,6 +128,7 @@ class _Sender:
                     await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _start(self, status: int, headers: dict[str, str]) -> None:
+        # Header fields of HTTP/1.1 are Latin-1 at most.
         own = {name.encode("latin-1"): value.encode("latin-1") for name, value in headers.items()}
         for name, _ in self._further:
             own.pop(name, None)

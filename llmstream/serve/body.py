@@ -134,6 +134,7 @@ class Body:
         direct:    the task that sends reads the source, which costs less for each chunk. Then there is no
                    heartbeat, and no other task may leave the body while it is sent
         """
+        # Past `__init__`, which makes the body of a source of events.
         body = cls.__new__(cls)
         body._prepare(
             headers,
@@ -159,7 +160,7 @@ class Body:
         return body
 
     @classmethod
-    def whole(cls, response: HttpResponse) -> Self:
+    def complete(cls, response: HttpResponse) -> Self:
         """Returns a response that is complete, such as one JSON object."""
         body = cls.__new__(cls)
         body._prepare({})
@@ -173,7 +174,7 @@ class Body:
         headers = {"cache-control": "no-store"}
         if text:
             headers["content-type"] = "text/plain; charset=utf-8"
-        return cls.whole(HttpResponse(status, text.encode(), headers))
+        return cls.complete(HttpResponse(status, text.encode(), headers))
 
     @property
     def error(self) -> ErrorInfo | None:
@@ -219,6 +220,7 @@ class Body:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._head_wait_s):
                     await self._decided.wait()
+            # From here on the response has begun, and a failure is written into it.
             self._decided.set()
         if self._over and not self._ready:
             self._check_complete()
@@ -295,6 +297,7 @@ class Body:
     def _lose(self, silent_s: float) -> None:
         """Leaves the source of a client that takes nothing any more."""
         self.lost = f"the client has taken nothing for {silent_s:g} s, so the response was cut off"
+        # Nobody will take it.
         self._ready.clear()
         if self._reader is not None and not self._left:
             self._left = True

@@ -40,8 +40,10 @@ class LoopThread:
 
         raises: RuntimeError once the loop has ended
         """
+        # The loop must not end between the look at it and the call.
         with self._taking:
             if self._ended:
+                # Otherwise Python warns of a coroutine that was never awaited.
                 work.close()
                 raise RuntimeError("the event loop of the streams has ended")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -86,6 +88,7 @@ class LoopThread:
         for task in tasks:
             task.cancel()
         if tasks:
+            # Half of the time: the rest is for closing the generators, which close connections.
             await asyncio.wait(tasks, timeout=_STOP_S / 2)
         await self._loop.shutdown_asyncgens()  # which close the connections of this loop
 

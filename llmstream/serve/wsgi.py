@@ -68,6 +68,7 @@ class SyncBody:
             await body.open()
         except BaseException as error:
             await self._left(body)
+            # The client has left, so nobody waits for a status.
             if not (self._gone and isinstance(error, IncompleteStream)):
                 raise
         return body
@@ -115,12 +116,14 @@ def _client_check(environ: Mapping[str, Any]) -> Callable[[], bool] | None:
     if (check := environ.get("waitress.client_disconnected")) is not None:
         return cast(Callable[[], bool], check)
     connection: socket.socket | None = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
+    # Windows has no `poll`.
     if connection is None or not hasattr(select, "poll"):
         return None
     # Linux reports the client's FIN even where bytes before it are unread, such as those that close TLS.
     left = getattr(select, "POLLRDHUP", select.POLLHUP)
 
     def is_gone() -> bool:
+        # The server has closed it.
         if connection.fileno() < 0:
             return True
         poll = select.poll()

@@ -20,6 +20,7 @@ __all__ = ["TokenCountRequest", "count_request", "is_public", "lookup"]
 _EPOCH: Final = "2026-01-01T00:00:00Z"
 # 1 January 2026: a fixed time, so that pages are equal in every run.
 _EPOCH_S: Final = 1767225600
+# Behind a slash or a colon there is an action, no name.
 _NAME: Final = re.compile(r"/[^/:]+")
 _CAPABILITIES: Final = ("completion", "tools", "thinking", "vision")
 
@@ -36,6 +37,7 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
         return _json(_shown())
     if http.method not in ("GET", "HEAD"):
         return None
+    # Ollama's command and clients look here, without a key, whether the server runs.
     if path == "/":
         return HttpResponse(200, b"Ollama is running", {"content-type": "text/plain; charset=utf-8"})
     if path.endswith("/api/version"):
@@ -45,7 +47,9 @@ def lookup(http: HttpRequest, models: Sequence[str]) -> HttpResponse | None:
     place, found, name = path.rpartition("/models")
     if not found or (name and not _NAME.fullmatch(name)):
         return None
+    # Google takes a key as a parameter of the address, too.
     is_google = "x-goog-api-key" in http.headers or place.endswith("/v1beta") or "key=" in query
+    # Its client requires fields that OpenAI's list lacks, and sends no header of its own but this one.
     is_mistral = place.startswith("/mistral/") or "mistral" in http.headers.get("user-agent", "")
     entry = _google_model if is_google else _mistral_model if is_mistral else _model
     if name:
@@ -145,6 +149,7 @@ _PAGES: Final = (
         lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
     ),
     _Page(
+        # Some HTTP clients escape the colon of a path.
         re.compile(r"(:|%3A)countTokens$", re.IGNORECASE),
         ":streamGenerateContent",
         lambda body: _inside(body, "generateContentRequest"),
@@ -206,5 +211,6 @@ def count_request(http: HttpRequest, sides: Iterable[ServerSide]) -> TokenCountR
 
 
 def _inside(body: dict[str, Any], name: str) -> dict[str, Any]:
+    # Clients may also send the request itself, without the object around it.
     inner = body.get(name)
     return inner if isinstance(inner, dict) else body

@@ -15,6 +15,7 @@ __all__ = ["host_is_local", "is_foreign_page", "is_loopback"]
 
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches a server on that host."""
+    # A fully qualified name may end in a dot.
     if host.lower().rstrip(".") == "localhost":
         return True
     try:

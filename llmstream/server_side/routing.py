@@ -70,12 +70,14 @@ class Router:
             name = "anthropic"
         elif http.url.startswith("/api/"):
             name = "ollama"
+        # Without its first letter, in `generateContent` and in `streamGenerateContent`.
         elif "x-goog-api-key" in http.headers or "/v1beta/" in http.url or "enerateContent" in http.url:
             name = "gemini"
         elif http.url.startswith("/model/"):
             name = "bedrock-converse"
         elif "rawPredict" in http.url:
             name = "anthropic"
+        # A server with some dialects only answers in a form that one of them has.
         return by_name.get(name, self._sides[0])
 
 

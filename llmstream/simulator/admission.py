@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 
+# Where clients send a key besides Authorization: Anthropic's, Azure's, Google's.
 _KEY_HEADERS: Final = ("x-api-key", "api-key", "x-goog-api-key")
 # The access key id of a request signed for AWS.
 _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/")
@@ -60,6 +61,7 @@ def check_key(headers: Mapping[str, str], keys: Collection[str] | None) -> None:
     for one in given:
         # A header may have any bytes.
         sent = one.encode("utf-8", "surrogateescape")
+        # Constant time: with allow_remote, others can reach the port and measure.
         if any(hmac.compare_digest(sent, key.encode()) for key in keys):
             return
     problem = "the API key is not valid" if given else "no API key was sent"
@@ -99,16 +101,23 @@ _OPENAI: Final = "|".join(
     (
         "/v1",
         "/(api|engines|inference|serverless|zen|compatible-mode|openai)/v1",
+        # DeepInfra, Upstage.
         "/v1/(openai|solar)",
+        # Google's compatible API.
         "/v1beta/openai",
+        # Volcengine, Z.ai, Snowflake.
         "/api/(v3|paas/v4|v2/cortex/v1)",
         "/openai/deployments/[^/]+",
+        # Cloudflare.
         "/client/v4/accounts/[^/]+/ai/v1",
+        # Vertex AI.
         "/v1(beta1)?/projects/[^/]+/locations/[^/]+/endpoints/openapi",
+        # Databricks.
         "/serving-endpoints",
     )
 )
 
+# Azure and MiniMax (/anthropic), Z.ai (/api/anthropic), Kimi (/coding), OpenCode (/zen).
 _ANTHROPIC: Final = "(/(api/)?anthropic|/coding|/zen)?/v1"
 _GOOGLE: Final = "/v1(beta|alpha|beta1)?(/projects/[^/]+/locations/[^/]+)?(/publishers/[^/]+)?"
 
@@ -119,7 +128,9 @@ _KNOWN: Final = re.compile(
             rf"{_ANTHROPIC}/(messages(/count_tokens)?|models(/[^/]+)?)",
             rf"{_GOOGLE}/((models|tunedModels|endpoints)(/[^/]+)?|interactions(/[^/]+)?)",
             "/model/[^/]+/(converse|converse-stream|invoke|invoke-with-response-stream|count-tokens)",
+            # Cohere.
             "/v2/chat|/v1/models(/[^/]+)?",
+            # Ollama.
             "/api/(chat|show|tags|version)",
             "(/(upload|download))?(/v1(beta)?)?/(files|batches|messages/batches|batch/jobs)(/.*)?",
             "",

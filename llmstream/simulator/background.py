@@ -57,6 +57,7 @@ class BackgroundResponse:
         """Yields the frames after a number, with the seconds until each is due."""
         asked_s, last = self._age(), after
         for due_s, numbered, frame in self._frames:
+            # Looked at for each frame: a cancel may come while this reader is served.
             if self._is_dropped(due_s):
                 break
             if numbered.sequence_number > after:
@@ -109,6 +110,7 @@ class BackgroundResponses:
         """
         response = self._store(pieces)
         count = turn.fault.after_events if isinstance(turn.fault, Cut | Stall) else len(pieces)
+        # A fault counts events, a reader frames; an event may have none or several.
         shown = sum(data.count(b"\n\n") for _, data in pieces[:count])
         return itertools.islice(response.rest(-1), shown if count < len(pieces) else None)
 

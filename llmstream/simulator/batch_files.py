@@ -66,6 +66,7 @@ class BatchFiles:
             return json_page(self._file(self.store(name, data)))
         number, _, action = rest.partition("/")
         if not rest:
+            # has_more is OpenAI's, total Mistral's.
             return json_page({"object": "list", "data": [self._file(n) for n in reversed(self._files)],
                           "has_more": False, "total": len(self._files)})  # fmt: skip
         if number not in self._files:
@@ -84,6 +85,7 @@ class BatchFiles:
             "filename": name,
             "purpose": "batch",
             "status": "processed",
+            # Mistral's client refuses a file without these two; OpenAI's ignores them.
             "sample_type": "batch_request",
             "source": "upload",
         }
@@ -103,9 +105,11 @@ class BatchFiles:
         if "upload_id" in query:
             number = self.store(self._uploads.pop(query["upload_id"]), http.body, "files/")
             shown = json_page({"file": self._google_shape(number)})
+            # Without the header, google-genai takes the upload for unfinished.
             return msgspec.structs.replace(shown, headers={**shown.headers, "x-goog-upload-status": "final"})
         about = (object_of(http).get("file") or {}) if http.body else {}
         upload = f"up{len(self._uploads)}-{len(self._files)}"
+        # JSON of protobuf has both spellings of a name.
         self._uploads[upload] = str(about.get("display_name") or about.get("displayName") or "")
         address = f"{self._url()}/upload/v1beta/files?upload_id={upload}"
         return HttpResponse(200, b"{}", {"content-type": "application/json", "x-goog-upload-url": address})
@@ -115,6 +119,7 @@ class BatchFiles:
         return {
             "name": number,
             "displayName": name,
+            # JSON of protobuf has 64-bit integers as strings.
             "sizeBytes": str(len(data)),
             "mimeType": "application/jsonl",
             "state": "ACTIVE",
@@ -145,6 +150,7 @@ def _form_file(http: HttpRequest) -> tuple[str, bytes]:
     raises: BadRequest
     """
     kind = http.headers.get("content-type", "")
+    # A form is MIME. The body is complete here, and the reader of aiohttp needs a stream.
     message = BytesParser().parsebytes(f"content-type: {kind}\r\n\r\n".encode() + http.body)
     parts = message.get_payload()
     for part in parts if isinstance(parts, list) else ():

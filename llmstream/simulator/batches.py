@@ -27,6 +27,7 @@ Answer: TypeAlias = Callable[[HttpRequest], HttpResponse]
 
 _encode: Final = msgspec.json.Encoder().encode
 _lines: Final = msgspec.json.Decoder(dict[str, Any])
+# The completion window of OpenAI and Anthropic.
 _DAY: Final = datetime.timedelta(days=1)
 
 
@@ -76,6 +77,7 @@ class _Job(msgspec.Struct):
     rows: list[_Row]
     total: int
     created: datetime.datetime
+    # Counted after each look, so that `polls` answers show a job that goes on.
     polls: int
     foreign: bool = False
     refused: bool = False
@@ -206,10 +208,6 @@ class BatchPages:
             raise NotFound(f"No batch found with id {number!r}", status=404)
         return job
 
-    def _polled(self, job: _Job) -> _Job:
-        job.polls -= 1
-        return job
-
     def _of(self, vendor: Vendor) -> list[_Job]:
         """The jobs of a vendor, the newest first."""
         return [job for job in reversed(self._jobs.values()) if job.vendor == vendor]
@@ -224,6 +222,7 @@ class BatchPages:
             jobs = self._of("openai")
             if query.get("after"):
                 jobs = list(itertools.dropwhile(lambda job: job.id != query["after"], jobs))[1:]
+            # OpenAI's default.
             limit = int(query.get("limit") or 20)
             shown = [self._openai_shape(job) for job in jobs[:limit]]
             return json_page({"object": "list", "data": shown, "has_more": len(jobs) > limit})
@@ -232,7 +231,7 @@ class BatchPages:
             job.cancelled = True
             return json_page(self._openai_shape(job))
         shape = self._openai_shape(job)
-        self._polled(job)
+        job.polls -= 1
         return json_page(shape)
 
     def _new_openai(self, body: dict[str, Any]) -> _Job:
@@ -317,6 +316,7 @@ class BatchPages:
                 )
             )
         if not rest:
+            # Mistral's default.
             size, page = int(query.get("page_size") or 100), int(query.get("page") or 0)
             jobs = self._of("mistral")
             shown = [self._mistral_shape(job) for job in jobs[page * size : (page + 1) * size]]
@@ -326,7 +326,7 @@ class BatchPages:
             job.cancelled = True
         else:
             shape = self._mistral_shape(job)
-            self._polled(job)
+            job.polls -= 1
             return json_page(shape)
         return json_page(self._mistral_shape(job))
 
@@ -377,6 +377,7 @@ class BatchPages:
             jobs = self._of("anthropic")
             if query.get("after_id"):
                 jobs = list(itertools.dropwhile(lambda job: job.id != query["after_id"], jobs))[1:]
+            # Anthropic's default.
             limit = int(query.get("limit") or 20)
             shown = [self._anthropic_shape(job) for job in jobs[:limit]]
             first, last = (shown[0]["id"], shown[-1]["id"]) if shown else (None, None)
@@ -391,7 +392,7 @@ class BatchPages:
             job.cancelled = True
             return json_page(self._anthropic_shape(job))
         shape = self._anthropic_shape(job)
-        self._polled(job)
+        job.polls -= 1
         return json_page(shape)
 
     def _anthropic_shape(self, job: _Job) -> dict[str, Any]:
@@ -437,7 +438,7 @@ class BatchPages:
             job.cancelled = True
             return json_page({})
         shape = self._google_job(job)
-        self._polled(job)
+        job.polls -= 1
         return json_page(shape)
 
     def _new_google(self, model: str, body: dict[str, Any]) -> _Job:
@@ -462,6 +463,7 @@ class BatchPages:
         elif job.over:
             state = "CANCELLED" if job.cancelled else "SUCCEEDED"
         over = job.over and not job.refused
+        # Strings: JSON of protobuf has 64-bit integers as such.
         stats = {
             "requestCount": str(job.total),
             "successfulRequestCount": str(job.succeeded if over else 0),
@@ -479,6 +481,7 @@ class BatchPages:
         }
         shape: dict[str, Any] = {"name": job.id, "metadata": about}
         if job.refused:
+            # RESOURCE_EXHAUSTED of google.rpc.Code.
             shape |= {"done": True, "error": {"code": 8, "message": "too many tokens are queued"}}
         elif over:
             about["endTime"] = self._now().isoformat()
@@ -496,6 +499,7 @@ class BatchPages:
 
 
 _VERSION: Final = "(/v1(beta|alpha)?)?"
+# The name of a dialect before the path; lazy, so that /files is not taken for one.
 _PREFIX: Final = "(/[a-z-]+)??"
 _GOOGLE_PATH: Final = re.compile(
     _PREFIX + "("
@@ -514,6 +518,7 @@ _PATH: Final = re.compile(
     "|/v1/batches(?P<openai>(/[^/]+){0,2})"
     ")/?"
 )
+# Anthropic's rule for a custom_id.
 _ANTHROPIC_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
@@ -557,6 +562,7 @@ def _anthropic_line(row: _Row) -> dict[str, Any]:
     body = msgspec.Raw(row.body)
     if row.status < 400:
         return {"custom_id": row.custom_id, "result": {"type": "succeeded", "message": body}}
+    # A scripted failure has no body in the form of the vendor.
     error = {"type": "error", "error": {"type": "api_error", "message": "failed"}}
     found = _lines.decode(row.body)
     if isinstance(found.get("error"), dict) and found.get("type") == "error":
@@ -574,8 +580,10 @@ def _google_inline(row: _Row) -> dict[str, Any]:
 
 def _google_outcome(row: _Row) -> dict[str, Any]:
     if row.status == 0:
+        # DEADLINE_EXCEEDED of google.rpc.Code.
         return {"error": {"code": 4, "message": "the deadline has passed"}}
     if row.status < 400:
         return {"response": msgspec.Raw(row.body)}
+    # HTTP status to google.rpc.Code; 13, INTERNAL, for others.
     codes = {400: 3, 401: 16, 403: 7, 404: 5, 429: 8, 503: 14}
     return {"error": {"code": codes.get(row.status, 13), "message": "failed"}}

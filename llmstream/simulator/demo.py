@@ -49,6 +49,7 @@ class Demo(msgspec.Struct, frozen=True):
             name, arguments = tool, _prompt(request)
         else:
             name = tool.name
+            # The schema of a tool may lack a type, but arguments are always an object.
             arguments = sample_value({"type": "object", **tool.input_schema}, prompt=_prompt(request))
         forced = request.tool_choice == "required" or isinstance(request.tool_choice, NamedTool)
         return Turn(
@@ -79,6 +80,7 @@ def _results(request: Request) -> list[ToolResult]:
     out: list[ToolResult] = []
     for message in reversed(request.messages):
         results = [p for p in message.parts if isinstance(p, ToolResult)]
+        # Anthropic and Google send results as user messages, with nothing else or beside text.
         if message.role == Role.ASSISTANT or (message.role == Role.USER and not results):
             break
         out = results + out
@@ -135,8 +137,13 @@ def _json(value: object) -> str:
 
 # Recursive schemas have no deepest value.
 _MAX_DEPTH: Final = 12
-# Depth from which arrays are empty if possible, so that recursive types end.
+# Depth from which whatever may be absent is absent, so that recursive types end. A type that refers to itself
+# three times has half a million values down to the deepest one.
 _DEEP: Final = 3
+
+# Values and padding in one sample. A few bytes of a schema, a `minItems` or a required reference to itself,
+# can ask for more than the memory holds, and one request would stop the simulator for all clients.
+_MAX_SIZE: Final = 20_000
 
 # Pattern of a property name to a plausible string.
 _STRINGS: Final = (
@@ -157,6 +164,7 @@ _STRINGS: Final = (
 # Strings that the last capitalized word inside a sentence of the prompt replaces.
 _PROPER: Final = ("Paris", "France", "Ada")
 
+# Names and addresses that RFC 2606 and RFC 5737 reserve for examples.
 _FORMATS: Final = {
     "date": "2026-01-31",
     "date-time": "2026-01-31T12:00:00Z",
@@ -182,17 +190,21 @@ class _Sampler:
         self.root = root
         self.prompt = prompt
         self.named: list[str] = re.findall(r"(?<=[a-z,] )[A-Z][\w-]+", prompt)
+        self.left = _MAX_SIZE
 
     def value(self, schema: Any, name: str, depth: int) -> Any:
-        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        self.left -= 1
+        if not isinstance(schema, Mapping) or depth > _MAX_DEPTH or self.left < 0:
             return None
-        schema = self.resolved(schema)
+        schema = self.resolved(schema, depth)
         for key in ("const", "default"):
             if key in schema:
                 return schema[key]
         for key in ("enum", "examples"):
             if schema.get(key):
                 return schema[key][0]
+        if depth > _DEEP and _is_nullable(schema):
+            return None
         for key in ("anyOf", "oneOf"):
             options = [o for o in schema.get(key) or () if isinstance(o, Mapping) and o.get("type") != "null"]
             if options:
@@ -202,7 +214,8 @@ class _Sampler:
                 return self.object(schema, depth)
             case "array":
                 count = max(0 if depth > _DEEP else 1, int(schema.get("minItems") or 0))
-                return [self.value(schema.get("items", {"type": "string"}), name, depth + 1)] * count
+                items = schema.get("items", {"type": "string"})
+                return [self.value(items, name, depth + 1) for _ in range(min(count, self.left))]
             case "integer" | "number":
                 return _number(schema)
             case "boolean":
@@ -214,22 +227,25 @@ class _Sampler:
 
     def object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
         properties = schema.get("properties") or {}
-        wanted = schema.get("required") or list(properties)
+        wanted = schema.get("required") or (list(properties) if depth <= _DEEP else [])
+        # A schema may require names that it does not describe.
         return {key: self.value(properties.get(key, {"type": "string"}), key, depth + 1) for key in wanted}
 
-    def resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    def resolved(self, schema: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
         """Resolves the reference of a schema and merges its `allOf`."""
         for _ in range(_MAX_DEPTH):
             ref = schema.get("$ref")
-            if not isinstance(ref, str) or not ref.startswith("#/"):
+            if not isinstance(ref, str) or not (ref == "#" or ref.startswith("#/")):
                 break
             target: Any = self.root
-            for step in ref[2:].split("/"):
+            for step in ref.split("/")[1:]:
+                # A reference to nothing is answered like a schema without rules.
                 target = target.get(step) if isinstance(target, Mapping) else None
             schema = target if isinstance(target, Mapping) else {}
         for part in schema.get("allOf") or ():
-            if isinstance(part, Mapping):
-                schema = {**schema, **self.resolved(part)}
+            self.left -= 1
+            if isinstance(part, Mapping) and depth < _MAX_DEPTH and self.left > 0:
+                schema = {**schema, **self.resolved(part, depth + 1)}
         return schema
 
     def string(self, schema: Mapping[str, Any], name: str) -> str:
@@ -239,9 +255,20 @@ class _Sampler:
         if text in _PROPER and self.named:
             text = self.named[-1]
         text = text or self.prompt or f"a {name or 'text'}"
-        text = text.ljust(int(schema.get("minLength") or 0), ".")
+        padding = max(0, min(int(schema.get("minLength") or 0) - len(text), self.left))
+        self.left -= padding
+        text += "." * padding
         longest = schema.get("maxLength")
         return text[: int(longest)] if longest is not None else text
+
+
+def _is_nullable(schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("type")
+    return (isinstance(kinds, list) and "null" in kinds) or any(
+        isinstance(option, Mapping) and option.get("type") == "null"
+        for key in ("anyOf", "oneOf")
+        for option in schema.get(key) or ()
+    )
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
@@ -262,5 +289,6 @@ def _number(schema: Mapping[str, Any]) -> int | float:
         value = low + 1 if "exclusiveMinimum" in schema else low
     step = schema.get("multipleOf")
     if step:
+        # Rounded up, to stay at or above the minimum.
         value = -(-value // step) * step
     return int(value) if schema.get("type") == "integer" else value

@@ -16,6 +16,7 @@ from llmstream.simulator.script import Call, Refuse, Turn
 
 __all__ = ["Obedient"]
 
+# Those that the probe of images gives to choose from.
 _COLOURS: Final = {
     (255, 0, 0): "red",
     (0, 255, 0): "green",
@@ -54,6 +55,7 @@ class Obedient(msgspec.Struct, frozen=True):
 
 def _answer(request: Request, prompt: str) -> str | None:
     """The obedient answer; None for a prompt that instructs nothing."""
+    # The phrases of the probes in endpoint_check/.
     if found := re.match(r"Count from (\d+) to (\d+)", prompt):
         return ", ".join(map(str, range(int(found[1]), int(found[2]) + 1)))
     if found := re.match(r"(?:Repeat|Copy)[^\n]*:\n(.+)", prompt, re.DOTALL):
@@ -129,6 +131,7 @@ def _colour(image: Image) -> str | None:
         return None
     size = int.from_bytes(image.data[at - 4 : at], "big")
     try:
+        # The first byte of a row names its filter; then come the pixels.
         red, green, blue = zlib.decompress(image.data[at + 4 : at + 4 + size])[1:4]
     except (zlib.error, ValueError):
         return None

@@ -229,6 +229,7 @@ class Simulator:
         # The client has disconnected.
         except ConnectionError:
             received.disconnected = not self._closing
+            # Status of nginx for a client that has left; nobody reads it.
             return web.Response(status=499)
         finally:
             received.done.set()
@@ -320,6 +321,7 @@ class Simulator:
 
         raises: NotFound for a path that no vendor has
         """
+        # Recordings answer any request.
         if self._strict_paths and not self._recordings and not is_known_path(http.url):
             received.dialect = ""
             raise no_such_path(http, usual_path(side.name) if side else None)
@@ -356,6 +358,7 @@ class Simulator:
             raise
         except Exception as error:
             _log.exception("the simulator failed")
+            # A script is the user's code; the client sees its error, too.
             raise ServerError(f"the simulator failed: {error!r}", status=500) from error
         if body:
             return await self._respond_complete(incoming, side, body, timeline, turn, received)
@@ -399,6 +402,7 @@ class Simulator:
             try:
                 self._limits.admit(http, request)
             finally:
+                # A refusal has them as well.
                 received.limit_headers = self._limits.headers()
 
     def _turn(self, side: ServerSide, request: Request) -> tuple[Turn, int]:
@@ -492,6 +496,7 @@ class Simulator:
                 await asyncio.Event().wait()
             case Stall(stall_s=float(seconds)):
                 await self._player.sleep(seconds)
+            # Without the last chunk, so that HTTP reports a body that broke off.
             case Cut(clean=False) if incoming.transport is not None:
                 incoming.transport.close()
                 return response
@@ -514,6 +519,7 @@ class _ServerKey:
 
     script: str
     provider: str
+    # Follows from the provider's name, and need not be hashable.
     dialect: Dialect = field(compare=False)
 
 

@@ -72,6 +72,7 @@ class SocketServer:
         self._player = player
         self._turn_of = turn_of
         self._log_request = log_request
+        # decode_text off: msgspec reads bytes, and checks their UTF-8 itself.
         self._ws = web.WebSocketResponse(max_msg_size=max_message_bytes, decode_text=False)
         self._requested: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         # Id of the last response, and all items up to its end.
@@ -100,6 +101,7 @@ class SocketServer:
         finally:
             responder.cancel()
             await asyncio.wait([responder])
+        # A defect of the responder is an error of the handler, which aiohttp logs.
         if not responder.cancelled() and (error := responder.exception()) is not None:
             raise error
         return self._ws
@@ -152,6 +154,7 @@ class SocketServer:
         if fields.get("background"):
             raise BadRequest("background is not supported over WebSocket", status=400)
         items = self._known(fields.pop("previous_response_id", None)) + _listed(fields.get("input"))
+        # The request of a client that only wants the prompt in the cache.
         silent = message.get("generate") is False
         while True:
             request = self._request({**fields, "input": items, "stream": True})

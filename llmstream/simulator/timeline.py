@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 
+# Words with the space before them. Trailing space is a piece, so that all pieces make the text.
 _WORDS: Final = re.compile(r"\s*\S+|\s+\Z")
 # Three tokens a piece, so that a key or a string is cut in two, as real vendors do.
 _INPUT_CHARS: Final = 12
@@ -185,6 +186,7 @@ def _call(call: Call, call_id: str, metadata: Metadata | None) -> Iterator[Event
     for start in range(0, len(text), _INPUT_CHARS):
         yield ToolInputDelta(text[start : start + _INPUT_CHARS], call_id)
     yield ToolInputEnd(call_id)
+    # Plain text may be empty; JSON may not.
     yield ToolCallEvent(call.name, text or ("" if metadata else "{}"), call_id, provider_metadata=metadata)
 
 
@@ -201,6 +203,7 @@ def _up_to_fault(turn: Turn, events: list[Event]) -> list[Event]:
         return events
     events = events[: fault.after_events]
     if isinstance(fault, Break):
+        # A vendor that fails in the middle leaves blocks open; readers get them closed.
         guard = Guard()
         events = guard.feed(events)
         error = error_from_value({"message": fault.message}, provider="simulator", status=fault.status)

@@ -12,6 +12,7 @@ from llmstream.request import Request
 
 __all__ = ["VendorLimits"]
 
+# OpenAI admits a request by an estimate from its length; it counts tokens later.
 _BYTES_PER_TOKEN: Final = 4
 
 

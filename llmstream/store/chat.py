@@ -60,6 +60,7 @@ class StoredChat(Chat):
         self.store = store
         self.name = name
         self.failure: LLMStreamError | None = None
+        # Reentrant: a turn that is stored calls `changing` within `add`.
         self._writing = threading.RLock()
         self._row: Row | None = None
         self._links: list[Link] = []  # of the messages that are stored, from the first one on
@@ -70,6 +71,7 @@ class StoredChat(Chat):
         with self.store.database.reading() as db:
             self._row = conversations.find(db, self.store.owner, self.name)
             if self._row is not None:
+                # A conversation that is not there begins with its first message.
                 self._links, messages = path_to(db, self._row.head)
                 self._history.swap(messages)
 
@@ -103,6 +105,7 @@ class StoredChat(Chat):
         """
         given = copy_messages(messages)
         with self._writing:
+            # A message that is the same keeps its row; only what follows is new.
             same = unchanged(self._history.snapshot(), given)
             self._move(min(same, len(self._links)), given[min(same, len(self._links)) :])
             self._history.swap(given)
@@ -115,9 +118,9 @@ class StoredChat(Chat):
         with self._writing:
             if not 0 <= at <= len(self):
                 raise InvalidRequest(f"cannot branch at message {at}: the chat has {len(self)}")
-            kept = self._history.snapshot()[:at]
+            remaining = self._history.snapshot()[:at]
             self._move(min(at, len(self._links)), [])
-            self._history.swap(kept)
+            self._history.swap(remaining)
 
     def branches(self, at: int | None = None) -> list[Branch]:
         """The ways that the conversation went, in the order in which they began.
@@ -131,7 +134,7 @@ class StoredChat(Chat):
                 ends = [n for (n,) in db.execute(_LEAVES, (self._row.n,))]
                 # The head of a fork belongs to the conversation that it was forked from, until something is
                 # appended.
-                if self._head is not None and self._head not in ends and not self._goes_on(db, self._head):
+                if self._head is not None and self._head not in ends and not self._has_child(db, self._head):
                     ends.append(self._head)
             else:
                 if not 0 <= at <= len(self._links):
@@ -143,11 +146,12 @@ class StoredChat(Chat):
                 ends = [end for _, end in db.execute(query, {"above": above, "tree": self._row.tree})]
             return [self._described(db, end, at) for end in ends]
 
-    def _goes_on(self, db: Connection, n: int) -> bool:
+    def _has_child(self, db: Connection, n: int) -> bool:
         return db.execute("select 1 from messages where parent = ?", (n,)).fetchone() is not None
 
     def _described(self, db: Connection, end: int, at: int | None) -> Branch:
         """A branch by its end. It begins at the message `at`, else where it leaves the current path."""
+        # Where a branch begins is seen from the branch that is current.
         own = {link.n for link in self._links}
         first, (parent, depth, files, body) = end, _place(db, end)
         length = depth + 1
@@ -218,6 +222,7 @@ class StoredChat(Chat):
         with self._writing:
             given = list(messages)
             # Messages that an earlier write failed to store go first: a message needs its parent's row.
+            # Without content the messages are in this process alone, and none is late.
             unstored = self._history.snapshot(len(self._links)) if self.store.content else []
             try:
                 with self.changing() as db:
@@ -265,12 +270,13 @@ class StoredChat(Chat):
         stored = messages if self.store.content else []
         return add_messages(db, row, tip, stored, self.store.clock(), own_head=self._head)
 
-    def _move(self, kept: int, messages: list[Message]) -> None:
-        """Goes back to the first `kept` messages and on with others."""
+    def _move(self, length: int, messages: list[Message]) -> None:
+        """Goes back to the first `length` messages and on with others."""
         with self.changing() as db:
-            row, links, now = self._current(db), self._links[:kept], self.store.clock()
+            row, links, now = self._current(db), self._links[:length], self.store.clock()
             head = links[-1].n if links else None
             is_current = row.head == self._head
+            # Another process may have moved the conversation: then it stays where it is.
             if is_current and row.head != head:
                 db.execute("update conversations set head = ? where n = ?", (head, row.n))
                 row = Row(row.n, row.id, row.tree, head, row.title, row.key)
@@ -287,6 +293,7 @@ class StoredChat(Chat):
         raises: StoreError if it was deleted
         """
         if self._row is None:
+            # At the first write, so that a chat that was only looked at leaves nothing.
             self._row = conversations.found_or_made(db, self.store.owner, self.name, self.store.clock())
             return self._row
         row = conversations.find(db, self.store.owner, self.name)
@@ -295,6 +302,7 @@ class StoredChat(Chat):
                 f"the conversation {self.name!r} was deleted from the store while it was open here. Its "
                 "messages are in this chat; append them to another one to keep them."
             )
+        # Its messages would become part of a conversation that has nothing to do with them.
         if row.n != self._row.n:
             raise StoreError(f"the conversation {self.name!r} was deleted and another one has its name")
         return row
@@ -305,7 +313,6 @@ class StoredChat(Chat):
 
 
 def _is_in(db: Connection, n: int, tree: int) -> bool:
-    """Whether a message is in a tree."""
     query = "select 1 from messages where n = ? and tree = ?"
     return db.execute(query, (n, tree)).fetchone() is not None
 

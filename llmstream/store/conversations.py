@@ -112,6 +112,7 @@ def found_or_made(db: Connection, owner: str, name: str, at: float) -> Row:
 
     raises: StoreError if the name cannot be one
     """
+    # Again at the end: where this process does not make it, another one has.
     found = find(db, owner, name) or _made(db, owner, name, at, None) or find(db, owner, name)
     assert found is not None
     return found
@@ -119,9 +120,11 @@ def found_or_made(db: Connection, owner: str, name: str, at: float) -> Row:
 
 def _made(db: Connection, owner: str, name: str, at: float, fork_of: Row | None) -> Row | None:
     """A new conversation, or None if the name is in use."""
+    # Control characters in a name would reach terminals.
     if not name or len(name) > _MAX_NAME or not name.isprintable():
         raise StoreError(f"{name[:40]!r} cannot be the name of a conversation: 1 to {_MAX_NAME} characters")
     if fork_of is None:
+        # Of random bytes: ids are hashes keyed by it, so that they reveal nothing of the texts.
         key, head, title, origin = os.urandom(16), None, "", ""
         (tree,) = db.execute("insert into trees (key) values (?) returning n", (key,)).fetchone()
     else:
@@ -134,6 +137,7 @@ def _made(db: Connection, owner: str, name: str, at: float, fork_of: Row | None)
     if made is not None:
         return Row(made[0], name, tree, head, title, key)
     if fork_of is None:
+        # The name was taken meanwhile, so nobody needs the tree.
         db.execute("delete from trees where n = ?", (tree,))
     return None
 
@@ -159,12 +163,14 @@ def add_messages(
     if own_head == row.head:
         head = None if tip is None else tip.n
         db.execute(
+            # An import may add messages that are older than the conversation's last change.
             "update conversations set head = ?, updated = case when updated < ? then ? else updated end "
             "where n = ?",
             (head, at, at, row.n),
         )
     else:
         db.execute("update conversations set updated = ? where n = ? and updated < ?", (at, row.n, at))
+    # Of the first prompt alone; one that a person gave stays.
     if not row.title and (title := title_of(messages)):
         db.execute("update conversations set title = ? where n = ? and title = ''", (title, row.n))
     return links
@@ -197,14 +203,14 @@ def faults(db: Connection) -> list[str]:
     return [f"{count} {name}" for name, count in counts.items() if count]
 
 
-# What another conversation of the tree still shows: its own messages, its head, and all above them.
-_KEPT: Final = """
-with recursive kept (n) as (
+# Messages that no other conversation of the tree shows: those have their own, their head, and all above them.
+_UNSHARED: Final = """
+with recursive shown (n) as (
     select n from messages where tree = :tree and conversation in
         (select n from conversations where tree = :tree and n <> :gone)
     union select head from conversations where tree = :tree and n <> :gone and head is not null
-    union select m.parent from messages m join kept on m.n = kept.n where m.parent is not null
-) select n from messages where tree = :tree and n not in (select n from kept)
+    union select m.parent from messages m join shown on m.n = shown.n where m.parent is not null
+) select n from messages where tree = :tree and n not in (select n from shown)
 """
 
 
@@ -214,7 +220,7 @@ def delete_conversation(db: Connection, row: Row) -> None:
     db.executemany("delete from drafts where turn = ?", turns)
     db.execute("delete from turns where conversation = ?", (row.n,))
     # The newest first, so that no message is ever without its parent.
-    gone = sorted((n for (n,) in db.execute(_KEPT, {"tree": row.tree, "gone": row.n})), reverse=True)
+    gone = sorted((n for (n,) in db.execute(_UNSHARED, {"tree": row.tree, "gone": row.n})), reverse=True)
     delete_messages(db, gone)
     db.execute("delete from conversations where n = ?", (row.n,))
     # Messages that forks share belong to one of them from now on; the conversation that made them is deleted.
@@ -270,6 +276,7 @@ def listed(
         statement,
         {
             "owner": owner,
+            # Beyond every time: one statement serves with and without the limit.
             "before": float("inf") if before is None else before,
             "since": since or 0.0,
             "model": None if model is None else db.dialect.pattern(model),

@@ -172,6 +172,7 @@ def _part(part: Part) -> str:
 def _text(text: str) -> str:
     """Text with its fenced code as blocks; other Markdown stays as it is written."""
     found: list[str] = []
+    # Odd pieces are code: an answer that was cut ends in a fence that is open.
     for at, piece in enumerate(text.split("```")):
         if at % 2 == 0:
             found.append(f'<div class="text">{escape(piece.strip(chr(10)))}</div>' if piece.strip() else "")
@@ -196,6 +197,9 @@ def _file(part: Image | Audio | Document | File) -> str:
 def _pretty(text: str) -> str:
     """JSON with indentation; other text as it is."""
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
+        # Encoded again before it is laid out, so that escaped letters can be read.
+        value = msgspec.json.encode(msgspec.json.decode(text))
+        return msgspec.json.format(value, indent=2).decode()
+    except (ValueError, RecursionError):
+        # A model may escape half of a surrogate pair, and a tool's result be nested past the stack.
         return text

@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import json
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ import msgspec
 
 from llmstream.chats.content import Document, Part, Reasoning, Text
 from llmstream.chats.message import Message, Role
+from llmstream.dialects.json_text import encodable_value
 from llmstream.errors import InvalidRequest
 from llmstream.store import conversations
 from llmstream.store.database import Connection
@@ -79,13 +81,15 @@ def read_file(path: Path) -> Iterator[Imported]:
     try:
         with path.open("rb") as file:
             begin = file.read(16)
+        # By its first bytes: users rename these files.
         if begin == b"SQLite format 3\0":
             from llmstream.store.importing_llm import read_llm
 
             return read_llm(path)
         data = _zipped(path) if begin.startswith(b"PK") else path.read_bytes()
         given = json.loads(data)
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    # A RuntimeError is a zip file with a password, or JSON that is nested past the stack.
+    except (OSError, EOFError, ValueError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise InvalidRequest(
             f"cannot read {path}: {getattr(error, 'strerror', None) or error}. {_KNOWN}"
         ) from None
@@ -103,13 +107,17 @@ def _zipped(path: Path) -> bytes:
         names = [name for name in archive.namelist() if name.rpartition("/")[2] == _JSON]
         if not names:
             raise ValueError(f"there is no {_JSON} in it")
+        # Before it is unpacked.
         if archive.getinfo(names[0]).file_size > _MOST_BYTES:
             raise ValueError(f"its {_JSON} is too large")
         return archive.read(names[0])
 
 
 def _read(given: Any, path: Path) -> Iterator[Imported]:
-    for conversation in given if isinstance(given, list) else [given]:
+    # Claude has a list; a file of one conversation is an object.
+    for one in given if isinstance(given, list) else [given]:
+        # A text that its program cut within an emoji has half of a surrogate pair, which no store takes.
+        conversation = encodable_value(one)
         if isinstance(conversation, Mapping) and isinstance(conversation.get("mapping"), Mapping):
             yield _chatgpt(conversation)
         elif isinstance(conversation, Mapping) and isinstance(conversation.get("chat_messages"), list):
@@ -125,6 +133,7 @@ def add(store: Store, given: Imported) -> bool:
     if not given.nodes:
         return False
     with store.database.writing() as db:
+        # In the transaction, so that two imports at once do not both add it.
         if conversations.find(db, store.owner, given.name) is not None:
             return False
         row = conversations.make(db, store.owner, given.name, min(node.at for node in given.nodes))

@@ -61,11 +61,13 @@ def _conversations(path: Path) -> Iterator[Imported]:
 
 def _first(db: sqlite3.Connection) -> Iterator[Imported]:
     columns = {row["name"] for row in db.execute("pragma table_info(log)")}
+    # The oldest form has a timestamp, and no number but that of the row.
     time, number = ("timestamp", "rowid") if "timestamp" in columns else ("datetime_utc", "id")
     chats: dict[str, list[sqlite3.Row]] = {}
     query = f"select rowid as n, *, {time} as at from log order by {number}"  # noqa: S608  # names of columns
     for row in db.execute(query):
         chat = row["chat_id"] if "chat_id" in columns else None
+        # Rows without a chat are conversations of one exchange.
         chats.setdefault(str(chat or row["n"]), []).append(row)
     for chat, rows in chats.items():
         nodes: list[Node] = []
@@ -80,6 +82,7 @@ def _first(db: sqlite3.Connection) -> Iterator[Imported]:
 def _second(db: sqlite3.Connection, tables: set[str]) -> Iterator[Imported]:
     names = {row["id"]: row["name"] for row in db.execute("select id, name from conversations")}
     begun = db.execute(
+        # A response may be outside of any conversation.
         "select distinct coalesce(conversation_id, id) as c from responses order by datetime_utc, id"
     ).fetchall()
     for (conversation,) in begun:
@@ -136,6 +139,7 @@ def _add_response(db: sqlite3.Connection, tables: set[str], nodes: list[Node], r
             )
         ]
     if results:
+        # Before the prompt: results answer the calls of the response before.
         nodes.append(Node(len(nodes) - 1, Message.tool(results), seconds(row["datetime_utc"])))
     _add_exchange(nodes, row, asked, answer, row["datetime_utc"])
 
@@ -145,6 +149,7 @@ def _add_exchange(
 ) -> None:
     """A prompt and its answer; the system prompt once, at the beginning."""
     at = seconds(time)
+    # Each of its rows repeats it.
     if not nodes and row["system"]:
         nodes.append(Node(-1, Message.system(row["system"]), at))
     if asked:
@@ -169,6 +174,7 @@ def _third(db: sqlite3.Connection) -> Iterator[Imported]:
         for row in _path(db, thread["tip_message_hash"]):
             message = _message(db, row)
             turn = turns.get(row["hash"])
+            # Of a thread's messages those that a model wrote have a turn.
             if turn is None:
                 nodes.append(Node(len(nodes) - 1, message, at))
                 continue
@@ -185,6 +191,7 @@ def _path(db: sqlite3.Connection, tip: str | None) -> list[sqlite3.Row]:
     while tip is not None:
         row = db.execute("select * from messages where hash = ?", (tip,)).fetchone()
         if row is None:
+            # A part of the path was deleted; what is left is read.
             break
         found.append(row)
         tip = row["parent_hash"]
@@ -215,6 +222,7 @@ def _parts(db: sqlite3.Connection, row: sqlite3.Row) -> Iterator[Part]:
             call_id = str(payload.get("tool_call_id") or row["id"])
             failed = bool(payload.get("exception"))
             yield ToolResult(call_id, content, failed, str(payload.get("name") or ""))
+        # Such as text and attachments.
         case _:
             for found in db.execute(
                 "select a.* from part_attachments p join attachments a on a.id = p.attachment_id "
@@ -232,6 +240,7 @@ def _imported(name: str, title: str, nodes: list[Node]) -> Imported:
 
 def _file(row: sqlite3.Row) -> Part:
     media_type, url, data = row["type"] or "", row["url"] or "", row["content"] or b""
+    # Attachments may be files of this machine; their content is not copied.
     if not url and not data and row["path"]:
         url = Path(row["path"]).absolute().as_uri()
     match media_type.partition("/")[0]:

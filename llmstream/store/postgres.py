@@ -36,6 +36,7 @@ __all__ = ["PostgresDatabase", "PostgresWriter"]
 SCHEMA: Final = "llmstream_store"
 _CREATE_SCHEMA: Final = f"create schema {SCHEMA}".encode()
 
+# A server that is up answers in milliseconds; libpq would wait for ever.
 _CONNECT_S: Final = 10
 
 # A process that stops inside a transaction must not hold up others for ever, and one whose machine is gone
@@ -49,9 +50,11 @@ _OPTIONS: Final = (
 
 # Of advisory locks: held by each transaction that writes, in shared form unless it is alone; and by who makes
 # the tables.
+# Any numbers that no other program of the database uses.
 _WRITING: Final = 7_317_042
 _MIGRATING: Final = 7_317_043
 
+# One view over several statements, as in SQLite.
 _BEGIN_READING: Final = b"begin isolation level repeatable read read only"
 _BEGIN_WRITING: Final = b"begin; select pg_advisory_xact_lock_shared(%d)" % _WRITING
 _BEGIN_ALONE: Final = b"begin; select pg_advisory_xact_lock(%d)" % _WRITING
@@ -59,6 +62,7 @@ _BEGIN_ALONE: Final = b"begin; select pg_advisory_xact_lock(%d)" % _WRITING
 
 # Statements.
 
+# Two colons are a cast.
 _NAMED: Final = re.compile(r"(?<!:):([a-z_]+)")
 
 # The tables, from SQLite's form: foreign keys are for readers of the tables only, as SQLite does not check
@@ -129,6 +133,7 @@ _LAST_PLACE: Final = 16_383
 def _cut(text: str) -> list[str]:
     """The words of a text without case and accents."""
     if not text.isascii():
+        # Composed again at the end, or Hangul would stay in pieces.
         text = unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
     return [word[:_MOST_CHARS] for word in _WORD.findall(text.lower())]
 
@@ -182,6 +187,7 @@ class PostgresConnection:
 
     def __init__(self, raw: psycopg.Connection[Any]) -> None:
         self.raw = raw
+        # A fork has the connection too, but neither uses nor closes it.
         self.process = os.getpid()
         self.is_writing = False
 
@@ -232,6 +238,7 @@ class PostgresWriter:
         """As in `Writer`. With a new id if the connection was lost: the server dropped the lock with it."""
         with self._database.errors():
             if self._link is not None and self._link.process == os.getpid():
+                # A lost connection is noticed by using it.
                 with contextlib.suppress(psycopg.OperationalError):
                     self._link.execute("select 1")
                     return
@@ -250,11 +257,13 @@ class PostgresWriter:
         if writer == self.id:
             return True
         with self._database.reading() as db:
+            # Whoever gets the lock knows that its owner is gone; its own ends with the transaction.
             query = "select pg_try_advisory_xact_lock_shared(?)"
             return not db.execute(query, (_lock_of(writer),)).fetchone()[0]
 
 
 def _lock_of(writer: str) -> int:
+    # 60 bits, since the number of a lock is a signed bigint.
     return int(writer[:15], 16)
 
 
@@ -271,6 +280,7 @@ class PostgresDatabase:
         self.name = f"postgresql://{self._given.get('host', '')}/{self._given.get('dbname', '')}"
         self.read_only = read_only
         self._threads = threading.local()
+        # Weakly: a connection is closed with its thread.
         self._all = weakref.WeakSet[PostgresConnection]()
         self._closed = False
         with self.errors():
@@ -295,6 +305,7 @@ class PostgresDatabase:
         options = f"{self._given.get('options') or ''} {_OPTIONS}"
         return psycopg.connect(
             self._address,
+            # Transactions are begun here, by their kind.
             autocommit=True,
             connect_timeout=_CONNECT_S,
             options=options.strip(),
@@ -338,6 +349,7 @@ class PostgresDatabase:
             connection.is_writing = begin is not _BEGIN_READING
             try:
                 yield connection
+                # To the commit of a transaction that failed the server answers ROLLBACK, without an error.
                 if connection.raw.execute("commit").statusmessage != "COMMIT":
                     raise StoreError(f"a change of the store {self.name} failed, and was undone")
             finally:
@@ -351,6 +363,7 @@ class PostgresDatabase:
             connection.raw.execute(begin)
         except psycopg.OperationalError:
             if not connection.raw.closed:
+                # Such as a lock that was not free in time: another connection would wait as long.
                 _undo(connection.raw)
                 raise
             connection = self.connection
@@ -361,6 +374,7 @@ class PostgresDatabase:
         """Lets the server reuse the place of what was deleted. It overwrites that when it needs the place."""
         names = "conversations, trees, messages, turns, drafts, files, message_files, search"
         with self.errors():
+            # Tables that others lock are for the next time.
             statement = f"vacuum (skip_locked, analyze) {names}".encode()
             self.connection.raw.execute(statement)
 
@@ -394,6 +408,7 @@ class PostgresDatabase:
     def _version(self) -> int:
         """That of the tables; 0 if there are none."""
         raw = self.connection.raw
+        # None, where the name itself would be an error that ends the transaction.
         (found,) = raw.execute("select to_regclass('meta')").fetchone() or (None,)
         if found is None:
             return 0

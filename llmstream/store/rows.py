@@ -88,6 +88,7 @@ def add_message(
         return add_message(db, tree, key, conversation, parent, message, at)
     (n,) = added
     for place, data in files:
+        # All conversations share a file by this hash, so that a collision would show another's.
         digest = hashlib.blake2b(data, digest_size=32).digest()
         db.execute("insert into files values (?, ?, ?) on conflict do nothing", (digest, len(data), data))
         db.execute("insert into message_files values (?, ?, ?)", (n, place, digest))
@@ -122,6 +123,7 @@ def delete_messages(db: Connection, rows: Iterable[int]) -> None:
     """Deletes messages with their words, and the files that no other message has."""
     for n in rows:
         files, body = db.execute("select files, body from messages where n = ?", (n,)).fetchone()
+        # As they were added: an index without content forgets a message only by its own words.
         found = words_of(message_from_json(body))
         if any(found):
             db.remove_words(n, found)
@@ -130,6 +132,7 @@ def delete_messages(db: Connection, rows: Iterable[int]) -> None:
             db.execute("delete from message_files where message = ?", (n,))
             db.executemany(
                 "delete from files where hash = ? "
+                # Another message may have the file too.
                 "and not exists (select 1 from message_files where message_files.hash = files.hash)",
                 digests,
             )
@@ -170,6 +173,7 @@ def _with_data(part: Any, place: str, files: dict[str, bytes]) -> Any:
 # Words. What is here decides what `delete_messages` takes out of the index again: a change needs a migration.
 
 # Scripts without spaces between words: each character is a word, and a search looks for them in a row.
+# Thai and Lao, Burmese, Khmer, kana, Han and Hangul.
 _SPACELESS: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff])"

@@ -21,6 +21,7 @@ __all__ = ["Hit", "search"]
 # all would take a hundred times as long.
 _NEWEST: Final = 2_000
 
+# Characters of an excerpt before the first word; behind its beginning there are twice as many.
 _AROUND: Final = 60
 _WORD: Final = re.compile(r'"([^"]*)"|(\S+)')
 
@@ -95,6 +96,7 @@ def search(
     if not words:
         raise InvalidRequest(f"there is no word to search for in {text[:40]!r}")
     filters = ""
+    # Only where there are any: the join takes ten times as long as a search without it.
     if _has_others(db, owner):
         filters += " and c.owner = :owner"
     if role is not None:
@@ -150,7 +152,6 @@ def _ranked(rows: Iterable[tuple[int, str, bytes]], words: list[str]) -> list[in
 
 
 def _has_others(db: Connection, owner: str) -> bool:
-    """Whether there are conversations of other owners."""
     return bool(db.execute(_OTHERS, (owner, owner)).fetchone()[0])
 
 

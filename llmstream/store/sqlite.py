@@ -70,6 +70,7 @@ class SQLiteConnection:
         self.raw = raw
         self.process = os.getpid()
 
+    # The end of a thread drops its connection, and nothing else closes it.
     def __del__(self) -> None:
         self.close()
 
@@ -119,6 +120,7 @@ class FileWriter:
             self._process, self._file, self.id = os.getpid(), None, uuid.uuid4().hex
         if self._file is None:
             self._folder.mkdir(mode=0o700, exist_ok=True)
+            # Exclusively: whoever has this file is this writer.
             file = os.open(self._folder / self.id, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
             lock(file)
             self._file = file
@@ -146,6 +148,7 @@ class FileWriter:
             return True
         finally:
             os.close(file)
+        # A writer without a file is dead, so nobody needs it.
         with contextlib.suppress(OSError):
             (self._folder / writer).unlink()
         return False
@@ -207,6 +210,7 @@ class SQLiteDatabase:
         """As in `Database`. A writer is alone in any case."""
         with self._errors():
             connection = self.connection
+            # Within another transaction: the outer one ends it.
             if connection.raw.in_transaction:
                 yield connection
                 return
@@ -309,6 +313,7 @@ class SQLiteDatabase:
 
     def _migrate(self, raw: sqlite3.Connection, version: int) -> None:
         known = len(tables.MIGRATIONS)
+        # Rows that a step changes cannot be changed back.
         if version and any(rewrites for _, rewrites in tables.MIGRATIONS[version:]):
             self.copy(self.path.with_name(f"{self.path.name}.before-{known}-{int(time.time())}"))
         with transaction(raw):

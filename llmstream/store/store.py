@@ -28,7 +28,9 @@ __all__ = ["CostRow", "Store", "TreeNode", "TurnInfo", "open_store"]
 
 Price = Callable[[str, Usage], float | None]
 
+# The beginning of a message in a tree, in characters.
 _SHOWN: Final = 200
+# By names of our own: nothing that a caller writes becomes part of a statement.
 _GROUPS: Final = {
     "model": "provider || ':' || t.model",
     "day": "started",
@@ -201,6 +203,7 @@ class Store:
 
         raises: StoreError
         """
+        # A process may have died since the store was opened.
         if not self.database.read_only:
             self._recover()
         return StoredChat(self, name or new_name(self.clock()))
@@ -229,6 +232,7 @@ class Store:
     def names(self, begin: str = "") -> list[str]:
         """The names of conversations that begin so, the one that changed last first."""
         with self.database.reading() as db:
+            # By `substr`: in a pattern of `like` a name could have wildcards.
             rows = db.execute(
                 "select id from conversations where owner = ? and substr(id, 1, ?) = ? order by updated desc",
                 (self.owner, len(begin), begin),
@@ -280,6 +284,7 @@ class Store:
             if title is not None:
                 db.execute("update conversations set title = ? where n = ?", (title, row.n))
             if tags is not None:
+                # In one order, so that equal tags are equal rows.
                 given = msgspec.json.encode(sorted(set(tags))).decode()
                 db.execute("update conversations set tags = ? where n = ?", (given, row.n))
 
@@ -387,6 +392,7 @@ class Store:
                 [_day(of) if name == "day" else str(of) for name, of in zip(names, group, strict=True)]
             )
             old = totals.get(key) or CostRow(key, 0, 0, 0, None)
+            # Turns without a known price add nothing: the sum is of what is known.
             total = old.cost if cost is None else (old.cost or 0.0) + cost
             totals[key] = CostRow(
                 key, old.turns + 1, old.input_tokens + (given or 0), old.output_tokens + (made or 0), total
@@ -407,6 +413,7 @@ class Store:
                   the file until the next `prune`, `delete` or `optimize`
         raises:   StoreError if there is none of a name; then nothing is deleted
         """
+        # Alone: a file that is deleted as its last message goes may get another one at that moment.
         with self.database.writing(alone=True) as db:
             for row in [self._row(db, name) for name in names]:
                 conversations.delete_conversation(db, row)
@@ -446,6 +453,7 @@ class Store:
     def check(self) -> list[str]:
         """What is wrong with the file, by SQLite's integrity check, and with its rows; [] if it is sound."""
         found = self.database.check()
+        # Of a damaged file rows prove nothing.
         if not found:
             with self.database.reading() as db:
                 found = conversations.faults(db)
@@ -485,5 +493,5 @@ def _missing(name: str) -> StoreError:
 
 
 def new_name(at: float) -> str:
-    """A name for a conversation without one: its day, and four characters."""
+    """A name for a conversation without one: its day, and six characters."""
     return f"{_day(at)}-{uuid.uuid4().hex[:6]}"

@@ -98,8 +98,8 @@ class StoredTurn:
 
     def __init__(self, chat: StoredChat, model: str, asked: Mapping[str, object]) -> None:
         self._chat = chat
-        kept = {name: value for name, value in asked.items() if chat.store.content or name not in _TEXTS}
-        self._asked = msgspec.json.encode(kept).decode()
+        stored = {name: value for name, value in asked.items() if chat.store.content or name not in _TEXTS}
+        self._asked = msgspec.json.encode(stored).decode()
         self._provider, _, self._model = model.partition(":")
         self._run = uuid.uuid4().hex
         self._row: int | None = None
@@ -121,6 +121,7 @@ class StoredTurn:
         # Raw events are large, and no part of the message that is made of drafts.
         given: list[Any] = [event for event in events if not isinstance(event, Raw)]
         if not self._begun:
+            # Without anything shown, there is no answer to store.
             if all(isinstance(event, Finish | ErrorEvent | StepFinish) for event in given):
                 return  # the end of a run whose steps are complete
             self._begun, self._facts = True, Facts()
@@ -138,10 +139,12 @@ class StoredTurn:
 
     def _draft(self, events: bytes) -> None:
         store = self._chat.store
+        # Without content a turn has nothing but its beginning and its end.
         if self._row is not None and not store.content:
             return
         with self._chat.changing() as db:
             if self._row is None:
+                # First: a turn whose writer is not alive is taken for lost.
                 store.writer.appear()
                 conversation, after = self._chat.place(db)
                 self._row, self._seq = self._open(db, conversation, after), 0
@@ -250,6 +253,7 @@ def recover(db: Connection, turn: int, at: float) -> None:
     tip = None
     if after is not None:
         tip = Link(after, *db.execute("select id, depth from messages where n = ?", (after,)).fetchone())
+    # Below what was there when the turn began: a conversation that went on elsewhere stays there.
     links = add_messages(db, row, tip, folded(events), at, own_head=after)
     close(db, turn, "lost", facts, links[-1].n if links else None)
 

@@ -95,21 +95,23 @@ class AttemptClock:
         if self._timer is not None and not self._timer.expired():
             self._timer.reschedule(0.0)
 
-    async def watched(self, step: Awaitable[T]) -> T:
+    def watched(self, step: Awaitable[T]) -> Awaitable[T]:
         """Awaits a step of the attempt, up to the head of its response.
 
         raises: DeadlineExceeded, ConnectionLost once it is left
         """
-        return await self._take(step, None)
+        return self._take(step, None)
 
-    async def in_time(self, step: Awaitable[T], started: float | None, silence: str = "first-event") -> T:
+    def in_time(
+        self, step: Awaitable[T], started: float | None, silence: str = "first-event"
+    ) -> Awaitable[T]:
         """Awaits a step outside the attempt, with separate deadlines.
 
         started: when it began; None if only the total deadline counts
         silence: the deadline that counts from then
         raises:  as `watched`
         """
-        return await self._take(step, self._due(started, silence))
+        return self._take(step, self._due(started, silence))
 
     def past_total(self, wait_s: float) -> bool:
         """Whether the total deadline would pass during a wait."""

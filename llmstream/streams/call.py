@@ -115,7 +115,7 @@ class CallingModel(Protocol):
         request: Request,
         options: Options | None = None,
         *,
-        whole: bool = False,
+        from_start: bool = False,
         started: float | None = None,
     ) -> Call:
         """Creates a call that reads a stored answer."""
@@ -159,17 +159,23 @@ def response_info(responding: str, fold: Accumulator, call: Call | None) -> Resp
     call:       None before the response is requested
     """
     provider, _, model = responding.partition(":")
-    headers = {} if call is None else call.headers
-    failed = None if call is None or call.error is None else call.error.request_id
     return ResponseInfo(
         provider=provider,
         model=model,
         id=fold.response_id,
         model_id=fold.model_id,
-        request_id=failed or request_id(headers),
+        request_id=_exchange_id(call),
         timestamp=fold.timestamp,
-        headers=_rate_headers(headers),
+        headers={} if call is None else _rate_headers(call.headers),
     )
+
+
+def _exchange_id(call: Call | None) -> str | None:
+    """The vendor's id of the HTTP exchange; that of an error wins, which may come in the stream."""
+    if call is None:
+        return None
+    failed = None if call.error is None else call.error.request_id
+    return failed or request_id(call.headers)
 
 
 def _rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -181,11 +187,12 @@ def _rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def mark_message(message: Message, response: ResponseInfo) -> None:
-    """Stores provider, model and ids in the message's metadata, under "llmstream"."""
+def mark_message(message: Message, responding: str, fold: Accumulator, call: Call | None) -> None:
+    """Stores provider, model and ids in the message's metadata, under "llmstream"; see `response_info`."""
+    provider, _, model = responding.partition(":")
+    known = zip(_MARKS, (provider, model, fold.response_id, _exchange_id(call)), strict=True)
     own = (message.metadata or {}).get(OWN_KEY, {})
-    marks = {name: value for name in _MARKS if (value := getattr(response, name)) is not None}
-    message.set_meta(OWN_KEY, {**own, **marks})
+    message.set_meta(OWN_KEY, {**own, **{name: value for name, value in known if value is not None}})
 
 
 def unmarked(metadata: dict[str, Any] | None) -> dict[str, Any] | None:

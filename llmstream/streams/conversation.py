@@ -15,7 +15,7 @@ from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, OtherWarning, StreamStart, TextStart
 from llmstream.request import Request
-from llmstream.streams.history import Growing, Repairs
+from llmstream.streams.history import Repairs
 from llmstream.streams.options import (
     Options,
     StreamOptions,
@@ -70,15 +70,18 @@ class Conversation:
         self._chat_turn: ChatTurn | None = None
         if chat is not None:
             messages = [*checked_chat(chat).messages(), *messages]
-        self._inherited = tuple(defaults.keys() - options.keys())
+        self._inherited = tuple(defaults.keys() - options.keys()) if defaults else ()
         options = with_defaults(defaults, options)
         if chat is not None:
             asked = asked_settings(options)
             self._chat_turn = chat.turn(f"{model.provider.name}:{model.name}", asked)
         self.messages = with_system(options.get("instructions"), messages)
-        given: dict[str, Any] = {k: v for k, v in options.items() if k != "instructions"}
+        given: dict[str, Any] = dict(options)
+        given.pop("instructions", None)
         self.options = cast(Options, given)
-        self.output = given["output"] = _as_output(options.get("output"))
+        self.output = _as_output(options.get("output"))
+        if self.output is not None:
+            given["output"] = self.output
         if "tools" in given:
             given["tools"] = tool_set(given["tools"])
         self.deadline: float | None = None
@@ -101,12 +104,12 @@ class Conversation:
         """
         first, self._first = self._first, None
         if first is None:
-            first = make_request(model, self.messages, self.options, answered=answered)
             # With what earlier requests had repaired: a long run does not read its history again at each
             # step.
+            first = make_request(
+                model, self.messages, self.options, answered=answered, listed=self._repairs.growing
+            )
             self._repairs.begin()
-            messages = Growing.of(first.messages, self._repairs)
-            first = msgspec.structs.replace(first, messages=messages)
         return first
 
     def begin(self) -> None:

@@ -71,12 +71,11 @@ class EventStream(AsyncOnly, Generic[T]):
         *,
         started: float | None = None,  # loop time of the total deadline's start; default: the first read
         token: ResumeToken | None = None,  # position in a stored answer, to read on from there
-        whole: bool = False,  # read the stored answer from its beginning
+        from_start: bool = False,  # read the stored answer from its beginning
         repairs: Repairs | None = None,  # of the run that owns the messages
         chat: Chat | None = None,  # comes before the messages, and receives what is added
     ) -> None:
         self.model = model
-        self.total_usage = Usage()
         self._spent: list[tuple[str, Usage]] = []  # model and tokens of each response that is over
         self._conversation = Conversation(messages, options, model, repairs=repairs, chat=chat)
         self._asked = len(self._conversation.messages)
@@ -86,7 +85,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._reading = False
         self._over = self._left = False
         self._forgotten = False  # the event loop closed the reader after its last reference was dropped
-        self._token, self._whole = token, whole
+        self._token, self._from_start = token, from_start
         self._continues: ContinuationMarks | None = None
         self._conversation.check(model.name, answered=token is not None)  # invalid options fail at once
 
@@ -280,7 +279,7 @@ class EventStream(AsyncOnly, Generic[T]):
             else:
                 self._token = None  # further turns are new requests
                 self._call = model.reattached_call(
-                    token, request, options, whole=self._whole, started=self._started
+                    token, request, options, from_start=self._from_start, started=self._started
                 )
         return self._call
 
@@ -328,9 +327,13 @@ class EventStream(AsyncOnly, Generic[T]):
         await self._call.steer(Message.user(message).parts if isinstance(message, str) else message.parts)
 
     def _spend(self, usage: Usage) -> None:
-        """Adds the tokens of a completed response."""
-        self.total_usage += usage
+        """Notes the tokens of a completed response."""
         self._spent.append((self._answered_by(), usage))
+
+    @property
+    def total_usage(self) -> Usage:
+        """The tokens of all responses that are over."""
+        return sum((usage for _, usage in self._spent), Usage())
 
     def cost(self, price: Callable[[str, Usage], float | None]) -> float | None:
         """The estimated cost of the responses so far, including the current one; None if no price is known.
@@ -496,7 +499,8 @@ class EventStream(AsyncOnly, Generic[T]):
     def _catch_up(self) -> None:
         """Accumulates the events that were read since the last call."""
         if self._turn.catch_up():
-            mark_message(self._turn.fold.partial, self.response)
+            fold = self._turn.fold
+            mark_message(fold.partial, self._answered_by(), fold, self._call)
 
     def _folded_now(self) -> Accumulator:
         self._catch_up()

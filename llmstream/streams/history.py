@@ -6,21 +6,22 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from operator import attrgetter, is_not
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from itertools import takewhile
+from operator import is_not
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 import msgspec
 
 from llmstream.chats.content import Audio, Document, File, Image, Part, Reasoning, Text, ToolCall, ToolResult
-from llmstream.chats.copying import unchanged
+from llmstream.chats.copying import noted, unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Dialect
-from llmstream.dialects.written import Written
 from llmstream.events import OtherWarning
 from llmstream.request import Request
 from llmstream.unique_ids import UniqueIds
 
 if TYPE_CHECKING:
+    from llmstream.dialects.written import Written
     from llmstream.transport.public_addresses import DownloadLimits
 
 __all__ = ["Growing", "Inliner", "Repairs", "is_plain", "kept_of_a_broken_turn", "repaired"]
@@ -85,9 +86,10 @@ class Repairs:
     def __init__(self) -> None:
         self.written: Written | None = None
         self._requests = 0
-        self._known: list[Any] = []
+        self._known: list[Message] = []
         self._given: list[Message] = []
         self._before_last: tuple[int, _Mender] | None = None
+        self._without_urls: list[Message] = []
 
     # Made at the first repair: a conversation of plain messages never needs one, and its stream would keep
     # 2.4 KB of empty collections.
@@ -99,12 +101,18 @@ class Repairs:
         """Counts a request. From the second one on, what its messages become on the wire is remembered."""
         self._requests += 1
         if self._requests == 2:  # most conversations have one request, which would gain nothing
+            from llmstream.dialects.written import Written  # the first request has loaded it
+
             self.written = Written()
+
+    def growing(self, messages: Iterable[Message]) -> Growing:
+        """The messages of a request of this conversation."""
+        return Growing.of(messages, self)
 
     def repair(self, messages: Sequence[Message]) -> tuple[list[Message], list[OtherWarning]]:
         """As `repaired`."""
         known = self._known
-        same = unchanged(known, map(_content, messages))
+        same = unchanged(known, messages)
         if same < len(known):
             # A message that was changed and then taken out may still be in what was read.
             same = unchanged(self._given[:same], messages, is_not)
@@ -119,6 +127,16 @@ class Repairs:
         self._read(messages, len(messages))
         return self._mender.messages[:], self._mender.warnings[:]
 
+    def without_urls(self, messages: Sequence[Message]) -> int:
+        """How many messages at the beginning hold no file by URL, and are not searched at each turn."""
+        known = self._without_urls
+        del known[unchanged(known, messages) :]
+        added = takewhile(
+            lambda message: not any(part.url for part in _media_of(message)), messages[len(known) :]
+        )
+        known += noted(added)
+        return len(known)
+
     def _read(self, messages: Sequence[Message], end: int) -> None:
         start = len(self._known)
         # A result that came late: the repaired form has a failed one in its place, so it is made anew.
@@ -129,7 +147,7 @@ class Repairs:
             # The messages added last change most often, as when an effect shortens the results of each step.
             self._before_last = (start, self._mender.copy())
             self._mender.read(messages[start:end])
-            self._known.extend(map(_content, messages[start:end]))
+            self._known.extend(noted(messages[start:end]))
             self._given.extend(messages[start:end])
 
     def _forget(self, start: int) -> None:
@@ -155,9 +173,6 @@ class Growing(tuple[Message, ...]):
         growing = cls(messages)
         growing.repairs = repairs
         return growing
-
-
-_content = attrgetter("sender", "role", "parts", "metadata")
 
 
 class _Mender:
@@ -354,7 +369,10 @@ class Inliner:
         raises: as `transport.download.download`
         """
         # A dict keeps the order and drops repetitions: one file may be in many messages.
-        wanted = {_key(part): None for part in _media_of(request) if self._is_wanted(part)}
+        given = request.messages
+        start = given.repairs.without_urls(given) if isinstance(given, Growing) else 0
+        found = (part for message in given[start:] for part in _media_of(message))
+        wanted = {_key(part): None for part in found if self._is_wanted(part)}
         if not wanted:
             return request
         await self._fetch([key for key in wanted if key not in self._held])
@@ -412,12 +430,9 @@ def _is_searched(message: Message) -> bool:
     return message.role not in (Role.ASSISTANT, Role.SYSTEM, "developer")
 
 
-def _media_of(request: Request) -> Iterator[_Media]:
-    for message in request.messages:
-        if not _is_searched(message):
-            continue
-        for part in message.parts:
-            if isinstance(part, _Media):
-                yield part
-            elif isinstance(part, ToolResult):
-                yield from part.parts
+def _media_of(message: Message) -> Iterator[_Media]:
+    for part in message.parts if _is_searched(message) else ():
+        if isinstance(part, _Media):
+            yield part
+        elif isinstance(part, ToolResult):
+            yield from part.parts

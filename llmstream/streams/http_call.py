@@ -51,6 +51,7 @@ _NO_CONTENT: Final = frozenset({StreamStart, ResponseMetadata, Raw, TextStart, T
 
 # A rough estimate for the limiter, of JSON with some markup; corrected by the usage at the end.
 _BYTES_PER_TOKEN: Final = 4
+_NO_TOKENS: Final = Usage()
 # A key or signature may expire after this time in a queue.
 _FRESH_S: Final = 30.0
 
@@ -63,8 +64,8 @@ class HTTPCall:
     """
 
     _report: Reporter | None = None
-    _paid = Usage()  # tokens of the answer's earlier responses
-    _last_usage = Usage()  # once the decoder is gone
+    _paid = _NO_TOKENS  # of the answer's earlier responses
+    _last_usage = _NO_TOKENS  # once the decoder is gone
 
     def __init__(self, plan: Plan, *, total_started: float | None = None) -> None:
         self.error: LLMStreamError | None = None
@@ -184,7 +185,8 @@ class HTTPCall:
 
     def _ended(self, *, left: bool) -> None:
         """Releases the limiter's permit and reports the end, once."""
-        self._release(None if left else self._response_cost())
+        if self._permit is not None:
+            self._release(None if left else self._response_cost())
         if self._report is not None:
             self._report.ended(self._attempts.count, self.usage, self.error, left=left)
 
@@ -207,8 +209,8 @@ class HTTPCall:
         self._report = report = Reporter(
             plan.provider, plan.model, plan.call_id, plan.observe, plan.request, attempts.without_secrets
         )
-        if plan.kept is not None:
-            self._reopener = Reconnector(attempts, plan, plan.kept, report)
+        if plan.stored is not None:
+            self._reopener = Reconnector(attempts, plan, plan.stored, report)
         if plan.continued is not None:
             self._continuer = Continuer(
                 self._attempts, plan, plan.continued, report, request=self._request, slow_down=self._slow_down
@@ -303,7 +305,7 @@ class HTTPCall:
     async def _sent(self, prepared: Prepared) -> Body:
         plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else this continues an answer
-            self._paid = Usage()
+            self._paid = _NO_TOKENS
             self._sentence = GuardedDecoder(
                 plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
             )

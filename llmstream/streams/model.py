@@ -19,6 +19,7 @@ from llmstream.dialects.base import (
     StreamLimits,
 )
 from llmstream.dialects.errors import decoded_error
+from llmstream.environment import variables
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
 from llmstream.exchange import HttpRequest
@@ -302,7 +303,9 @@ class Model(Generic[T]):
         chat = options.pop("chat", None)
         messages = as_messages(given_prompt(prompt, options))
         given = with_output(output, options)
-        async with EventStream[Any](self, messages, given, chat=chat) as stream:
+        # Not EventStream[Any](...): that goes through typing, in Python code.
+        answer: EventStream[Any] = EventStream(self, messages, given, chat=chat)
+        async with answer as stream:
             if with_defaults(self.options, given).get("output") is None:
                 return await stream.collect()
             async for _ in stream.objects():
@@ -332,7 +335,7 @@ class Model(Generic[T]):
         token: ResumeToken,
         prompt: Prompt = (),
         *,
-        whole: bool = False,
+        from_start: bool = False,
         output: Any = None,
         **options: Unpack[StreamOptions],
     ) -> EventStream[Any]:
@@ -340,18 +343,18 @@ class Model(Generic[T]):
 
         Events before the token are not sent again, except the start of a block that continues, with its
         id, and the input of a call that was in progress, which comes complete. The stream's message holds
-        only the events of this stream. For tools and further turns use `whole=True`, and pass the
+        only the events of this stream. For tools and further turns use `from_start=True`, and pass the
         conversation of the answer.
 
-        token:   `EventStream.resume_token` of the stream that was left, in this process or another
-        prompt:  the conversation of the original request
-        whole:   read the answer from its beginning
-        options: of the original request; those that only affect its sending are ignored
-        raises:  InvalidRequest for a token of another provider, Unsupported if it does not store answers
+        token:      `EventStream.resume_token` of the stream that was left, in this process or another
+        prompt:     the conversation of the original request
+        from_start: read the answer from its beginning
+        options:    of the original request; those that only affect its sending are ignored
+        raises:     InvalidRequest for a token of another provider, Unsupported if it does not store answers
         """
         background_of(self.provider.dialect, token, provider=self.provider.name)
         given = with_output(output, options)
-        return EventStream(self, as_messages(prompt), given, token=token, whole=whole)
+        return EventStream(self, as_messages(prompt), given, token=token, from_start=from_start)
 
     async def cancel(self, token: ResumeToken) -> None:
         """Ends an answer that the vendor stores; its content so far stays readable.
@@ -361,9 +364,9 @@ class Model(Generic[T]):
         keeping = background_of(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        from llmstream.streams.lookups import end_kept  # loaded by those who cancel
+        from llmstream.streams.lookups import end_stored  # loaded by those who cancel
 
-        await end_kept(prepared, self._decode_error, self.deadlines, self._session)
+        await end_stored(prepared, self._decode_error, self.deadlines, self._session)
 
     async def submit(
         self, rows: Iterable[Any] | AsyncIterable[Any], *, keep: str | os.PathLike[str], **options: Any
@@ -479,7 +482,8 @@ class Model(Generic[T]):
 
     def _http_call(self, request: Request, options: Options | None, started: float | None) -> Call:
         wire = self._wire(request)
-        model, before = self, list[Warning]()
+        model = self
+        before: list[Warning] = []
         if wire is not None:
             model = copy.copy(self)
             model.provider = dataclasses.replace(self.provider, dialect=wire.dialect)
@@ -500,11 +504,11 @@ class Model(Generic[T]):
         request: Request,
         options: Options | None = None,
         *,
-        whole: bool = False,
+        from_start: bool = False,
         started: float | None = None,
     ) -> Call:
         """Creates a call that reads a stored answer; see `reattach`. `request` determines its decoding."""
-        plan = reattached_plan(self, token, request, options or {}, whole=whole)
+        plan = reattached_plan(self, token, request, options or {}, from_start=from_start)
         return _calls()(plan, total_started=started)
 
     def _decode_error(self, status: int, headers: dict[str, str], body: bytes) -> LLMStreamError:
@@ -552,6 +556,7 @@ class Model(Generic[T]):
             base_url=base_url,
             api_key=key,
             headers={**headers, **self._headers, **request.headers},
+            env=variables(),
         )
         self._key_sent = key
         return Prepared(encoded, http, Secrets(self._known_key, key, http))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import msgspec
@@ -244,7 +244,9 @@ def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
 
     raises: InvalidRequest for anything but text
     """
-    if not isinstance(text, str | None):
+    if text is None:
+        return list(messages)
+    if not isinstance(text, str):
         raise InvalidRequest(f"instructions must be a str, got {text!r}. Only an Agent accepts a function.")
     conversation = list(messages)
     head = itertools.takewhile(lambda message: message.role == Role.SYSTEM, conversation)
@@ -254,18 +256,24 @@ def with_system(text: str | None, messages: Iterable[Message]) -> list[Message]:
 
 
 def make_request(
-    model: str, messages: Iterable[Message], options: Options, *, answered: bool = False
+    model: str,
+    messages: Iterable[Message],
+    options: Options,
+    *,
+    answered: bool = False,
+    listed: Callable[[Iterable[Message]], tuple[Message, ...]] = tuple,
 ) -> Request:
     """The request for messages and options.
 
     answered: only used to decode an existing answer, so the prompt may be missing
+    listed: makes the messages of the request from the conversation
     raises: InvalidRequest for an unknown or invalid option
     """
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if not options.keys() <= _NAMES:
         raise _unknown(min(options.keys() - _NAMES))
     asked = _asked(given) if given else {}
-    conversation = tuple(with_system(given.get("instructions"), messages))
+    conversation = listed(with_system(given.get("instructions"), messages))
     if not conversation and not answered:
         raise InvalidRequest("the prompt is empty: pass at least one message")
     return Request(model=model, messages=conversation, **asked)
@@ -337,9 +345,15 @@ def _unknown(name: str) -> InvalidRequest:
     return InvalidRequest(f"unknown option {name!r}. {hint}")
 
 
+# Options that leave the request as it is: a map gives each of its requests one.
+_NOT_SENT: Final = frozenset({"deadlines", "errors", "refresh", "retry"})
+
+
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a request from the options; options that are not sent are only checked."""
     check_options(given)
+    if given.keys() <= _NOT_SENT:
+        return {}
     tools = tool_set(given.get("tools"))
     specs = () if tools is None else tools.current().specs
     return {
@@ -511,8 +525,9 @@ def check_options(given: Mapping[str, Any]) -> None:
 
     raises: InvalidRequest
     """
+    # A union of types costs more to make than a check: this runs for each response with options.
     for name, kind in (("deadlines", Deadlines), ("retry", Retry)):
-        if not isinstance(given.get(name), kind | None):
+        if not isinstance(given.get(name), kind) and given.get(name) is not None:
             field = "max_retries" if kind is Retry else "total_s"
             raise InvalidRequest(
                 f"{name} must be a {kind.__name__}, got {given[name]!r}. "
@@ -520,10 +535,10 @@ def check_options(given: Mapping[str, Any]) -> None:
             )
     if given.get("errors") not in (None, "raise", "events"):
         raise InvalidRequest(f'errors must be "raise" or "events", got {given["errors"]!r}')
-    if not isinstance(given.get("refresh"), bool | None):
+    if given.get("refresh") not in (None, True, False):
         raise InvalidRequest(f"refresh must be True or False, got {given['refresh']!r}")
     for name in ("provider_options", "headers"):
-        if not isinstance(given.get(name), Mapping | None):
+        if given.get(name) is not None and not isinstance(given[name], Mapping):
             raise InvalidRequest(f"{name} must be a mapping, got {type(given[name]).__name__}")
     for provider, fields in (given.get("provider_options") or {}).items():
         if not isinstance(fields, Mapping):

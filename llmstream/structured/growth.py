@@ -57,6 +57,8 @@ class Growth:
         self._output = output
         self._wrapper = output.wrapper if output is not None else None
         self._by_item = output is not None and output.item_type is not None
+        # Only a list may come without the object around it; elsewhere a bracket before the first brace is
+        # prose.
         self._opening = "{" if output is None or not self._by_item else "{["
         self._begin()
 
@@ -81,6 +83,7 @@ class Growth:
         marked = isinstance(event, ev.TextStart) and ANSWER_KEY in (event.provider_metadata or {}).get(
             "llmstream", {}
         )
+        # A new response, or an answer by a tool beside which there was prose: the value begins anew.
         if marked or isinstance(event, ev.StreamStart):
             self._begin()
         return []
@@ -98,6 +101,7 @@ class Growth:
         try:
             parser.feed(text)
         except LLMStreamError:
+            # The parser has it in `error`; what it read before stays.
             pass
         if parser.error is not None:
             if self._shown is _NOTHING and not self._items:
@@ -149,6 +153,7 @@ class Growth:
         elif not root:
             return []
         value = self._validated(root) if parser.complete else self._partial.of(root, parser, last=True)
+        # By type first: 1 == True, and 1 == 1.0.
         if value is msgspec.UNSET or (type(value) is type(self._shown) and value == self._shown):
             return []
         self._shown = value
@@ -156,7 +161,7 @@ class Growth:
 
 
 # Kinds of leaves of which a part is another value: they are shown when they are complete.
-_WHOLE: Final[dict[type, Any]] = {
+_COMPLETE: Final[dict[type, Any]] = {
     shapes.IntType: int,
     shapes.FloatType: float,
     shapes.BoolType: bool,
@@ -210,7 +215,7 @@ class PartialValues:
         self.cost = 0
         self._makers: dict[type, Callable[[dict[str, Any]], Any]] = {}
         # By the ids of the parser's containers, which are kept beside, so that no id comes twice:
-        self._whole: dict[int, tuple[Any, Any]] = {}  # values of the closed ones
+        self._complete: dict[int, tuple[Any, Any]] = {}  # values of the closed ones
         self._before_last: dict[
             int, tuple[Any, list[Any]]
         ] = {}  # of arrays, the values of all elements but an open one
@@ -228,8 +233,8 @@ class PartialValues:
             if last and isinstance(raw, str):
                 self.cost += len(raw) // _CHARS_PER_UNIT
             return _leaf(raw, shape, growing=last and parser.growing)
-        if id(raw) in self._whole:
-            return self._whole[id(raw)][1]
+        if id(raw) in self._complete:
+            return self._complete[id(raw)][1]
         is_open = parser.is_open(raw)
         value = (
             self._array(raw, shape, parser, is_open)
@@ -237,8 +242,8 @@ class PartialValues:
             else (self._object(raw, shape, parser, is_open))
         )
         if not is_open:
-            self._whole[id(raw)] = raw, value
-            # `_whole` has the container still.
+            self._complete[id(raw)] = raw, value
+            # `_complete` has the container still.
             self._before_last.pop(id(raw), None)
             self._members.pop(id(raw), None)
         return value
@@ -271,12 +276,13 @@ class PartialValues:
 
     def _array(self, raw: list[Any], shape: Any, parser: PartialJSON, is_open: bool) -> Any:
         chosen = _chosen(raw, shape, None)
+        # The last element of an open array may still grow.
         end = len(raw) - 1 if is_open else len(raw)
-        whole = self._before_last.setdefault(id(raw), (raw, []))[1]
-        for index in range(len(whole), end):
-            whole.append(self._value(raw[index], _item_shape(chosen, index), parser, False))
+        complete = self._before_last.setdefault(id(raw), (raw, []))[1]
+        for index in range(len(complete), end):
+            complete.append(self._value(raw[index], _item_shape(chosen, index), parser, False))
             self.cost += _VISITED
-        values = whole.copy()
+        values = complete.copy()
         self.cost += len(values)
         if 0 <= end < len(raw):
             last = self._value(raw[end], _item_shape(chosen, end), parser, True)
@@ -294,6 +300,7 @@ class PartialValues:
         if is_open:
             end = 0 if parser.repeated_keys else max(0, end - 1)
         members = self._members.get(id(raw))
+        # A key came again after its member was converted: all are converted anew.
         if members is None or members.read > end:
             members = self._members[id(raw)] = _Members(raw, chosen)
         self.cost += _VISITED * (len(raw) - members.read) + len(members.values)
@@ -349,6 +356,7 @@ class _Members:
         self.values: dict[str, Any] = {}
         self.read = 0
         self.fields = _fields(shape)
+        # In a dict without a shape each member is any value.
         self.others: Any = shapes.AnyType()
         if isinstance(shape, shapes.DictType):
             self.others = shape.value_type
@@ -364,6 +372,7 @@ def _struct_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
         [(name, Any, UNSET) for name in cls.__struct_fields__],
         bases=(cls,),
         module=cls.__module__,
+        # The user's own may compute with fields that have not come.
         namespace={"__post_init__": lambda self: None, "__doc__": cls.__doc__},
     )
     return lambda known: made(**known)
@@ -377,6 +386,7 @@ def _dataclass_maker(shape: Any) -> Callable[[dict[str, Any]], Any]:
     def make(known: dict[str, Any]) -> Any:
         value = object.__new__(cls)
         for name in names:
+            # Past the `__setattr__` of a frozen dataclass.
             object.__setattr__(value, name, known.get(name, UNSET))
         return value
 
@@ -414,6 +424,7 @@ def _model_fields(cls: Any) -> tuple[shapes.Field, ...]:
             shape = shapes.type_info(readable(field.annotation))
         except (TypeError, ValueError, NameError):
             shape = shapes.AnyType()  # a type that pydantic alone knows
+        # Every name that some configuration of pydantic reads; the field's own counts with populate_by_name.
         aliases = (field.validation_alias, field.alias, name)
         names = dict.fromkeys([alias for alias in aliases if isinstance(alias, str)])
         found += [shapes.Field(name, alias, shape) for alias in names]
@@ -444,6 +455,7 @@ def _chosen(raw: dict[str, Any] | list[Any], shape: Any, growing_key: str | None
     objects = [s for s in shape.types if isinstance(s, (*_OBJECTS, shapes.DictType))]
     if not objects:
         return shapes.AnyType()
+    # With one candidate no tag is needed; a value that does not fit it fails when it is complete.
     if len(objects) == 1:
         return objects[0]
     return next((option for option in objects if _is_tagged(raw, option, growing_key)), None)
@@ -464,6 +476,7 @@ def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
     """Converts a string, number, literal or null to its type; UNSET while it is incomplete."""
     options = shape.types if isinstance(shape, shapes.UnionType) else (shape,)
     for option in options:
+        # Constraints hold for complete values.
         while isinstance(option, shapes.Metadata):
             option = option.type
         if isinstance(option, shapes.StrType | shapes.AnyType | shapes.RawType):
@@ -473,22 +486,24 @@ def _leaf(raw: Any, shape: Any, *, growing: bool) -> Any:
             if raw is None:
                 return None
         elif not growing:
-            value = _whole_leaf(raw, option)
+            value = _complete_leaf(raw, option)
             if value is not UNSET:
                 return value
     return UNSET
 
 
-def _whole_leaf(raw: Any, option: Any) -> Any:
+def _complete_leaf(raw: Any, option: Any) -> Any:
     if isinstance(option, shapes.CustomType):
         # A type that pydantic alone knows.
         return raw
     if isinstance(option, shapes.LiteralType):
+        # By type too: 1 == True, and `Literal[1]` does not accept `true`.
         return raw if any(type(v) is type(raw) and v == raw for v in option.values) else UNSET
-    target = option.cls if isinstance(option, shapes.EnumType) else _WHOLE.get(type(option))
+    target = option.cls if isinstance(option, shapes.EnumType) else _COMPLETE.get(type(option))
     if target is None:
         return UNSET
     try:
         return msgspec.convert(raw, target)
     except (msgspec.MsgspecError, ValueError, TypeError):
+        # Another type of the union may fit.
         return UNSET

@@ -37,15 +37,15 @@ class OutputToolDecoder:
         self._open: dict[str, bool] = {}  # call id -> whether it has any input yet
         self._answered = False
         self._other_calls = False
-        self._look()
+        self._mirror()
 
     def feed(self, chunk: bytes) -> list[ev.Event]:
         """Decodes a slice of the body; returns the events that it completes."""
-        return self._told(self.decoder.feed(chunk))
+        return self._converted(self.decoder.feed(chunk))
 
     def close(self) -> list[ev.Event]:
         """Ends the input; returns the events held back."""
-        return self._told(self.decoder.close())
+        return self._converted(self.decoder.close())
 
     @property
     def next_place(self) -> Place | None:
@@ -66,15 +66,15 @@ class OutputToolDecoder:
         """Prepares for another body."""
         if can_continue(self.decoder):
             self.decoder.next_body()
-            self._look()
+            self._mirror()
 
-    def _look(self) -> None:
+    def _mirror(self) -> None:
         inner = self.decoder
         self.usage, self.failure = inner.usage, inner.failure
         self.complete, self.done = inner.complete, inner.done
 
-    def _told(self, events: list[ev.Event]) -> list[ev.Event]:
-        self._look()
+    def _converted(self, events: list[ev.Event]) -> list[ev.Event]:
+        self._mirror()
         out: list[ev.Event] = []
         for event in events:
             out += self._as_text(event)
@@ -90,12 +90,14 @@ class OutputToolDecoder:
                 return [ev.TextDelta(delta, id)]
             case ev.ToolInputEnd(id) if id in self._open:
                 end = ev.TextEnd(id, event.incomplete)
+                # A tool without input may come without any delta, but the text of an answer is JSON.
                 empty = not self._open[id] and not event.incomplete
                 return [ev.TextDelta("{}", id), end] if empty else [end]
             case ev.ToolCall(name, _, id) if id in self._open:
                 self._answered = True
                 return []
             case ev.ToolCall():
+                # A call that the vendor runs needs no further step.
                 self._other_calls = self._other_calls or not event.provider_executed
             case ev.Finish("tool-calls") if self._answered and not self._other_calls:
                 return [msgspec.structs.replace(event, finish_reason="stop")]
@@ -128,9 +130,11 @@ def asked(request: Request, able: Sequence[OutputAbility]) -> Asked:
     if wanted is None or wanted.schema is None:
         return Asked(request)
     mode = wanted.mode
+    # The caller's own schema goes out unchanged where the vendor has any mode for it.
     if mode is None and ("json_schema" in able or "json_object" in able):
         return Asked(request)
     if mode is None or mode == "auto":
+        # JSON mode alone does not enforce a schema; a prompt with it does as much.
         mode = next((a for a in able if a != "json_object"), "prompt")
     if mode == "tool":
         return _by_tool(request, wanted)
@@ -141,10 +145,12 @@ def asked(request: Request, able: Sequence[OutputAbility]) -> Asked:
 
 def _by_tool(request: Request, wanted: ResponseFormat) -> Asked:
     taken = {tool.name for tool in request.tools}
+    # A tool of the caller may have the name of the type.
     name = wanted.name
     while name in taken:
         name += "_answer"
     tool = ToolSpec(name, wanted.description or _DESCRIPTION, wanted.schema or {})
+    # With other tools the model may call those first; alone, this tool is the only way to answer.
     changed = msgspec.structs.replace(
         request,
         tools=(*request.tools, tool),
@@ -155,13 +161,14 @@ def _by_tool(request: Request, wanted: ResponseFormat) -> Asked:
 
 
 def _by_prompt(request: Request, schema: dict[str, object], *, knows_json: bool) -> Request:
-    words = (
+    instruction = (
         "Answer with a JSON object and nothing else: no prose, no code fence. "
         f"It has to fit this JSON schema: {msgspec.json.encode(schema).decode()}"
     )
     return msgspec.structs.replace(
         request,
-        messages=(Message.system(words), *request.messages),
+        # First: instructions of the caller may refine it.
+        messages=(Message.system(instruction), *request.messages),
         response_format=ResponseFormat() if knows_json else None,
     )
 

@@ -125,7 +125,12 @@ class Output(Generic[T]):
         self._plain = own
         self._decoder = _decoder(self.type, self.wrapper)
         self.format = ResponseFormat(
-            schema=self.schema or None, name=name, description=description, strict=strict, mode=mode_asked
+            # Without a schema the request is for any JSON object.
+            schema=self.schema or None,
+            name=name,
+            description=description,
+            strict=strict,
+            mode=mode_asked,
         )
 
     def __repr__(self) -> str:
@@ -138,6 +143,7 @@ class Output(Generic[T]):
         """
         if not text.strip():
             raise InvalidOutput("The answer is empty.", reason="empty")
+        # Of all candidates the error of one is reported.
         first: Exception | None = None
         for candidate in _candidates(text):
             try:
@@ -154,6 +160,7 @@ class Output(Generic[T]):
         raises: msgspec.ValidationError
         """
         items = self._plain.get("items", {})
+        # Of a nested type the element refers to `$defs`, which stand beside `items`.
         schema = {**items, "$defs": self._plain.get("$defs", {})} if isinstance(items, dict) else {}
         return _converted(raw, self.item_type, schema)
 
@@ -166,6 +173,7 @@ class Output(Generic[T]):
 
     def _decoded(self, text: str) -> Any:
         wrapper = self.wrapper
+        # Nearly every response fits as it is; only a failure pays for a second reading.
         try:
             found = self._decoder.decode(text)
         except msgspec.ValidationError:
@@ -223,6 +231,7 @@ def _converted(raw: Any, output_type: Any, schema: dict[str, Any]) -> Any:
 
 def _candidates(text: str) -> typing.Iterator[str]:
     """Yields what may be the JSON in a text: all of it, fenced code, or from the first brace to the last."""
+    # First: a value may hold braces and fences in its strings.
     yield text.strip()
     yield from _fenced(text)
     for opening, closing in ("{}", "[]"):
@@ -243,6 +252,7 @@ def _fenced(text: str) -> typing.Iterator[str]:
 def _decoder(output_type: Any, wrapper: str | None) -> msgspec.json.Decoder[Any]:
     if wrapper is None:
         return decoder(output_type)
+    # A wrapped value is read as a Struct, so that msgspec checks type and wrapper in one pass.
     return decoder(msgspec.defstruct("Answer", [(wrapper, readable(output_type))]))
 
 
@@ -284,7 +294,9 @@ def _shortened(message: str) -> str:
 # Refused by strict modes; a default that is left out applies all the same when the answer is read.
 _DROPPED: Final = frozenset({"default", "discriminator"})
 
+# Their values are data, in which a key `default` is no keyword.
 _NOT_SCHEMAS: Final = frozenset({"enum", "const", "required", "examples"})
+# Their keys are names of the user's types, which may be those of keywords.
 _NAMED: Final = frozenset({"properties", "$defs"})
 # source: OpenAI, response_format: "a-z, A-Z, 0-9, underscores and dashes, with a maximum length of 64"
 _MAX_NAME: Final = 64
@@ -306,6 +318,7 @@ def output_schema(output_type: Any) -> dict[str, Any]:
     if isinstance(root, str):
         name = root.rpartition("/")[2]
         found = {**defs[name]}
+        # A type that refers to itself still needs its entry.
         if not _refers(defs, root):
             del defs[name]
     if defs:
@@ -329,7 +342,9 @@ def wrapped(schema: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
     name = "items" if schema.get("type") == "array" else "value"
     inner = {key: value for key, value in schema.items() if key != "$defs"}
     outer: dict[str, Any] = {"type": "object", "properties": {name: inner}, "required": [name]}
+    # OpenAI's strict mode refuses an object that is open.
     outer["additionalProperties"] = False
+    # References point to the root of the schema.
     if "$defs" in schema:
         outer["$defs"] = schema["$defs"]
     return outer, name
@@ -358,6 +373,7 @@ def _plain(schema: Any) -> Any:
             out[key] = {name: _plain(inner) for name, inner in value.items()}
         elif key not in _DROPPED:
             out[key] = value if key in _NOT_SCHEMAS else _plain(value)
+    # As strict modes require; an object without named properties is a dict with any keys.
     if "properties" in out:
         out.setdefault("additionalProperties", False)
     return out

@@ -80,6 +80,7 @@ class Metrics:
             self._rate.record(call.tokens_per_s, about)
         if call.retries:
             self._retries.add(call.retries, about)
+        # The conventions have error.type on the duration only.
         if call.error_code is not None:
             about["error.type"] = call.error_code
         self._duration.record(call.duration_s, about)

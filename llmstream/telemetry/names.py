@@ -16,6 +16,7 @@ __all__ = [
     "tool_name",
 ]
 
+# Values of gen_ai.provider.name in the conventions; other providers have their own name there, too.
 _NAMES: Final = {
     "azure": "azure.ai.openai",
     "azure-responses": "azure.ai.openai",
@@ -35,6 +36,7 @@ _NAMES: Final = {
 # Each distinct value of an attribute is a time series that a backend keeps.
 _MAX_CHARS: Final = 256
 
+# The conventions advise these bounds of durations and tokens.
 DURATION_BOUNDS_S: Final = (
     0.01,
     0.02,
@@ -52,6 +54,7 @@ DURATION_BOUNDS_S: Final = (
     81.92,
 )
 TOKEN_BOUNDS: Final = tuple(4**power for power in range(14))
+# Ours: fast models send a token in a few milliseconds, slow ones in a second.
 GAP_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
 RATE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
 

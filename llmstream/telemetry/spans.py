@@ -45,6 +45,7 @@ class CallSpans:
         """
         call_id = observation.call_id
         if isinstance(observation, AttemptStarted):
+            # Attempts of one call share its span.
             if call_id not in self._spans:
                 self._spans[call_id] = self._begun(observation, parent)
             return
@@ -194,6 +195,7 @@ class RunSpans:
         span, token = self._tools.pop((tool.run_id, tool.tool_call_id), (None, None))
         if span is None or token is None:
             return
+        # First, so that no later span of this task gets it as its parent, whatever fails.
         detach(token)
         span.set_attributes(known({"error.type": tool.error_type}))
         if tool.error_type is not None:

@@ -127,6 +127,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'llmstream.testing' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME[name]), name)
+    # The next look-up finds it there, without this function.
     globals()[name] = value
     return value
 

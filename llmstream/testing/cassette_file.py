@@ -30,9 +30,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import read_whole, write_whole
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.events import decode, encode
+from llmstream.files import read_file, replace_file
 from llmstream.middleware.caching.form import Answer
 from llmstream.middleware.caching.key import asked_for
 from llmstream.request import Request
@@ -45,6 +45,7 @@ _VERSION: Final = 1
 # Characters of an image or a file in a request; a longer one is replaced by its digest.
 _LONGEST_DATA: Final = 1_000
 
+# A difference that fits on a screen.
 _MOST_LINES: Final = 40
 # Characters of a long line that are shown before the first one that differs.
 _AROUND: Final = 60
@@ -81,6 +82,7 @@ def shown_request(provider: str, request: Request) -> dict[str, Any]:
 
     raises: InvalidRequest for messages, and TypeError for options, that JSON cannot represent
     """
+    # The provider's name instead of its account: whoever replays a cassette has another one, or none.
     asked: dict[str, Any] = _short({**asked_for(request), "model": f"{provider}:{request.model}"})
     asked["messages"] = [_filled(message) for message in asked["messages"]]
     # As JSON has it: what is read from the file is compared with it.
@@ -118,7 +120,7 @@ def read_cassette(path: Path) -> list[Recorded]:
     raises: InvalidRequest if it is damaged or of a newer version; FileNotFoundError
     """
     try:
-        return parse_cassette(read_whole(path))
+        return parse_cassette(read_file(path))
     except (ValueError, DecodeError) as error:
         raise InvalidRequest(
             f"{path} is no cassette: {error}. Repair it, or delete it and record it anew."
@@ -147,7 +149,7 @@ def write_cassette(path: Path, answers: Iterable[Recorded]) -> None:
     raises: OSError; TypeError, ValueError or OverflowError for values that JSON cannot hold
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, rendered(answers))
+    replace_file(path, rendered(answers))
     path.chmod(0o644)  # part of the repository, unlike a cache
 
 
@@ -159,6 +161,7 @@ def rendered(answers: Iterable[Recorded]) -> bytes:
 
 
 def _block(recorded: Recorded, answer: Answer) -> bytes:
+    # Indented, since people read it; a lone surrogate of a prompt has no bytes in UTF-8.
     request = json.dumps(recorded.request, indent=2, ensure_ascii=False).encode("utf-8", "backslashreplace")
     timing = ", ".join(f"[{round(at, 4):g}, {count}]" for at, count in answer.timing)
     events = b",\n".join([encode(event) for event in answer.events])
@@ -181,7 +184,9 @@ def nearest(request: dict[str, Any], recorded: list[Recorded]) -> Recorded | Non
 
     def likeness(each: Recorded) -> tuple[float, float]:
         lines = _lines(each.request)
+        # autojunk would ignore lines that occur often, such as braces, in long requests.
         by_line = SequenceMatcher(None, own, lines, autojunk=False).ratio()
+        # Where no line is the same, characters decide; quick_ratio, because ratio() is quadratic.
         return by_line, SequenceMatcher(None, "\n".join(own), "\n".join(lines)).quick_ratio()
 
     return max(recorded, key=likeness, default=None)

@@ -80,6 +80,7 @@ def cassette(
             request that has no answer; InvalidRequest for a damaged file
     """
     if folder is None:
+        # Beside the test, whatever the working directory of pytest is.
         caller = sys._getframe(1).f_globals.get("__file__")
         folder = Path(caller).parent / "cassettes" if caller else Path("cassettes")
     return Cassette(Path(folder) / f"{os.fspath(name)}.json", mode, times=times, scrub=scrub)
@@ -99,6 +100,7 @@ class Cassette:
     mode: after LLMSTREAM_CASSETTES was looked at
     """
 
+    # Middleware is named in errors and logs, as functions are.
     __name__ = "cassette"
 
     def __init__(
@@ -136,6 +138,7 @@ class Cassette:
 
     async def __call__(self, request: Request, ask: Ask) -> AsyncGenerator[Event]:
         """The events of the answer, as a middleware yields them."""
+        # Before the comparison: the file has asterisks too, and others replay it with another key or none.
         hide = _hiding([*ask.model.known_secrets(), *self._scrub])
         shown = hide(shown_request(ask.model.provider.name, request))
         found = self._find(shown)
@@ -193,6 +196,7 @@ class Cassette:
         if found is None and self._records:
             return None
         if found is None and self.mode == "once" and self._unplayed:
+            # A prompt that was reworded should not stop a test run; the warning shows what differs.
             found = self._unplayed[0]
             warnings.warn(
                 f"{self.path.name}: a request gets the next answer in order, because none was recorded for "
@@ -226,6 +230,7 @@ _Hide: TypeAlias = Callable[[Any], Any]
 
 def _hiding(secrets: Iterable[str]) -> _Hide:
     """A function that overwrites secrets in a value of JSON, keys of objects included."""
+    # The longest first: a secret may be part of another.
     hidden = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
     if not hidden:
         return lambda value: value
@@ -234,6 +239,7 @@ def _hiding(secrets: Iterable[str]) -> _Hide:
 
 def _without_secrets(events: list[Event], hide: _Hide) -> list[Event]:
     """The events with secrets overwritten, also those that are spread over deltas."""
+    # By block: deltas of several may alternate.
     texts: dict[tuple[type, str], list[str]] = {}
     for event in events:
         if isinstance(event, TextDelta | ReasoningDelta | ToolInputDelta):

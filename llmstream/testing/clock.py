@@ -60,6 +60,7 @@ class VirtualClock:
         self._loop, self._selector, self._real = loop, selector, loop.time
         self._began = self._now = loop.time()
         self._submit = loop.run_in_executor
+        # asyncio has no hook for its time, so the loop's own attributes are replaced.
         loop.time, loop.run_in_executor = self.time, self._in_thread
         loop._selector = _Jumping(self, selector)
         return self
@@ -68,6 +69,7 @@ class VirtualClock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         loop, real = self._loop, self._real
+        # Timers that were set inside the block are due by its time.
         ahead_s = self._now - real()
         loop._selector, loop.run_in_executor = self._selector, self._submit
         loop.time = self._real = lambda: real() + ahead_s
@@ -85,6 +87,7 @@ class VirtualClock:
     def _select(self, timeout_s: float | None) -> list[Any]:
         """Returns ready sockets; if there are none, advances the time to the next timer."""
         ready: list[Any] = self._selector.select(0 if timeout_s is not None else None)
+        # No timer, or one that is due: there is nothing to jump over.
         if ready or timeout_s is None or timeout_s <= 0:
             return ready
         if self._threads:

@@ -195,6 +195,7 @@ class _Recording:
         self.provider = provider
         self.name = name
         self.expected = self.decode("at once", body)
+        # Two readings of the same bytes differ only where the decoder makes random ids.
         self.mints_ids = self.expected != self.decode("at once", body)
 
     def decode(self, where: str, *pieces: bytes) -> list[Event]:
@@ -215,6 +216,7 @@ class _Recording:
         self.same("byte by byte", *[body[i : i + 1] for i in range(len(body))])
         for position in _positions(len(body), max_cuts):
             self.same(f"cut at byte {position}", body[:position], body[position:])
+        # SSE allows three line ends (WHATWG HTML, 9.2.6). A body that has CR would get empty lines.
         if self.dialect.content_type == "text/event-stream" and b"\r" not in body:
             self.same("with CRLF as line end", body.replace(b"\n", b"\r\n"))
             self.same("with CR as line end", body.replace(b"\n", b"\r"))
@@ -252,6 +254,7 @@ class _Recording:
                 raise AssertionError(f"{self.name}: the decoder breaks the grammar with {event!r}")
 
     def survives_the_way_back(self) -> None:
+        # An error may be one of the framing or of the end, which no writer repeats.
         if any(isinstance(event, ErrorEvent) for event in self.expected):
             return
         written = _written(self.event_encoder, self.expected)

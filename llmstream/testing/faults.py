@@ -99,6 +99,7 @@ def chunked(*pieces: bytes, end: bool = True) -> list[bytes]:
 
 def gzipped(*pieces: bytes) -> list[bytes]:
     """Compresses the pieces as one gzip body, flushed after each so that clients can read each at once."""
+    # 31: the largest window, and the head of gzip instead of zlib.
     packer = zlib.compressobj(wbits=31)
     packed = [packer.compress(piece) + packer.flush(zlib.Z_SYNC_FLUSH) for piece in pieces]
     return [*packed, packer.flush()] if pieces else [gzip.compress(b"")]
@@ -119,6 +120,7 @@ def answered(
     steps: list[Step] = [head(status, fields)]
     for step in body:
         if isinstance(step, bytes):
+            # A chunk for each, so that a client sees the same cuts in the body as in the script.
             steps += chunked(step, end=False)
         elif isinstance(step, Flood):
             steps.append(Flood(b"".join(chunked(step.data, end=False)), step.times))
@@ -139,9 +141,13 @@ class FaultServer:
     connections: number of connections so far
     requests:    all requests, heads and bodies, in order
     open:        number of open connections
+    raises:      InvalidRequest without a script
     """
 
     def __init__(self, *scripts: Sequence[Step] | Callable[[bytes], Sequence[Step]]) -> None:
+        # Without one, clients would wait for ever.
+        if not scripts:
+            raise InvalidRequest("FaultServer needs a script: FaultServer(answered(b'data: {}\\n\\n'))")
         self.connections = 0
         self.requests: list[bytes] = []
         self._scripts = scripts
@@ -169,6 +175,7 @@ class FaultServer:
     ) -> None:
         assert self._server is not None  # it was entered
         self._server.close()
+        # A script that hangs would never end.
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -185,6 +192,7 @@ class FaultServer:
             while self._tasks:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
 
+    # Not a coroutine: asyncio would have its task to itself, and this server counts and cancels them.
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
         self._tasks.add(task)
@@ -208,6 +216,7 @@ class FaultServer:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
+        # A function needs the complete request.
         unread = not callable(script) and bool(script) and script[0] is Do.UNREAD
         request = await self._read_request(reader, body=not unread)
         for step in script(request) if callable(script) else script:
@@ -226,6 +235,7 @@ class FaultServer:
                     _reset(writer)
                     return
                 case Do.FIN:
+                    # Half closed: the client may still send.
                     writer.write_eof()
                     await _wait(reader, None)
                 case Do.HANG:
@@ -259,6 +269,7 @@ async def _wait(reader: asyncio.StreamReader, seconds: float | None) -> None:
     """Waits, or ends the connection when the client disconnects."""
     try:
         async with asyncio.timeout(seconds):
+            # Reading shows that a client has left; what it sends is dropped.
             while await reader.read(_HEAD_BYTES):
                 pass
     except TimeoutError:
@@ -268,6 +279,7 @@ async def _wait(reader: asyncio.StreamReader, seconds: float | None) -> None:
 
 def _reset(writer: asyncio.StreamWriter) -> None:
     sock: socket.socket = writer.get_extra_info("socket")
+    # A linger of zero seconds: closing discards what is unsent, and sends a RST.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
 
@@ -305,6 +317,7 @@ def chaos(body: bytes, kind: Chaos, *, dialect: Dialect, at: int | None = None) 
             ends = _ends(body, dialect)
             end = _end_of_event(body, at, dialect)
             start = max((place for place in ends if place < end), default=0)
+            # The event stands twice: `start` is the end of the one before.
             return [body[:end], body[start:end], body[end:]]
 
 
@@ -327,6 +340,7 @@ def _overload(dialect: Dialect) -> bytes:
     # Imported here: a fault server alone needs no dialect.
     from llmstream.server_side.wires import server_side
 
+    # One line: both framings end an event at a line end.
     error = b" ".join(server_side(dialect).encode_error(info).body.split(b"\n"))
     if dialect.content_type == _NDJSON:
         return error + b"\n"

@@ -16,10 +16,12 @@ from llmstream.transport.sessions import close_session
 
 __all__ = ["no_leaks"]
 
+# Threads that asyncio and anyio keep for later work.
 _POOLS = ("asyncio_", "AnyIO worker thread")
 # libuv holds it open from a loop's first listening socket to the end of the loop, as a reserve
 # descriptor; source: libuv, uv__server_io and emfile_fd.
 _SPARE = "/dev/null"
+# Linux, macOS.
 _FOLDERS = ("/proc/self/fd", "/dev/fd")
 
 
@@ -40,6 +42,7 @@ async def no_leaks(within_s: float = 1.0) -> AsyncIterator[None]:
     raises:   AssertionError that lists the leaks
     """
     await close_session()
+    # A socket in a cycle of the test before would be closed within the block.
     gc.collect()
     before = _held()
     yield

@@ -91,6 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["LLMSTREAM_CASSETTES"] = mode  # also for cassettes without a marker
 
 
+# First, so that plugins which run async tests find the wrapped function.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Runs the test inside the context managers of its fixtures and markers."""
@@ -105,14 +106,17 @@ def _run(item: pytest.Item, contexts: list[tuple[int, _Context]]) -> Generator[N
     if not contexts or not isinstance(item, pytest.Function):
         return (yield)
     test = item.obj
+    # By order only: contexts cannot be compared, and servers start in the order of their fixtures.
     contexts.sort(key=lambda pair: pair[0])
     if inspect.iscoroutinefunction(test):
+        # The function is wrapped, because only it runs in the test's own loop with every async plugin.
         item.obj = _inside(test, [context for _, context in contexts])
     else:
         item.obj = _beside(test, contexts)
     try:
         return (yield)
     finally:
+        # A plugin that repeats tests would wrap it twice.
         item.obj = test
 
 
@@ -175,9 +179,13 @@ def _cassette(item: pytest.Item) -> Cassette:
     marker = item.get_closest_marker("cassette")
     args, options = (marker.args, dict(marker.kwargs)) if marker is not None else ((), {})
     name, *rest = [*args] or [options.pop("name", None)]
+    # A folder for each file: tests of two files may have the same name.
     folder = item.path.parent / "cassettes" / item.path.stem
     return cassette(
-        name or re.sub(r"[^\w.-]+", "-", item.name).strip("-"), *rest, **{"folder": folder, **options}
+        # The name of a parametrized test may have slashes and brackets.
+        name or re.sub(r"[^\w.-]+", "-", item.name).strip("-"),
+        *rest,
+        **{"folder": folder, **options},
     )
 
 
@@ -228,6 +236,7 @@ def llm_recording(request: pytest.FixtureRequest) -> Simulator:
         raise pytest.UsageError('llm_recording needs the marker @pytest.mark.llm_recording("path")')
     folder = Path(request.path).parent
     recordings = [Recording.load(folder / path) for path in marker.args]
+    # Tests should not wait as their recording did.
     simulator = Simulator(recordings=recordings, **{"speed": None, **marker.kwargs})
     _enter(request, _SERVER, simulator)
     return simulator

@@ -26,6 +26,7 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 # Shorter fragments may occur in any text.
 _MIN_BASE64: Final = 8
 
+# A response without a deadline must end some time.
 _HOUR_S: Final = 3600.0
 
 
@@ -70,6 +71,7 @@ async def record(
         failure = deadline_error("total", limit_s)
         if response is None:
             raise failure from None
+    # The longest first: a secret may be part of another.
     hidden = sorted(filter(None, {*secrets, *scrub}), key=len, reverse=True)
     content_type = response.headers.get("content-type", "").encode("utf-8", "replace")
     recording = Recording(
@@ -78,6 +80,7 @@ async def record(
         status=response.status,
         timing=tuple(timing),
     )
+    # An incomplete response is saved before its error is raised: it may be what is to be tested.
     recording.save(folder)
     if failure is not None:
         raise failure
@@ -141,6 +144,7 @@ def _in_base64(secret: str) -> list[bytes]:
     """The base64 digits that depend only on the secret, for each alignment within a text."""
     raw, found = secret.encode("utf-8", "surrogatepass"), list[bytes]()
     for before in range(3):
+        # A digit has six bits: those that share bits with the text around the secret are not counted.
         begin, end = -(-before * 8 // 6), (before + len(raw)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             core = encode(b"\0" * before + raw)[begin:end]

@@ -102,6 +102,7 @@ class ScriptedModel(Model):
         """Answers one request."""
         number = len(self.requests)
         warnings: list[OtherWarning] = []
+        # As a vendor would get it: open calls and the like are repaired before any request.
         if not is_plain(request.messages):
             messages, warnings = repaired(request.messages)
             request = msgspec.structs.replace(request, messages=tuple(messages))
@@ -117,6 +118,7 @@ class ScriptedModel(Model):
             call_id = str(uuid.uuid4())
             watch = Watch(observe, call_id=call_id, provider=_NAME, model=request.model, request=request)
         turn = self._script.turn(request, number)
+        # By message: an agent sends a conversation that grows, and its old part is counted once.
         if turn.usage is None and not turn.events:
             turn = msgspec.structs.replace(turn, usage=usage_of(turn, self._prompts.of(request)))
         return _ScriptedCall(turn, request, number, watch, self.limiter, warnings)
@@ -208,6 +210,7 @@ class _ScriptedCall:
         """Releases the limiter and reports the end of the call, once."""
         if self._permit is not None:
             used = (self._usage.input_tokens, self._usage.output_tokens)
+            # What a response that was left has used is not known, so the estimate stays taken.
             if left or used == (None, None):
                 self._permit.release()
             else:
@@ -220,6 +223,7 @@ class _ScriptedCall:
     def _played(
         self, turn: Turn, request: Request, number: int, warnings: list[OtherWarning]
     ) -> Iterator[Event]:
+        # Scripts may hold any events; readers get the grammar, as from a wire.
         guard = Guard()
         for event in guard.start():
             yield StreamStart([*warnings]) if warnings and isinstance(event, StreamStart) else event
@@ -232,6 +236,7 @@ class _ScriptedCall:
             self.error = error_from_info(guard.errors[0])
             self.error.provider = self.error.provider or _NAME
             self.error.usage = self._usage
+            # Other faults break a response off, which `finished` reports.
             if isinstance(turn.fault, Refuse) and self._watch is not None:
                 self._watch.attempt_failed(_ATTEMPT, self.error, None)
         yield from ending

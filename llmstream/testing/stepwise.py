@@ -14,6 +14,7 @@ from llmstream.testing.faults import answered
 
 __all__ = ["Stepwise", "comparable"]
 
+# For the head of a request, which may have long headers; asyncio's own limit is 64 KiB.
 _LIMIT_BYTES: Final = 64 * 1024 * 1024
 _IDS: Final = ("id", "toolCallId", "approvalId")
 
@@ -57,6 +58,7 @@ class Stepwise:
     ) -> None:
         self.url = ""
         self._resets = resets
+        # All bytes: a recording has no waits.
         self._head, *self._steps = [
             step for step in answered(*pieces, content_type=content_type) if isinstance(step, bytes)
         ]

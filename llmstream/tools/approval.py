@@ -49,7 +49,9 @@ class Approve:
             return
         if not isinstance(self.arguments, Mapping):
             raise InvalidRequest(f"Approve(arguments=...) must be a dict by name, got {self.arguments!r}")
+        # Checked where the person decides: later the run would fail, and the decision be spent.
         try:
+            # Copied, because msgspec encodes no Mapping but a dict.
             msgspec.json.encode(dict(self.arguments))
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequest(
@@ -162,5 +164,6 @@ def denied(call: ToolCall, decision: Deny) -> ToolCallStatus:
     return ToolCallStatus.of(call, ToolOutcome.failed(text, unrun="denied"))
 
 
+# A model could send line breaks, escapes of terminals or bidi marks that hide what a person approves.
 def _shown(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

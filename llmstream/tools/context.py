@@ -57,6 +57,7 @@ class ToolContext(Generic[Deps]):
     note: str = ""
     key: str = ""
     steps: Any = field(default=None, repr=False, compare=False)  # where a sub-agent records its own
+    price: Any = field(default=None, repr=False, compare=False)  # of a sub-agent that has none of its own
     continued: Any = field(default=None, repr=False, compare=False)
     reporter: Callable[[Any], Awaitable[None]] = field(default=_nowhere, repr=False, compare=False)
 
@@ -79,5 +80,6 @@ def is_context(annotation: Any) -> bool:
     """Whether a parameter with this annotation takes the context: `ToolContext`, alone or in a union."""
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return any(is_context(choice) for choice in typing.get_args(annotation))
+    # `ToolContext[Shop]` is no class; its origin is.
     found = typing.get_origin(annotation) or annotation
     return inspect.isclass(found) and issubclass(found, ToolContext)

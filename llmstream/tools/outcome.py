@@ -98,6 +98,7 @@ class ToolOutcome:
     content: str = ""
     parts: tuple[ResultPart, ...] = ()
     error: str | None = None
+    # Comparisons leave out these three: two runs of one call are equal by what the model sees.
     exception: Exception | None = field(default=None, compare=False, repr=False)
     value: Any = field(default=None, compare=False, repr=False)
     output: Any = field(default=None, compare=False, repr=False)
@@ -125,6 +126,7 @@ class ToolOutcome:
         parts or Text in it: its parts, and the rest as lines of text. Any other value: its JSON.
         """
         if isinstance(value, ToolOutcome):
+            # One with an error alone: the model has to read something.
             return replace(value, content=value.content or value.error or "")
         if isinstance(value, ToolOutput):
             return replace(cls.of(value.content), value=value.value, stop=value.stop)
@@ -135,6 +137,7 @@ class ToolOutcome:
             return cls(parts=(part,), value=value)
         try:
             text = _text(value)
+            # Text is its own form: as a JSON value it would have quotes.
             plain = value is None or isinstance(value, str | Text)
             return cls(text, value=value, output=None if plain else _decode(text))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -153,6 +156,7 @@ class ToolOutcome:
             if part is not None:
                 parts.append(part)
                 continue
+            # A value in the list that has no JSON form fails all: a hole in a list would be another result.
             item = cls.of(value)
             if item.error is not None:
                 return item
@@ -166,12 +170,14 @@ class ToolOutcome:
         max_bytes: limit for all parts together; parts that no longer fit are left out
         """
         text = self.content
+        # The check costs less than the search, and most results are ASCII.
         if not text.isascii():
             text = without_lone_surrogates(text)
         if len(text) > max_chars:
             text = f"{text[:max_chars]}\n[cut: the first {max_chars} of {len(text)} characters]"
         parts, notes = _parts_within(self.parts, max_bytes)
         text = "\n".join(filter(None, (text, *notes)))
+        # A value beside a cut text would show what the model has not seen.
         return self if text == self.content else replace(self, content=text, parts=parts, output=None)
 
 
@@ -186,6 +192,7 @@ class ToolCallStatus(msgspec.Struct, frozen=True, omit_defaults=True, dict=True)
     result: the result in the history
     """
 
+    # Encoded and compared without `outcome`, which may hold what has no JSON form.
     name: str
     error: str | None = None
     tool_call_id: str = ""
@@ -245,6 +252,7 @@ def cancelled_results(
     calls: Iterable[ToolCall], done: Iterable[ToolResult | ToolCallStatus] = ()
 ) -> list[ToolResult]:
     """A "cancelled" result for each client call without a result."""
+    # An id that occurs twice is one call.
     settled = {status.tool_call_id for status in done}
     results = []
     for call in calls:
@@ -257,20 +265,20 @@ def cancelled_results(
 
 def _parts_within(parts: tuple[ResultPart, ...], max_bytes: int) -> tuple[tuple[ResultPart, ...], list[str]]:
     """The parts that fit, and a note for each that does not. A part by URL takes no space."""
-    kept: list[ResultPart] = []
+    fitting: list[ResultPart] = []
     notes: list[str] = []
     room = max_bytes
     for part in parts:
         size = len(part.data or b"")
         if size <= room:
             room -= size
-            kept.append(part)
+            fitting.append(part)
         else:
             notes.append(
                 f"[left out: {part.media_type or part.part_kind} of {size} bytes; "
                 f"the files of a result may have {max_bytes} bytes in all]"
             )
-    return tuple(kept), notes
+    return tuple(fitting), notes
 
 
 # What makes of a list one of parts and lines of text, in place of a JSON value.
@@ -294,8 +302,10 @@ def _part(value: object) -> ResultPart | None:
 
 def _text(value: object) -> str:
     if isinstance(value, str):
-        return str(value)
+        # The value of a member of an enum of strings, as in JSON: its own `str()` may be "Color.RED".
+        return str.__str__(value)
     if value is None:
+        # Encoded as null it would look like a value to the model.
         return ""
     if isinstance(value, Text):
         return value.text
@@ -304,6 +314,7 @@ def _text(value: object) -> str:
 
 def _message(exception: BaseException) -> str:
     """The message of an exception; "" if its `__str__` fails."""
+    # Exceptions of others may fail in `__str__`; the tool has failed anyway, and its call needs a result.
     try:
         return str(exception)
     except Exception:
@@ -313,6 +324,7 @@ def _message(exception: BaseException) -> str:
 def _named_message(exception: BaseException) -> str:
     """The message after the name of the exception's type; for a group, those of all its exceptions."""
     name = type(exception).__name__
+    # A group's own message is the number of its exceptions.
     if isinstance(exception, BaseExceptionGroup):
         return f"{name}: " + "; ".join(map(_named_message, exception.exceptions))
     text = _message(exception)

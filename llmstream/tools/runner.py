@@ -136,6 +136,7 @@ class CallRunner:
         self._around = around
         self._context = context
         self._timeout_s = timeout_s
+        # A limit of 0 would let every call wait for ever.
         self._limit = anyio.CapacityLimiter(max(1, limit))
         # The limiter is fair: the calls of a tool with its own limit keep their order.
         self._own_limits = {
@@ -168,6 +169,7 @@ class CallRunner:
         self._started.add(call.id)
         self.calls[call.id] = call
         task = asyncio.create_task(self._one(call))
+        # The loop has weak references to tasks alone.
         self._running.add(task)
         task.add_done_callback(functools.partial(self._over, call.id))
 
@@ -175,6 +177,7 @@ class CallRunner:
         """Starts the call that the event completes, if its tool is eager and the call is valid and local."""
         if not isinstance(event, ToolCallEvent) or event.tool_name not in self.tools.eager:
             return
+        # A vendor has run its own call, and an invalid one may be cut: the model has to make it again.
         if not event.invalid and not event.provider_executed:
             self.start(ToolCall(event.tool_call_id, event.tool_name, event.input))
 
@@ -191,6 +194,7 @@ class CallRunner:
 
         raises: `failure`
         """
+        # Vendors run their own calls, and declared tools run elsewhere.
         ours = self.tools.runnable(calls)
         try:
             for call in ours:
@@ -206,6 +210,7 @@ class CallRunner:
 
     async def aclose(self) -> None:
         """Cancels running calls and waits for their cleanup. Idempotent, also concurrently."""
+        # First all are cancelled, then awaited: otherwise each would wait for the cleanup of the one before.
         self._cancel()
         await _finished(self._cancelled)
         self._cancelled = {task for task in self._cancelled if not task.done()}
@@ -265,6 +270,7 @@ class CallRunner:
         emit, context = self.emit, None
         found = self.tools.find(call.name)
         if found is not None and found.takes_context:
+            # Made for a tool that takes one alone: it has copies of the conversation.
             known = ToolContext(call.id, call.name) if self._context is None else self._context(call)
             context = replace(known, note=note, continued=continued)
         return await run_call(
@@ -300,6 +306,7 @@ class ApprovalGate:
 
         raises: what `approve` raises; InvalidRequest for approved arguments that do not fit
         """
+        # A decision that was given counts before the approver, who would be asked twice otherwise.
         decision = self._decisions.get(call.id)
         if decision is None:
             if not await self._tools.approval_needed(call, self._context):
@@ -379,6 +386,7 @@ async def run_call(
             timeout_s=timeout_s,
         )
     except asyncio.CancelledError:
+        # A cancelled future that the tool awaits raises the same exception as a cancelled run.
         if _cancelled_from_outside():
             raise
         outcome = ToolOutcome.failed(f"The tool {call.name} was cancelled from within.")
@@ -388,6 +396,7 @@ async def run_call(
 def _cancelled_from_outside() -> bool:
     """Whether our own cancellation ended the call, not that of something the tool waited for."""
     task = asyncio.current_task()
+    # The deadline of a cancelled anyio scope; what task.cancel() requested is counted by the task.
     return anyio.current_effective_deadline() == -inf or (task is not None and task.cancelling() > 0)
 
 
@@ -401,6 +410,7 @@ async def _finished(tasks: Iterable[asyncio.Task[Any]]) -> None:
     interrupted: BaseException | None = None
     while running:
         try:
+            # A cancelled scope of anyio would cancel each await again, and this loop would spin.
             with anyio.CancelScope(shield=True):
                 _, running = await asyncio.wait(running)
         except asyncio.CancelledError as error:

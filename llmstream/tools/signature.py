@@ -70,6 +70,7 @@ class Signature:
         self._parameters = {key: found[key] for key in found if key not in bound}
         types = self._types(function)
         self.context_key = self._take_context(types)
+        # Before the fields are checked: a default that is a `Field(...)` is no value of the parameter.
         self._take_fields(types)
         fields: list[Any] = []
         for key, parameter in self._parameters.items():
@@ -77,6 +78,8 @@ class Signature:
             absent = (
                 ()
                 if parameter.default is parameter.empty
+                # By a factory: msgspec writes a plain default into the schema, and fails on one that JSON
+                # does not have.
                 else (msgspec.field(default_factory=lambda: _ABSENT),)
             )
             fields.append((key, readable(types[key]), *absent))
@@ -144,6 +147,7 @@ class Signature:
 
     def _types(self, function: Callable[..., Any]) -> dict[str, Any]:
         target: Any = function.func if isinstance(function, functools.partial) else function
+        # As inspect.signature does, so that types and parameters are those of one function.
         target = inspect.unwrap(target)
         if not inspect.isroutine(target):
             target = type(target).__call__
@@ -186,6 +190,7 @@ class Signature:
         schema: dict[str, Any] = {"type": "object", "properties": properties}
         if found.get("required"):
             schema["required"] = [key for key in self._parameters if key in found["required"]]
+        # OpenAI's strict mode requires it, and the decoder refuses unknown names in every mode.
         schema["additionalProperties"] = False
         if components:
             schema["$defs"] = components
@@ -288,6 +293,7 @@ def check_arguments(what: str, function: Callable[..., Any], *names: str) -> Non
     raises: InvalidRequest; nothing if the signature cannot be read
     """
     try:
+        # Bound, not called: any values do, since their number alone counts.
         inspect.signature(function).bind(*names)
     except ValueError:
         return

@@ -137,6 +137,7 @@ class Tool(Generic[P, R]):
         self.max_result_chars = max_result_chars
         self.max_result_bytes = max_result_bytes
         self._reader = reader or JSONObject(spec.name)
+        # A Signature has it; readers of others need not.
         self._context_key: str | None = getattr(self._reader, "context_key", None)
 
     @property
@@ -175,6 +176,7 @@ class Tool(Generic[P, R]):
         if self.needs_approval is False:
             return False
         try:
+            # Parsed even where True is enough: a call that cannot run is not worth a person's decision.
             named = self.named_arguments(arguments)
         except InvalidToolInput:
             return False
@@ -272,6 +274,7 @@ def _code_of(function: Callable[..., Any]) -> Callable[..., Any]:
 
 async def _last(values: AsyncGenerator[Any, None], on_progress: Progress | None) -> Any:
     value = None
+    # Closed here on a cancellation: the collector would run the generator's cleanup later, in another task.
     async with aclosing(values):
         async for value in values:
             if on_progress is not None:
@@ -306,6 +309,7 @@ class JSONObject:
         try:
             return [], msgspec.json.decode(object_text(arguments), type=dict[str, Any])
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            # UnicodeEncodeError, a ValueError, comes with a lone surrogate; RecursionError with deep nesting.
             raise InvalidToolInput(
                 f"Invalid arguments for {self._name}: not a JSON object ({error})"
             ) from None
@@ -334,6 +338,7 @@ class Watched(Generic[T]):
             except StopIteration as over:
                 return over.value  # type: ignore[no-any-return]  # of a Coroutine[Any, Any, T]
             finally:
+                # In a finally: a step that ends by an exception has blocked as long.
                 self._note(self._clock() - began)
             value = thrown = None
             try:

@@ -45,14 +45,17 @@ class ToolSet:
 
     def __init__(self, tools: Iterable[AnyTool] = (), *, earlier: ToolSet | None = None) -> None:
         self._sources = _wrapped(tools)
+        # At first a second name is a mistake of the application; later a server has changed its list.
         self._strict = earlier is None
         # By source: a server whose list changes can add names, but never take over one of the application.
         self._owners: dict[str, int] = {} if earlier is None else dict(earlier._owners)
+        # Shared with every later set, so that a name is logged once for all of them.
         self._left_out: set[str] = set() if earlier is None else earlier._left_out
         self._changes = any(isinstance(source, LiveTools) for source in self._sources)
         self._local: dict[str, Tool] = {}
         self._declarations: dict[str, ToolSpec | ProviderTool] = {}
         self._tools = self._registered()
+        # Vendors' tools and declared ones are their own definition.
         self.specs = tuple([t.spec if isinstance(t, Tool) else t for t in self._tools])
         self.eager = frozenset([name for name, tool in self._local.items() if tool.eager])
         self._declared: ToolSet | None = None if self._local else self
@@ -135,6 +138,7 @@ class ToolSet:
         found = self.refusal(call)
         if found is None:
             try:
+                # The error of the whole check is wanted, not the arguments.
                 self._local[call.name].named_arguments(call.arguments)
             except InvalidToolInput as error:
                 return error
@@ -156,6 +160,7 @@ class ToolSet:
         if found is None or found.needs_approval is False or _is_broken(call):
             return False
         predicate = found.needs_approval
+        # A context has copies of the conversation: made only for a predicate that takes it.
         wanted = context is not None and callable(predicate) and takes(predicate, 2)
         known = context(call) if wanted and context is not None else ToolContext(call.id, call.name)
         try:
@@ -197,9 +202,11 @@ def _wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool |
 
     raises: InvalidRequest for anything but a tool
     """
+    # Iterated, it would be a copy of its content, and changes of the server would be missed.
     if isinstance(tools, LiveTools):
         return (tools,)
     if not isinstance(tools, Iterable):
+        # `tools=weather` is the likely mistake.
         hint = f" Write tools=[{getattr(tools, '__name__', 'tool')}]." if callable(tools) else ""
         raise InvalidRequest(f"tools must be a list of tools, got {tools!r}.{hint}")
     found: list[Tool | ToolSpec | ProviderTool | LiveTools] = []

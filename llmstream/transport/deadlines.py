@@ -116,23 +116,22 @@ class Watchdog:
         self.waiting_since: float | None = started
         self._soft = ("first-event", deadlines.first_event_s)
         self._timer: asyncio.TimerHandle | None = None
-        self._arm()
+        self._arm(started)
 
     def hand_over(self, abort: Callable[[DeadlineExceeded], None]) -> None:
         """Replaces the callback; calls it at once if a deadline has just passed."""
         self._abort = abort
         if self._timer is None:
-            self._arm()
+            self._arm(self._loop.time())
 
     def content_came(self) -> None:
-        """Switches to the idle deadline."""
+        """Switches to the idle deadline; the timer fires before it can pass."""
         self._soft = ("idle", self._deadlines.idle_s)
-        self._arm()
 
     def go_on(self) -> None:
         """Continues with another connection: silence counts from now, the other deadlines as before."""
-        self.waiting_since = self._loop.time()
-        self._arm()
+        self.waiting_since = now = self._loop.time()
+        self._arm(now)
 
     def stop(self) -> None:
         """Ends all deadlines."""
@@ -145,25 +144,30 @@ class Watchdog:
         self.stop()
         self._abort = _nobody
 
-    def _due(self) -> Due | None:
+    def _due(self, now: float) -> Due | None:
         which, limit = self._soft
         if limit is None:
             return self._hard
         since = self.waiting_since
         # While the consumer works there is no silence: the deadline is put off until it waits again.
-        return sooner(((self._loop.time() if since is None else since) + limit, which, limit), self._hard)
+        return sooner(((now if since is None else since) + limit, which, limit), self._hard)
 
-    def _arm(self) -> None:
+    def _arm(self, now: float) -> None:
         self.stop()
-        due = self._due()
-        if due is not None:
-            self._timer = self._loop.call_at(due[0], self._fire)
+        due, idle_s = self._due(now), self._deadlines.idle_s
+        at = None if due is None else due[0]
+        # Never later than an idle deadline that begins now, so that the first content arms no second timer.
+        if idle_s is not None and (at is None or now + idle_s < at):
+            at = now + idle_s
+        if at is not None:
+            self._timer = self._loop.call_at(at, self._fire)
 
     def _fire(self) -> None:
-        due = self._due()
+        now = self._loop.time()
+        due = self._due(now)
         # The reader moves `waiting_since`, not the timer: to arm it at each piece would cost too much.
-        if due is not None and due[0] <= self._loop.time():
+        if due is not None and due[0] <= now:
             self._timer = None
             self._abort(deadline_error(due[1], due[2]))
         else:
-            self._arm()
+            self._arm(now)

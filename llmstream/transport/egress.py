@@ -10,12 +10,14 @@ import base64
 import ipaddress
 import os
 import re
+import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from llmstream.environment import variables
 from llmstream.errors import InvalidRequest, ProxyError
 
 __all__ = [
@@ -29,6 +31,7 @@ _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _PORTS: Final = {"http": 80, "https": 443}
 _ENTRIES: Final = re.compile(r"[\s,]+")
 _NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
+_WITH_SYSTEM_PROXIES: Final = frozenset({"darwin", "win32"})
 # Shorter passwords would mangle the messages that they are masked in.
 _SHORTEST_SECRET: Final = 6
 
@@ -41,7 +44,7 @@ def proxy_for(scheme: str, host: str, port: int | None = None) -> str | None:
     """
     if host in _LOOPBACK:
         return None
-    proxies = urllib.request.getproxies()
+    proxies = _proxies()
     address = proxies.get(scheme) or proxies.get("all")
     if not address or _is_direct(proxies, host, port or _PORTS.get(scheme, 0)):
         return None
@@ -53,11 +56,27 @@ def proxy_secrets() -> tuple[str, ...]:
     return tuple(
         {
             secret
-            for address in urllib.request.getproxies().values()
+            for address in _proxies().values()
             for secret in _credentials(address)
             if len(secret) >= _SHORTEST_SECRET
         }
     )
+
+
+# The variables in which proxies were found, and the proxies.
+_known: tuple[Mapping[str, str] | None, dict[str, str]] = (None, {})
+
+
+def _proxies() -> dict[str, str]:
+    """The proxies by scheme, and "no"; read again after a variable has changed."""
+    global _known
+    current = variables()
+    # The systems' own settings, and an environment that is not remembered, may change unseen.
+    if sys.platform in _WITH_SYSTEM_PROXIES or current is os.environ:
+        return urllib.request.getproxies()
+    if _known[0] is not current:
+        _known = (current, urllib.request.getproxies())
+    return _known[1]
 
 
 def _credentials(address: str) -> Iterator[str]:

@@ -92,21 +92,21 @@ async def body(
     """
     try:
         if method == "HEAD":
-            return Body.whole(_head(await _tail(logs, run)))
+            return Body.complete(_head(await _tail(logs, run)))
         asked = _Asked(query)
         if asked.after is None:
             first = await _tail(logs, run)
         else:
             first = await first_page(logs, run, asked.after, max_replay=max_replay)
     except (InvalidRequest, LogError) as error:
-        return Body.whole(await _refusal(logs, run, error, details=details))
+        return Body.complete(await _refusal(logs, run, error, details=details))
     if asked.live == "long-poll":
         # The body waits: it notices a client that leaves.
         return Body.later(partial(_poll, logs, first, asked, poll_s, details=details))
     if asked.live == "":
         headers = {**_JSON, **_standing(Page((), first.status)), **asked.etag(first.status, details=details)}
         if _has(if_none_match, headers.get("etag")):
-            return Body.whole(HttpResponse(304, b"", _without(headers, "content-type")))
+            return Body.complete(HttpResponse(304, b"", _without(headers, "content-type")))
         # All in one response: the client for JavaScript asks once, and takes the first page for the whole.
         return Body.of_bytes(_array(logs, first, details=details), headers, send_timeout_s=send_timeout_s)
     return Body.of_bytes(
@@ -128,6 +128,7 @@ class _Asked:
     def __init__(self, query: str) -> None:
         given = parse_qs(query, keep_blank_values=True)
         self.live: _Live = _live(given.get("live", [""])[-1])
+        # Without an offset a catch-up begins at the beginning, and a live reading at the end.
         self.after = _after(given.get("offset", [] if self.live else ["-1"]))
         self._cursor = given.get("cursor", [""])[-1]
 
@@ -186,6 +187,7 @@ async def _array(logs: Logs, first: Page, *, details: bool) -> AsyncGenerator[by
     yield b"["
     if first.frames:
         async with aclosing(following(logs, first)) as pages:
+            # Not past the end at the first page: of a run that grows the array would have no end.
             async for page in pages:
                 yield separator + _joined([f for f in page.frames if f.seq <= tail], details=details)
                 separator = b","
@@ -204,6 +206,7 @@ async def _poll(logs: Logs, page: Page, asked: _Asked, poll_s: float, *, details
         except (InvalidRequest, LogError) as error:
             return await _refusal(logs, page.status.run, error, details=details)
     headers = {**_JSON, **_standing(page)}
+    # Of a run that has ended nobody asks again.
     if not page.ended:
         headers["stream-cursor"] = asked.cursor()
     if not page.frames:

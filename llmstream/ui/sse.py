@@ -63,7 +63,7 @@ async def body(
     try:
         first = await first_page(logs, run, _position(after), max_replay=max_replay)
     except (InvalidRequest, LogError) as error:
-        return Body.whole(await refusal(logs, run, error, details=details))
+        return Body.complete(await refusal(logs, run, error, details=details))
     # `EventSource` connects again after every end, and stops at this status alone.
     if first.ended and not first.frames:
         return Body.plain(204)

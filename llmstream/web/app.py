@@ -72,6 +72,7 @@ def make_app(
 
     @web.middleware
     async def admit(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        # The files of the page hold no secret, and a browser asks for them without the token.
         wanted = token if request.path.startswith("/api/") else None
         refused = refusal(request.headers, token=wanted, local=local)
         if refused is not None:
@@ -157,7 +158,7 @@ async def _body(request: web.Request, form: type[_T]) -> _T:
         raise web.HTTPUnsupportedMediaType(text="Send application/json.")
     try:
         return msgspec.json.decode(await request.read(), type=form)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise web.HTTPBadRequest(text=f"not what is expected here: {error}") from None
 
 

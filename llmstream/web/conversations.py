@@ -35,6 +35,7 @@ __all__ = ["Conversations"]
 
 _log: Final = logging.getLogger("llmstream")
 
+# One line of the list.
 _TITLE_CHARS: Final = 60
 
 # How long a decision waits for the end of the run that asks for it, in which other calls may still run.
@@ -90,6 +91,7 @@ class Conversations:
         try:
             return await self.send(conversation.id, prompt)
         except LLMStreamError:
+            # A conversation without a turn would stand in the list.
             self._store.delete(conversation.id)
             raise
 
@@ -114,6 +116,7 @@ class Conversations:
         A page may decide as soon as it sees a request for approval. The end of the run is waited for.
         """
         conversation = await self._settled(conversation_id)
+        # Before any wait: a second click on a button is refused at once.
         decided = any(name in turn.decisions for turn in conversation.turns for name in decisions)
         if not decided:
             conversation = await self._after_its_run(conversation)
@@ -125,6 +128,7 @@ class Conversations:
         try:
             run = self._agent.resume(suspension, made)
         except InvalidRequest as error:
+            # Such as arguments that do not fit: the page is at fault, and not the state of the conversation.
             error.status = 400
             raise
         turn = Turn(run=_new_run(), decisions=dict(decisions))
@@ -149,7 +153,7 @@ class Conversations:
         after: number of the last event that the page has, as it was sent
         """
         if not run.startswith(_RUN):  # other runs in the log are not for pages
-            return Body.whole(await refusal(self._logs, run, no_run(run), details=self.details))
+            return Body.complete(await refusal(self._logs, run, no_run(run), details=self.details))
         return await sse.body(self._logs, run, after, details=self.details)
 
     async def follow(self, run: str, after: int = -1) -> AsyncGenerator[Event]:
@@ -191,6 +195,7 @@ class Conversations:
         live = await self._logs.start(turn.run, self._recorded(conversation.id, turn, run, added))
 
         def add(stored: Conversation) -> None:
+            # Two pages may have started a run of the same state: the first one has the turn.
             same = len(stored.turns) == seen and stored.suspension == conversation.suspension
             if not same or stored.open_run is not None:
                 raise InvalidRequest("the conversation was continued elsewhere. Reload it.", status=409)
@@ -230,6 +235,7 @@ class Conversations:
 
     def _record(self, conversation_id: str, run_id: str, run: AgentRun[Any]) -> None:
         def change(stored: Conversation) -> None:
+            # The prompt was asked again meanwhile, and the messages are those of that run.
             if not stored.turns or stored.turns[-1].run != run_id:
                 return
             stored.messages = dump_messages(run.messages()).decode()
@@ -268,6 +274,7 @@ class Conversations:
                 return
             last.events = [msgspec.Raw(encode(event)) for event in compacted(events)]
             if not last.recorded:
+                # A turn of decisions continues what is stored; one of a prompt begins where it was asked.
                 before = load_messages(stored.messages) if stored.messages and not last.prompt else []
                 if last.prompt:
                     before = [*(load_messages(last.before) if last.before else []), Message.user(last.prompt)]

@@ -68,6 +68,7 @@ async def book_table(restaurant: str, people: int, time: str) -> AsyncIterator[d
 
 DEMO_TOOLS: Final = (weather, book_table)
 
+# A quick model's, so that a page is seen at work.
 _PACE: Final = Pace(first_s=0.25, tokens_per_s=90)
 
 MARKDOWN: Final = """\
@@ -125,6 +126,7 @@ class DemoScript:
         if "markdown" in low:
             return Turn(reasoning="A bit of everything, then.", text=MARKDOWN, pace=_PACE)
         if re.search(r"break off|fail|\bcut\b", low):
+            # Every other time: asked again, the answer comes to its end.
             self._cut = not self._cut
             return Turn(text=BROKEN_OFF, pace=_PACE, fault=Cut(after_events=40) if self._cut else None)
         return Turn(reasoning=_THOUGHT, text=_echo(prompt), pace=_PACE)

@@ -34,6 +34,7 @@ def compacted(events: Sequence[Event]) -> list[Event]:
 
     A page that shows them shows the same; they are some fiftieth of the frames.
     """
+    # Progress is shown until there is a result.
     done = {one.tool_call_id for one in events if isinstance(one, ToolResult) and not one.preliminary}
     out: list[Event] = []
     deltas: list[_Delta] = []
@@ -77,6 +78,7 @@ def folded(events: Iterable[Event]) -> list[Message]:
     for event in events:
         if isinstance(event, StepStart) and steps[-1].partial.parts:
             steps.append(Accumulator())
+        # Of a call of the turn before, which this run has continued.
         if isinstance(event, ToolResult) and not steps[-1].tool_calls:
             early.append(event)
         else:

@@ -85,6 +85,7 @@ class ConversationStore:
 def _opened(path: str | os.PathLike[str] | None) -> sqlite3.Connection:
     database = private_sqlite.connect(private_sqlite.IN_MEMORY if path is None else path, busy_s=5.0)
     try:
+        # In WAL mode a power failure may undo the last commits, and damages nothing.
         database.execute("pragma synchronous = normal")
         database.execute(_SCHEMA)
     except BaseException:

@@ -19,7 +19,8 @@ import llmstream as ls
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.journal import JournalInUse
 from llmstream.durable.conformance import STEPS_CHECKS, StepsCheck
-from llmstream.errors import Lost
+from llmstream.errors import InvalidRequest, Lost
+from llmstream.testing import ScriptedModel
 from tests.durable.clerk import ANSWER, PROMPT, Effects, clerk
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +91,32 @@ async def test_journal_has_histories_and_steps(tmp_path: Path) -> None:
     again = agent.stream(PROMPT, steps=await journal.steps("order"))
     assert (await again.collect()).text == ANSWER
     assert len(effects.lines("tool")) == len(effects.lines("asked")) == 3
+    journal.close()
+
+
+async def test_sent_message_is_in_the_file(tmp_path: Path) -> None:
+    """It is on disk when `send` returns: a process that goes on has it, and a run that is over refuses it."""
+    model = ScriptedModel("One.", "Two.")
+    agent = ls.Agent(model, name="clerk")
+    journal = ls.Journal(tmp_path / "steps.journal")
+    await (await journal.steps("order")).send("And be quick.")
+    steps = await journal.steps("order")
+    run = agent.stream(PROMPT, steps=steps)
+    with pytest.raises(InvalidRequest, match=r"runs\.send"):
+        run.send("It would be lost.")
+    async for event in run:
+        if isinstance(event, ls.StepFinish) and event.step == 0:
+            await asyncio.gather(*(steps.send(text) for text in ("And two?", "And three?")))
+    model.assert_exhausted()
+    texts = [m.text for m in run.messages()]
+    assert [*texts[:3], *sorted(texts[3:5]), texts[5]] == [
+        *(PROMPT, "And be quick.", "One.", "And three?", "And two?", "Two.")
+    ]
+    with pytest.raises(InvalidRequest, match="over"):
+        await steps.send("Too late.")
+    again = agent.stream(PROMPT, steps=await journal.steps("order"))
+    await again.collect()
+    assert [m.text for m in again.messages()] == texts
     journal.close()
 
 

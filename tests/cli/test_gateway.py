@@ -139,6 +139,13 @@ def test_check_finds_missing_keys(
         (["missing.toml"], "cannot read missing.toml"),
         (["check", "missing.toml"], "cannot read missing.toml"),
         (["a.toml", "b.toml"], "too many arguments: b.toml"),
+        (["--demo", "--listen", "localhost"], 'listen is "HOST:PORT" with a port up to 65535'),
+        (["--demo", "--listen", "localhost:65536"], "got 'localhost:65536'"),
+        (["--demo", "--listen", "192.0.2.1:4000"], "it serves this machine only"),
+        (["keys", "add", "ada", "--rpm", "0"], "--rpm: expected a number from 1 on, not '0'"),
+        (["keys", "add", "ada", "--tpm=-5"], "--tpm: expected a number from 1 on, not '-5'"),
+        (["log", "-n", "0"], "-n: expected a number from 1 on, not '0'"),
+        (["--drain", "nan"], "--drain: expected a number such as 0.2, not 'nan'"),
     ],
 )
 def test_usage_errors_say_what_to_do(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 
 import pytest
 
@@ -149,6 +151,18 @@ def test_deleting_asks_first(logs, store):
     assert (status, "--yes" in err, len(store.conversations())) == (2, True, 2)
     assert logs("rm", "trip", "--yes")[0] == 0
     assert [info.id for info in store.conversations()] == ["snake"]
+
+
+def test_ctrl_d_deletes_nothing(logs, store, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    status, out, err = logs("rm", "trip")
+    assert (status, err) == (0, "")
+    assert out == "Delete trip for good? [y/N] \n"
+    assert "trip" in store.names("")
 
 
 def test_old_ones_are_pruned(logs, store):

@@ -17,6 +17,7 @@ import pytest
 
 from llmstream.cli import main
 from llmstream.cli.simulate import _since
+from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.simulator import Received
 
@@ -112,6 +113,20 @@ def test_listens_on_other_hosts_if_asked(spawn):
         with pytest.raises(urllib.error.HTTPError, match="403") as caught:
             post(f"{url}/v1/chat/completions", CHAT, host="simulator:8080")
         assert b"the Host header names another" in caught.value.read()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "localhost.", "LOCALHOST"])
+def test_every_loopback_has_its_checks(host, monkeypatch):
+    """A page of the web may resolve its own name to any of them."""
+    made = []
+
+    def simulator(*args: object, **options: object) -> None:
+        made.append(options["allow_remote"])
+        raise InvalidRequest("made")
+
+    monkeypatch.setattr("llmstream.cli.simulate.Simulator", simulator)
+    assert main(["simulate", "--host", host]) == 2
+    assert made == [False]
 
 
 def test_lines_continue_past_the_list_limit() -> None:

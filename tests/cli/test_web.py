@@ -103,6 +103,12 @@ def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"port {port}: it is in use. Pass another --port" in capsys.readouterr().err
 
 
+def test_a_port_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    for text in ("http", "65536", "-1"):
+        assert main(["web", "--no-open", f"--port={text}"]) == 2
+        assert f"expected a number from 0 to 65535, not '{text}'" in capsys.readouterr().err
+
+
 def test_an_address_of_another_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["web", "--no-open", "--host", "192.0.2.1", "--port", "0"]) == 2
     assert "Pass another with --host" in capsys.readouterr().err

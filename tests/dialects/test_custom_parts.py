@@ -33,7 +33,7 @@ def test_unknown_custom_part_is_warned_of(name: str, role: Role, part: c.Part) -
 def test_only_emptied_messages_are_removed() -> None:
     heard: list[str] = []
     hello = Message.user("Hi")
-    kept = without_custom_parts([hello, Message("", Role.USER, (PARTS[1],))], heard.append)
+    kept = list(without_custom_parts([hello, Message("", Role.USER, (PARTS[1],))], heard.append))
     assert kept == [hello]
     assert kept[0] is hello
     assert heard == ["a part of kind 'geo' was left out: the API does not support it"]

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llmstream as ls
 from llmstream.agent import Hooks, RunState
 from llmstream.chats import ToolCall
+from llmstream.middleware import fallback, wrap
 from llmstream.request import Request
-from llmstream.simulator.script import Call
+from llmstream.simulator.script import Call, Refuse
 from llmstream.testing import ScriptedModel, Turn
 from llmstream.tools import ToolContext
 
 PROMPT = "Ship order 4711."
+MESSAGE = "And be quick."
 ANSWER = "Shipped."
 
 At = Callable[[str], None]
@@ -39,8 +42,18 @@ def script(request: Request) -> Turn:
     ]
     if number < len(turns):
         return turns[number]
+    if request.response_format is not None:
+        # The first answer does not fit its type; the next one comes after the message of the repair.
+        return Turn(text="no JSON" if number == len(turns) else f'{{"text":"{ANSWER}"}}')
     failed = [r.content for m in request.messages for r in m.tool_results if r.is_error]
     return Turn(text=" ".join([ANSWER, *failed]))
+
+
+@dataclass
+class Receipt:
+    """The answer of an agent with an output type."""
+
+    text: str
 
 
 class Effects:
@@ -65,6 +78,8 @@ def clerk(
     hooks: bool | Hooks = False,
     more: bool = False,
     deep: bool = False,
+    falls_back: bool = False,
+    typed: bool = False,
     jitter_s: float = 0.0,
     at: At = nowhere,
     name: str = "clerk",
@@ -75,6 +90,8 @@ def clerk(
     hooks: with these; True for one that counts and waits
     more:  a newer version, with one more tool
     deep:  with a sub-agent that does the same
+    falls_back: with a first model that is always down
+    typed: with an output type, whose first answer does not fit and is repaired
     """
 
     async def pause() -> None:
@@ -115,4 +132,10 @@ def clerk(
         inner = clerk(effects, hooks=hooks, more=more, jitter_s=jitter_s, at=at, name="research")
         tools.append(inner.as_tool("research", "Find out."))
     own = Hooks(before_tool=before_tool) if hooks is True else hooks or None
-    return ls.Agent(ScriptedModel(answer), name=name, tools=tools, hooks=own, **options)
+    model: ls.Model = ScriptedModel(answer)
+    if falls_back:
+        down = ScriptedModel(Turn(fault=Refuse(status=401)), model="down", repeat_last=True)
+        model = wrap(down, fallback(model))
+    if typed:
+        options["output"] = Receipt
+    return ls.Agent(model, name=name, tools=tools, hooks=own, **options)

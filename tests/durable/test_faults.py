@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pickle
 import resource
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,8 @@ from llmstream import grammar
 from llmstream.durable import Runs
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.errors import LogUnavailable
-from tests.durable.clerk import ANSWER, PROMPT, Effects, clerk
+from llmstream.log import open_logs
+from tests.durable.clerk import ANSWER, MESSAGE, PROMPT, Effects, clerk
 from tests.postgres import PostgresServer
 
 LIMIT_S = 60.0
@@ -56,6 +61,76 @@ async def test_disk_full_in_the_middle(tmp_path: Path, monkeypatch: pytest.Monke
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert full.is_set()
+        await finished(runs, effects)
+
+
+RECORDS = ["0/model", "0/call/call_0_0", "0/before_tool/call_0_0", "1/suspension", "inbox/0"]
+
+
+@pytest.mark.parametrize("key", RECORDS)
+async def test_pickled_record_is_refused(key: str, tmp_path: Path) -> None:
+    """Nothing is loaded but JSON: a row that somebody has put there runs no code, and ends the run."""
+    loaded = tmp_path / "loaded"
+    payload = pickle.dumps(Payload(str(loaded)), protocol=0 if key == "1/suspension" else 4)
+    effects = Effects(tmp_path / "effects")
+    agent = clerk(effects, approval=True, hooks=True)
+    async with Runs(f"sqlite:{tmp_path / 'runs.db'}") as runs:
+        run = runs.stream(agent, "order", PROMPT)
+        _ = [event async for event in run]
+        await runs.send("order", MESSAGE)
+        await runs.decide("order", {run.pending[0].approval_id: True})
+    with sqlite3.connect(tmp_path / "runs.db") as connection:
+        changed = connection.execute("update durable_steps set data = ? where key = ?", (payload, key))
+        assert changed.rowcount == 1
+    connection.close()
+    # The message is read before the next step, after the tool that was decided about.
+    before = len(effects.lines("tool")) + (key == "inbox/0")
+    async with Runs(f"sqlite:{tmp_path / 'runs.db'}") as runs:
+        info = await runs.run(agent, "order")
+        assert info.state == "failed"
+        assert info.error is not None
+        assert info.error[0] == "decode-error"
+    assert not loaded.exists()
+    assert len(effects.lines("tool")) == before
+
+
+class Payload:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (self.path,)
+
+
+async def test_database_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a copy that became one: the run is left as it was, and goes on once it can be written."""
+    monkeypatch.setattr("llmstream.durable.store_steps._PATIENCE_S", 0.2)
+    effects = Effects(tmp_path / "effects")
+    store = SQLiteRunStore(tmp_path / "runs.db")
+    turned = list[asyncio.Future[None]]()
+
+    async def turn(value: str) -> None:
+        assert store._worker is not None
+        await store._worker.run(lambda connection: connection.execute(f"pragma query_only = {value}").close())
+
+    def at(place: str) -> None:
+        if place == "before pay" and not turned:
+            turned.append(asyncio.ensure_future(turn("on")))
+
+    async with (
+        open_logs(f"sqlite:{tmp_path / 'log.db'}") as logs,
+        Runs(store, logs=logs, lease_s=1.0) as runs,
+    ):
+        run = runs.stream(clerk(effects, at=at, jitter_s=0.05), "order", PROMPT)
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises(LogUnavailable, match="readonly"):
+                _ = [event async for event in run]
+        info = await runs.status("order")
+        assert info is not None
+        assert info.state == "running"
+        await turn("off")
         await finished(runs, effects)
 
 

@@ -103,7 +103,7 @@ async def test_recoveries_after_random_delays(tmp_path: Path, make_place: Callab
             await process.kill()
         if (await runs_of(order)) is None:  # killed before it had stored its run
             await (await order.begin()).state()
-        await order.finish(looks=100)
+        await order.finish()
         await order.check()
 
     async with forked() as processes:

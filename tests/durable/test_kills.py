@@ -19,14 +19,15 @@ import pytest
 import llmstream as ls
 from llmstream import grammar
 from llmstream.durable import Runs
-from llmstream.errors import LogUnavailable
-from tests.durable.clerk import ANSWER, Effects
+from llmstream.errors import InvalidRequest, LogUnavailable, RunNotFound
+from tests.durable.clerk import ANSWER, MESSAGE, Effects
 from tests.durable.processes import Process, Processes, forked
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 
 SWEEP = bool(os.environ.get("DURABLE_SWEEP"))
 AT_ONCE = 6
+FINISH_S = 120.0
 
 
 class Order:
@@ -39,6 +40,7 @@ class Order:
         self.address = address or f"sqlite:{folder / 'runs.db'}"
         self.effects = Effects(folder / "effects")
         self._processes = processes
+        self._typed = bool(agent.get("typed"))
         self._job = {"address": self.address, "effects": str(self.effects.path), "agent": agent}
 
     async def begin(self, **job: Any) -> Process:
@@ -47,28 +49,46 @@ class Order:
     async def resume(self, **job: Any) -> Process:
         return await self._processes.start(**{**self._job, **job})
 
-    async def finish(self, *, looks: int = 20, **job: Any) -> None:
-        """Workers take it up until it is over; a person approves what waits."""
-        for _ in range(looks):
+    async def finish(self, **job: Any) -> None:
+        """Workers take it up until it is over; a person approves what waits.
+
+        By time and not by attempts: on a loaded machine a worker may lose its short lease again and again.
+        """
+        until = asyncio.get_running_loop().time() + FINISH_S
+        while True:
             state, _ = await (await self.resume(**job)).state()
             async with Runs(self.address) as runs:
                 info = await runs.status("order")
-                if info is None or info.state == "running":
-                    await asyncio.sleep(0.1)  # its lease has not passed
-                elif info.state == "waiting":
-                    await runs.decide("order", {call.approval_id: True for call in info.pending})
-                else:
+                if info is not None and info.is_over:
                     assert info.state == "done", (state, info)
                     return
-        raise AssertionError("the run does not end")
+                assert asyncio.get_running_loop().time() < until, (state, info)
+                if info is not None and info.state == "waiting" and not info.ready:
+                    await runs.decide("order", {call.approval_id: True for call in info.pending})
+                else:
+                    await asyncio.sleep(
+                        0.1
+                    )  # its lease has not passed, or the worker could not read the file
 
-    async def check(self) -> None:
-        """As `check_run`."""
+    async def tell(self) -> bool:
+        """Sends a message, while nobody has the run; False if there is none that could get it."""
         async with Runs(self.address) as runs:
-            await check_run(runs, "order", self.effects)
+            try:
+                await runs.send("order", MESSAGE)
+            except (InvalidRequest, RunNotFound):
+                return False
+        return True
+
+    async def check(self, *, told: bool = False) -> None:
+        """As `check_run`; and the message that was sent is in the history once."""
+        async with Runs(self.address) as runs:
+            await check_run(runs, "order", self.effects, typed=self._typed)
+            run = runs.follow("order")
+            await run.collect()
+            assert [m.text for m in run.messages()].count(MESSAGE) == told
 
 
-async def check_run(runs: Runs, run: str, effects: Effects) -> None:
+async def check_run(runs: Runs, run: str, effects: Effects, *, typed: bool = False) -> None:
     """The answer is right, the log is one valid sentence, and no tool ran twice."""
     pages = [item async for item in runs.logs.follow(run)]
     info = await runs.status(run)
@@ -78,11 +98,14 @@ async def check_run(runs: Runs, run: str, effects: Effects) -> None:
     assert grammar.check(event for _, event in pages) == []
     last = pages[-1][1]
     assert isinstance(last, ls.Finish)
-    assert info.text.startswith(ANSWER)
     assert info.usage == last.usage
     ran = Counter(key for key in effects.lines("tool") if key.startswith(run + "/"))
     assert set(ran.values()) <= {1}, ran  # each may have been interrupted before its effect
-    if "may have had effects" not in info.text:
+    if typed:
+        assert info.text == f'{{"text":"{ANSWER}"}}'
+    elif "may have had effects" in info.text:
+        assert info.text.startswith(ANSWER)
+    else:
         assert info.text == ANSWER
 
 
@@ -97,14 +120,18 @@ async def places_of(tmp_path: Path, processes: Processes, agent: dict[str, Any])
     return places
 
 
-async def killed(order: Order, *places: int) -> None:
-    """Kills the first process at one place, each other at a place of its own, and lets the last one end."""
+async def killed(order: Order, *places: int, tells: bool = False) -> None:
+    """Kills the first process at one place, each other at a place of its own, and lets the last one end.
+
+    tells: somebody sends a message after the first kill
+    """
     await (await order.begin(kill_at=places[0])).died()
+    told = tells and await order.tell()
     for place in places[1:]:
         await asyncio.sleep(0.6)  # the lease of the dead
         await (await order.resume(kill_at=place)).died()
     await order.finish()
-    await order.check()
+    await order.check(told=told)
 
 
 async def many(work: list[Any]) -> None:
@@ -144,6 +171,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "approval": {"approval": True},
     "hooks": {"hooks": True, "jitter_s": 0.005},
     "deep": {"deep": True},
+    "fallback": {"falls_back": True},
+    "repaired": {"typed": True},
+    "messages": {"tells": True},
 }
 
 
@@ -204,12 +234,13 @@ async def test_sleep_at_every_place(tmp_path: Path, variant: str) -> None:
 @pytest.mark.skipif(not SWEEP, reason="the full sweep: DURABLE_SWEEP=1")
 @pytest.mark.parametrize("variant", VARIANTS)
 async def test_kill_at_every_place(tmp_path: Path, variant: str, make_place: Callable[[], str]) -> None:
-    agent = VARIANTS[variant]
+    agent = dict(VARIANTS[variant])
+    tells = agent.pop("tells", False)
     async with forked() as processes:
         places = await places_of(tmp_path, processes, agent)
 
         def order(name: str) -> Order:
             return Order(tmp_path / name, processes, agent, make_place())
 
-        await many([killed(order(f"{at}"), at) for at in range(places)])
-        await many([killed(order(f"{at}-{3 * at % 7}"), at, 3 * at % 7) for at in range(places)])
+        await many([killed(order(f"{at}"), at, tells=tells) for at in range(places)])
+        await many([killed(order(f"{at}-{3 * at % 7}"), at, 3 * at % 7, tells=tells) for at in range(places)])

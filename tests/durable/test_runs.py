@@ -308,3 +308,43 @@ async def test_cost_is_that_of_its_time(place: str, effects: Effects) -> None:
         info = await runs.run(agent(100.0), "order")
     assert (info.state, info.cost_estimate) == ("done", 102.0)
     assert so_far == [1.0, 2.0, 102.0]
+
+
+@pytest.mark.parametrize(("own_price", "total"), [(None, 202.0), (5.0, 111.0)], ids=["parents", "own"])
+async def test_cost_of_a_sub_agent_stays(place: str, own_price: float | None, total: float) -> None:
+    """Its process dies in the middle of a sub-agent; what that had spent is not priced again."""
+    begun = asyncio.Event()
+
+    async def pay() -> str:
+        """Pay."""
+        if not begun.is_set():
+            begun.set()
+            await asyncio.Event().wait()
+        return "paid"
+
+    def agent(price: float) -> ls.Agent:
+        inner = ls.Agent(
+            ScriptedModel(by_answers(Turn(calls=(Call("pay"),)), "It is paid.")),
+            name="bank",
+            tools=[pay],
+            interrupted="again",
+            price=None if own_price is None else lambda model, usage: own_price,
+        )
+        outer = by_answers(Turn(calls=(Call("bank", {"prompt": "Pay."}),)), ANSWER)
+        return ls.Agent(
+            ScriptedModel(outer),
+            name="clerk",
+            tools=[inner.as_tool(idempotent=True)],
+            price=lambda model, usage: price,
+        )
+
+    async with Runs(place) as runs:
+        reading = asyncio.ensure_future(runs.run(agent(1.0), "order", PROMPT))
+        await begun.wait()
+        info = await runs.status("order")
+        assert info is not None
+        assert info.cost_estimate == 1.0 + (own_price or 1.0)
+        reading.cancel()
+    async with Runs(place) as runs:
+        info = await runs.run(agent(100.0), "order")
+        assert (info.state, info.text, info.cost_estimate) == ("done", ANSWER, total)

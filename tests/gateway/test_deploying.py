@@ -58,7 +58,7 @@ def test_commands_are_understood() -> None:
         parser = argparse.ArgumentParser()
         configure(parser)
         given = parser.parse_args(arguments)
-        assert given.words == ["/etc/llmstream/gateway.toml"]
+        assert given.operands == ["/etc/llmstream/gateway.toml"]
         stops = re.search(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
         assert stops is not None
         assert float(stops[1]) > given.drain

@@ -20,7 +20,7 @@ def test_what_it_cannot_show(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["none.txt"], "no such file or folder"),
         ([str(tmp_path / "letter.txt")], "Add --dialect DIALECT"),
         (["--dialect", "esperanto", str(SSE[0])], "unknown dialect"),
-        (["--port", "99999"], "a port is a number"),
+        (["--port", "99999"], "expected a number from 0 to 65535"),
     ):
         assert main(["inspect", "--no-open", *arguments]) == 2
         assert message in " ".join(capsys.readouterr().err.split())

@@ -95,7 +95,7 @@ async def test_a_broken_stream_ends_cut(traced: Callable[..., Any]) -> None:
     ]
     calls = calls_of(path).list()
     assert {call.state for call in calls} == {"cut"}
-    assert any(not frame.whole for call in calls for frame in call.frames)
+    assert any(not frame.complete for call in calls for frame in call.frames)
 
 
 async def test_a_call_that_is_left_says_so(tmp_path: Path) -> None:
@@ -266,6 +266,6 @@ async def test_a_resumed_answer_is_one_call(serve: Any, tmp_path: Path, how: str
     assert call.heads[0].offset == 0
     first = [frame for frame in call.frames if frame.offset < call.heads[1].offset]
     assert call.heads[1].offset == sum(frame.size for frame in first)
-    assert any(not frame.whole for frame in call.frames) == (how == "half")
+    assert any(not frame.complete for frame in call.frames) == (how == "half")
     (tmp_path / "again.jsonl").write_bytes(trace_of(call))
     assert calls_of(tmp_path / "again.jsonl").list()[0].body == call.body

@@ -55,7 +55,9 @@ def test_events_have_their_frame(size: int) -> None:
     parts = [chunk("one"), b": ping\n\n", chunk("two") + chunk("three"), END]
     body = b"".join(parts)
     noted: list[tuple[int, bytes, bool]] = []
-    tap = FrameTap("text/event-stream", lambda offset, data, *, whole: noted.append((offset, data, whole)))
+    tap = FrameTap(
+        "text/event-stream", lambda offset, data, *, complete: noted.append((offset, data, complete))
+    )
     decoder = TappedDecoder(OpenAIChat().decoder(provider="x"), tap)
     found: dict[str, int] = {}
     for start in range(0, len(body), size):
@@ -70,7 +72,9 @@ def test_events_have_their_frame(size: int) -> None:
 
 def test_the_rest_of_a_body_is_noted() -> None:
     noted: list[tuple[int, bytes, bool]] = []
-    tap = FrameTap("text/event-stream", lambda offset, data, *, whole: noted.append((offset, data, whole)))
+    tap = FrameTap(
+        "text/event-stream", lambda offset, data, *, complete: noted.append((offset, data, complete))
+    )
     decoder = TappedDecoder(OpenAIChat().decoder(provider="x"), tap)
     decoder.feed(chunk("a") + b"data: {")
     tap.end_body()

@@ -476,7 +476,7 @@ async def test_nothing_is_left_after_closing(address: str) -> None:
         for reader in readers:
             reader.cancel()
         await asyncio.wait(readers)
-        assert logs._opening.result().readers._bells == {}
+        assert logs._opening.result().readers._readers == {}
     assert all(source.closed for source in sources)
 
 

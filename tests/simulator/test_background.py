@@ -76,7 +76,7 @@ async def test_cancelled_response_informs_reader() -> None:
                     break
             token = stream.resume_token
             assert await stream.cancel()
-        whole = model(simulator).reattach(token, whole=True)
+        whole = model(simulator).reattach(token, from_start=True)
         async with asyncio.timeout(2):
             await whole.collect()
         assert (whole.text, whole.finish_reason, whole.accumulator.raw_finish_reason) == (

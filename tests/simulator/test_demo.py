@@ -123,3 +123,33 @@ def test_values_fit_their_schema(schema: Any, value: object) -> None:
 def test_a_recursive_schema_comes_to_an_end() -> None:
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/N"}}}
     assert sample_value({"$ref": "#/$defs/N", "$defs": {"N": node}})["next"]["next"]
+
+
+def _size(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(_size, inner))
+
+
+def test_a_schema_that_branches_into_itself_is_answered_at_once() -> None:
+    names = list("abcdef")
+    itself = {name: {"$ref": "#"} for name in names}
+    nullable = {name: {"anyOf": [{"$ref": "#"}, {"type": "null"}]} for name in names}
+    for node in (
+        {"type": "object", "properties": nullable, "required": names},
+        {"type": "object", "properties": itself},
+        {"type": ["object", "null"], "properties": itself, "required": names},
+    ):
+        value = sample_value(node)
+        assert list(value) == list(value["a"]) == names
+        # Cut at the depth, not by the size: each property is an object or may be absent.
+        assert _size(value) < 2_000
+    endless = {"type": "object", "properties": itself, "required": names}
+    assert _size(sample_value(endless)) < 200_000
+    assert sample_value({"allOf": [{"$ref": "#"}] * 4, "type": "boolean"}) is True
+
+
+def test_a_schema_does_not_ask_for_more_than_memory_holds() -> None:
+    rows = {"type": "array", "minItems": 10**12, "items": {"type": "array", "minItems": 10**12}}
+    assert _size(sample_value(rows)) < 200_000
+    assert len(sample_value({"type": "string", "minLength": 10**12})) < 200_000
+    assert len(sample_value({"type": "array", "minItems": 500, "items": {"minLength": 20}})) == 500

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 import zipfile
@@ -167,6 +168,14 @@ def test_branches_of_chatgpt_are_kept(store, tmp_path):
     assert store.info("chatgpt-g1").model == "chatgpt:gpt-4o"
 
 
+def test_text_cut_in_an_emoji_is_imported(store, tmp_path):
+    path = tmp_path / "conversations.json"
+    path.write_text(json.dumps(CLAUDE).replace("A poem", "A poem \\ud83d").replace("Roses", "Roses \\ud83d"))
+    assert import_file(store, path) == (1, 1)
+    assert store.chat("claude-u1").messages()[1].text == "Roses \ufffd"
+    assert store.info("claude-u1").title == "A poem \ufffd"
+
+
 def test_attachments_of_claude_are_kept(store, tmp_path):
     path = tmp_path / "conversations.json"
     path.write_text(json.dumps(CLAUDE))
@@ -176,7 +185,29 @@ def test_attachments_of_claude_are_kept(store, tmp_path):
     assert (user.text, answer.reasoning, answer.text) == ("Write", "Hm", "Roses")
 
 
-@pytest.mark.parametrize("data", [b"{", b'[{"a": 1}]', b"PK\x03\x04", b"SQLite format 3\0", b"\xff\xfe"])
+def with_password() -> bytes:
+    """A zip file with the marks of one whose content is encrypted."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr("conversations.json", json.dumps(CHATGPT))
+    data = bytearray(made.getvalue())
+    data[6] |= 1  # the flags before the file, and in the directory
+    data[data.rindex(b"PK\x01\x02") + 8] |= 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        b'[{"a": 1}]',
+        b"PK\x03\x04",
+        b"SQLite format 3\0",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        pytest.param(with_password(), id="password"),
+    ],
+)
 def test_other_files_are_refused(store, tmp_path, data):
     path = tmp_path / "file"
     path.write_bytes(data)

@@ -317,7 +317,7 @@ async def test_full_response_fetched_and_continued(serve) -> None:
     url = await serve(server)
     first = model(url).stream("Hi", background=True)
     expected = await read(first)
-    again = model(url).reattach(first.resume_token, "Hi", whole=True)
+    again = model(url).reattach(first.resume_token, "Hi", from_start=True)
     assert await read(again) == expected
     assert again.messages() == first.messages()
     assert server.asked[-1] == f"GET /responses/{first.resume_token.response_id}?stream=true"

@@ -1,4 +1,4 @@
-"""Where `chaos` puts what it does: at the ends of events, whatever ends their lines."""
+"""Fault servers need a script. `chaos` puts what it does at the ends of events, whatever ends their lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from llmstream.dialects.ollama import Ollama
 from llmstream.dialects.openai_chat import OpenAIChat
-from llmstream.testing import chaos
+from llmstream.errors import InvalidRequest
+from llmstream.testing import FaultServer, chaos
 
 
 @pytest.mark.parametrize("end", [b"\n\n", b"\r\n\r\n", b"\r\r"], ids=["LF", "CRLF", "CR"])
@@ -25,3 +26,9 @@ def test_first_or_last_event_is_doubled() -> None:
     body = b'{"a":1}\n{"b":2}\n'
     assert chaos(body, "doubled", dialect=Ollama(), at=0) == [b'{"a":1}\n', b'{"a":1}\n', b'{"b":2}\n']
     assert chaos(body, "doubled", dialect=Ollama(), at=9) == [body, b'{"b":2}\n', b""]
+
+
+def test_a_server_without_a_script() -> None:
+    """Its clients waited for ever."""
+    with pytest.raises(InvalidRequest, match="needs a script"):
+        FaultServer()

@@ -36,6 +36,10 @@ class Colour(enum.Enum):
     RED = "red"
 
 
+class Metal(str, enum.Enum):  # noqa: UP042 - StrEnum has another `str()`
+    TIN = "tin"
+
+
 @pytest.mark.parametrize(
     ("value", "content"),
     [
@@ -48,6 +52,7 @@ class Colour(enum.Enum):
         (Point(1), '{"x":1}'),
         (Size(2), '{"w":2}'),
         (Colour.RED, '"red"'),
+        (Metal.TIN, "tin"),
         (datetime.date(2026, 1, 2), '"2026-01-02"'),
         (Text("words"), "words"),
     ],

@@ -120,7 +120,7 @@ async def _turned_back(body: Body, kind: str) -> Body:
         return body
     content = b"".join([chunk async for chunk in body])
     appended = "".join(json.loads(content)).encode("latin-1") if content else b""
-    return Body.whole(HttpResponse(body.status, appended, {**body.headers, "content-type": kind}))
+    return Body.complete(HttpResponse(body.status, appended, {**body.headers, "content-type": kind}))
 
 
 @asynccontextmanager

@@ -42,6 +42,7 @@ def turn_starts(messages: Sequence[Message]) -> list[int]:
     """
     starts: list[int] = []
     for place in compress(range(len(messages)), _have_role(messages, Role.USER)):
+        # A summary stands for turns; behind a user message it stands for steps of that turn.
         if not (is_summary(messages[place]) and _role_before(messages, place) == Role.USER):
             starts.append(place)
     return starts
@@ -108,6 +109,7 @@ def cut_tool_results(max_chars: int, *, replace: bool = False) -> Effect:
 
 
 def _cut(message: Message, max_chars: int) -> Message:
+    # Unchanged messages stay the same objects, which later comparisons find by identity.
     if all(len(result.content) <= max_chars for result in message.tool_results):
         return message
     return msgspec.structs.replace(message, parts=tuple([_shorter(p, max_chars) for p in message.parts]))
@@ -117,6 +119,7 @@ def _shorter(part: Part, max_chars: int) -> Part:
     if not isinstance(part, ToolResult) or part.provider_executed or len(part.content) <= max_chars:
         return part
     note = f"\n[cut: the result had {len(part.content)} characters]"
+    # The note is part of the limit: the result may be cut for a model with a small window.
     return msgspec.structs.replace(part, content=part.content[: max_chars - len(note)] + note)
 
 
@@ -187,6 +190,7 @@ def token_budget(max_tokens: int, *, count: Count = approximate_tokens, replace:
             starts = turn_starts(history)
             if found[-1].all <= max_tokens or not starts:
                 return history
+            # Complete turns first: a turn loses its first steps only where it alone is too long.
             fitting = _first_fitting(starts, found, found[-1].all - max_tokens)
             if fitting is not None:
                 return from_place(history, fitting)
@@ -220,6 +224,7 @@ def _last_steps(history: list[Message], sums: list[_Sums], start: int, max_token
     steps = step_starts(history, start)
     if not steps:
         return from_place(history, start)
+    # System messages before the turn are sent in any case.
     too_many = sums[-1].all - sums[start].left_out - max_tokens
     fitting = _first_fitting(steps, sums, too_many, steps[0])
     first = steps[-1] if fitting is None else fitting

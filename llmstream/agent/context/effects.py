@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
-from llmstream.chats.copying import RepeatedCopies, unchanged
+from llmstream.chats.copying import RepeatedCopies, noted, unchanged
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.streams.history import Repairs
@@ -66,6 +65,7 @@ class RunEffects:
     """Applies effects at each step of one run, without reading earlier messages again."""
 
     def __init__(self, effects: Iterable[ContextEffect]) -> None:
+        # Repairs of its own: each effect sees the messages that the one before it left.
         self._effects = [(effect, _function(effect), Repairs()) for effect in effects]
         self._copies = RepeatedCopies()
         self._repairs = Repairs()
@@ -82,6 +82,7 @@ class RunEffects:
         shown = self._repairs.repair(self._copies.of(messages))[0]
         with counted(spend):
             for effect, function, repairs in self._effects:
+                # A list of its own: the effect may keep and change it.
                 given = _given(function, list(shown), state)
                 found = await given if inspect.isawaitable(given) else given
                 # After each effect: one that cuts messages may leave a call without its result, which vendors
@@ -154,6 +155,7 @@ def is_count(value: object, least: int = 1) -> bool:
 
 
 def _begins_with_a_user(messages: Sequence[Message]) -> bool:
+    # OpenAI's other name of a system message.
     roles = (message.role for message in messages if message.role not in (Role.SYSTEM, "developer"))
     return next(roles, None) == Role.USER
 
@@ -171,14 +173,13 @@ def _messages(effect: ContextEffect, given: Iterable[Message]) -> Sequence[Messa
         found = list(given)
     except TypeError:
         found = [None]  # type: ignore[list-item]  # refused below
+    # By kinds, in C: all messages are checked at each step.
     if not all(issubclass(kind, Message) for kind in set(map(type, found))):
         raise InvalidRequest(f"the context effect {effect!r} did not return a list of messages")
     return found
 
 
 V = TypeVar("V")
-
-_content = attrgetter("sender", "role", "parts", "metadata")
 
 
 class Scan(Generic[V]):
@@ -194,16 +195,17 @@ class Scan(Generic[V]):
 
     def __init__(self, start: V, next: Callable[[V, Message], V]) -> None:
         self._next = next
-        self._known: list[Any] = []
+        self._known: list[Message] = []
         self._values = [start]
 
     def of(self, messages: Sequence[Message]) -> list[V]:
         """The value before each message and the value at the end: one more than there are messages."""
         known = self._known
-        same = unchanged(known, map(_content, messages))
+        # In C and mostly by identity: conversations have thousands of messages.
+        same = unchanged(known, messages)
         values = self._values
         del known[same:], values[same + 1 :]
         for message in messages[len(known) :]:
             values.append(self._next(values[-1], message))
-            known.append(_content(message))
+        known += noted(messages[len(known) :])
         return values

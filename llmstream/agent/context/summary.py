@@ -90,8 +90,10 @@ class _Summariser:
         return lambda messages: self._shown(repairs.repair(messages)[0], scan)
 
     def _longer(self, before: _Beginning, message: Message) -> _Beginning:
+        # A copy: the state after each message is needed later.
         running = before.hash.copy()
         running.update(
+            # Text of models may have lone surrogates, which have no UTF-8.
             repr((message.sender, message.role, message.parts)).encode("utf-8", "backslashreplace")
         )
         return _Beginning(running, before.tokens + self._count(message))
@@ -100,6 +102,7 @@ class _Summariser:
         found = scan.of(history)
         if found[-1].tokens <= self._limit:
             return history
+        # The longest beginning that has a summary.
         places = range(len(history), 0, -1)
         covered = next((n for n in places if found[n].hash.digest() in self._known), 0)
         beginning = list(self._known[found[covered].hash.digest()]) if covered else []
@@ -107,6 +110,7 @@ class _Summariser:
         if tokens_of(shown, self._count) <= self._limit:
             return shown
         start, end = self._older(shown)
+        # Nothing would be left out but the summary that stands there.
         if end <= max(start, len(beginning)):
             return shown
         summary = await self._written(shown[start:end])
@@ -122,21 +126,25 @@ class _Summariser:
         """The range of messages to summarise."""
         turns = turn_starts(shown)
         end = turns[-self._keep_turns] if len(turns) > self._keep_turns else 0
+        # System messages and summaries stay or are short: a request for them would gain nothing.
         if any(m.role != Role.SYSTEM and not is_summary(m) for m in shown[:end]):
             return 0, end
         steps = step_starts(shown, turns[-1]) if turns else []
         if len(steps) < 2:
             return 0, 0
+        # A summary before the steps is summed up with them, or there would be two.
         before = steps[0] - 1
         return (before if is_summary(shown[before]) else steps[0]), steps[-1]
 
     async def _written(self, older: Sequence[Message]) -> Message | None:
         text = "\n\n".join(_as_text(message) for message in older if message.role != Role.SYSTEM)
+        # Marked off: what users and tools wrote must not read like instructions.
         prompt = f"<conversation>\n{text}\n</conversation>"
         stream = self._model.stream(prompt, instructions=self._instructions)
         try:
             summary = (await stream.collect()).text.strip()
         finally:
+            # A request that failed has tokens too.
             spend(f"{self._model.provider.name}:{self._model.name}", stream.usage)
         return Message.user(_HEADING + summary).with_meta(SUMMARY, True) if summary else None
 
@@ -151,6 +159,7 @@ def _as_text(message: Message) -> str:
             case ToolCall():
                 lines.append(f"[calls {part.name} with {part.arguments}]")
             case ToolResult():
+                # Vendors' tools have their result as a value.
                 given = part.content if part.result is None else str(part.result)
                 lines.append(f"[{part.name or 'a tool'} {'failed' if part.is_error else 'gave'}: {given}]")
             case _:

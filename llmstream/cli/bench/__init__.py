@@ -143,7 +143,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _measured(arguments: argparse.Namespace) -> Report:
-    """Runs the benchmark."""
     spec = arguments.model or default_model()
     if not spec:
         raise InvalidRequest(
@@ -155,6 +154,7 @@ def _measured(arguments: argparse.Namespace) -> Report:
 
 def _output(report: Report, other: Report | None, arguments: argparse.Namespace) -> int:
     """Prints the report and writes the requested files; returns the exit status."""
+    # Standard output has the JSON alone.
     out = sys.stderr if arguments.json == "-" else sys.stdout
     lines = [*report_lines(report), *(comparison_lines(other, report) if other else ())]
     if not arguments.quiet:
@@ -175,6 +175,7 @@ async def _bench(spec: str, arguments: argparse.Namespace) -> Report:
         checked_model(spec),
         base_url=arguments.base_url,
         api_key=api_key_for(spec),
+        # A repeated request would hide a failure, and count its wait as latency.
         retry=Retry(max_retries=0),
     )
     load = Load(

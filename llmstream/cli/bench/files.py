@@ -20,6 +20,7 @@ def check_writable(path: str | None) -> None:
         return
     if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
         raise InvalidRequest(f"cannot write {path}: there is no such folder")
+    # Whoever may write the folder could choose by a link which file is overwritten.
     if os.path.islink(path) and not _is_stream(path):
         raise InvalidRequest(
             f"cannot write {path}: it is a symbolic link. Name the file itself, or - for standard output."
@@ -65,6 +66,7 @@ def _replace(path: str, text: str) -> None:
         if os.path.exists(path):
             os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
         os.replace(temporary, path)
+    # Also for Ctrl-C: no temporary file is left.
     except BaseException:
         if os.path.lexists(temporary):
             os.unlink(temporary)

@@ -104,6 +104,7 @@ def _raise_first(several: BaseExceptionGroup[BaseException]) -> NoReturn:
     raise several.exceptions[0] from None
 
 
+# A task needs a coroutine, and `One` may return any awaitable.
 async def _awaited(work: Awaitable[None]) -> None:
     await work
 
@@ -172,6 +173,7 @@ async def measure(
                 elif isinstance(event, Finish):
                     sample.input_tokens = event.usage.input_tokens
                     sample.output_tokens = event.usage.output_tokens
+                # `stream-start` is made here, before the first byte.
                 elif sample.first_event_s is None and not isinstance(event, StreamStart):
                     sample.first_event_s = now() - due
     except CallerError:

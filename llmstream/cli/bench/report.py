@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from llmstream import __version__
-from llmstream.chats.content import read_whole
 from llmstream.display.plot import percentile
 from llmstream.errors import InvalidRequest
+from llmstream.files import read_file
 
 __all__ = [
     "FORMAT",
@@ -183,6 +183,7 @@ def report_of(
         late_s=spread([s.late_s for s in samples]),
         overhead=overhead,
         samples=[
+            # Gaps would be most of the file; their spread, and a message of each code, are in it.
             msgspec.structs.replace(s, gaps_s=[], message=None)
             for s in sorted(samples, key=lambda s: s.number)
         ],
@@ -195,7 +196,7 @@ def read_report(file: str) -> Report:
     raises: InvalidRequest if the file cannot be read or is not a report
     """
     try:
-        data = read_whole(file)
+        data = read_file(file)
     except OSError as error:
         raise InvalidRequest(f"cannot read {file}: {error.strerror or error}. Check the path.") from None
     try:

@@ -91,6 +91,7 @@ def _bars(name: str, values: list[float]) -> Iterator[str]:
     yield f"{name} ({len(values)} requests)"
     most = max(found.size for found in bins)
     for found in bins:
+        # A single request shows too.
         bar = "█" * max(round(_BAR_CHARS * found.size / most), found.size > 0)
         yield f"  {seconds(found.low):>8} to {seconds(found.high):>8}  {bar} {found.size}"
 

@@ -14,11 +14,12 @@ from typing import Final
 
 import msgspec
 
+from llmstream.cli.arguments import count, decimal
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.terminal import print_message
 from llmstream.errors import InvalidRequest
 from llmstream.gateway.gateway import Gateway
-from llmstream.gateway.routes import Settings, load_settings
+from llmstream.gateway.routes import Settings, load_settings, read_address
 from llmstream.gateway.running import gateway_of, running
 from llmstream.server_side.local_only import is_loopback
 
@@ -61,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add(
-        "words",
+        "operands",
         metavar="FILE | check | keys | log",
         nargs="*",
         help="a file to serve; or check [FILE], keys add|list|revoke [NAME], log",
@@ -71,7 +72,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--drain",
         metavar="S",
-        type=float,
+        type=decimal,
         default=30.0,
         help="seconds that calls have to finish (default: 30)",
     )
@@ -79,8 +80,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     key = parser.add_argument_group("keys add")
     key.add_argument("--models", metavar="PATTERN", action="append", help="a model it may use; repeatable")
     key.add_argument("--budget", metavar="20usd/30d", help="what it may spend within a sliding window")
-    key.add_argument("--rpm", metavar="N", type=int, help="requests a minute")
-    key.add_argument("--tpm", metavar="N", type=int, help="tokens a minute")
+    key.add_argument("--rpm", metavar="N", type=count, help="requests a minute")
+    key.add_argument("--tpm", metavar="N", type=count, help="tokens a minute")
     key.add_argument("--tag", metavar="NAME", default="", help="tag of its calls; with log: calls of one tag")
     log = parser.add_argument_group("log")
     log.add_argument("--key", metavar="NAME", default="", help="calls of one key")
@@ -93,13 +94,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     log.add_argument("--since", metavar="24h", help="calls of the last minutes, hours or days: 30m, 24h, 7d")
     log.add_argument("--by", choices=("key", "tag", "model", "route", "day"), help="sums in place of calls")
-    log.add_argument("-n", type=int, default=20, metavar="N", help="number of calls (default: 20)")
+    log.add_argument("-n", type=count, default=20, metavar="N", help="number of calls (default: 20)")
     add("--json", action="store_true", help="with keys list and log: print JSON lines")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs one action; returns the exit status."""
-    action, *rest = arguments.words or [""]
+    action, *rest = arguments.operands or [""]
     if arguments.demo:
         return _serve(arguments, None)
     if action not in _ACTIONS:
@@ -145,6 +146,7 @@ def _serve(arguments: argparse.Namespace, path: Path | None) -> int:
     settings = None if path is None else settings_of(path)
     if arguments.listen and settings is not None:
         settings = msgspec.structs.replace(settings, listen=arguments.listen)
+    # The gateway reports vendors that fail by logging.
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
     try:
         asyncio.run(_serving(arguments, settings, path))
@@ -152,6 +154,7 @@ def _serve(arguments: argparse.Namespace, path: Path | None) -> int:
         print_message(f"cannot listen: {error.strerror}. Pass --listen HOST:PORT.")
         return USAGE
     except OSError as error:
+        # None: Python 3.13 reports the address of another machine without a number.
         if error.errno not in (errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL, None):
             raise
         print_message(
@@ -169,8 +172,7 @@ async def _serving(arguments: argparse.Namespace, settings: Settings | None, pat
             from llmstream.cli.gateway.demo import demo_gateway
 
             gateway = await stack.enter_async_context(demo_gateway())
-            host, _, port = (arguments.listen or f"127.0.0.1:{_DEMO_PORT}").rpartition(":")
-            address = host.strip("[]"), int(port) if port.isdigit() else _DEMO_PORT
+            address = read_address(arguments.listen or f"127.0.0.1:{_DEMO_PORT}")
             if not is_loopback(address[0]):
                 raise InvalidRequest("the demo has no keys, so that it serves this machine only")
         else:

@@ -25,9 +25,9 @@ __all__ = ["keys", "log"]
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.@-]{0,63}")
 
 
-def keys(arguments: argparse.Namespace, settings: Settings, words: Sequence[str]) -> int:
+def keys(arguments: argparse.Namespace, settings: Settings, operands: Sequence[str]) -> int:
     """Adds, lists or revokes keys."""
-    match list(words):
+    match list(operands):
         case ["add", name]:
             _add(arguments, settings, name)
         case ["list"] | []:
@@ -121,6 +121,7 @@ def log(arguments: argparse.Namespace, settings: Settings) -> int:
     if arguments.json:
         write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in reversed(calls)))
         return SUCCESS
+    # The newest last, where a terminal shows it.
     print("\n".join(_table([_HEAD, *(_cells(row) for row in reversed(calls))])))
     return SUCCESS
 
@@ -130,6 +131,7 @@ _HEAD: Final = ("TIME", "KEY", "TAG", "ASKED", "MODEL", "LANE", "IN", "OUT", "US
 
 def _cells(row: Row) -> tuple[str, ...]:
     time_ = datetime.datetime.fromtimestamp(row.started).strftime("%m-%d %H:%M:%S")
+    # Of a call that was cut, no vendor reports the tokens.
     about = "~" if row.estimated else ""
     return (
         time_,

@@ -39,6 +39,7 @@ def _missing_key(route: Route, target: Target) -> str:
         provider.key(None)
         provider.address(target.base_url)
     except MissingKey as error:
+        # Without a key, requests are signed.
         return "" if provider.sign is not None else f"{route.pattern}: {target.model}: {error.message}"
     except LLMStreamError as error:
         return f"{route.pattern}: {target.model}: {error.message}"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from llmstream.cli.arguments import count, whole
+from llmstream.cli.arguments import count, natural
 from llmstream.cli.errors import SUCCESS
-from llmstream.cli.kept import open_kept, store_path
 from llmstream.cli.storage import check_free
+from llmstream.cli.stored_chats import open_chats, store_path
 from llmstream.cli.terminal import print_message, wrapped, write_bytes
 from llmstream.errors import InvalidRequest
 
@@ -55,6 +55,7 @@ examples:
 _ACTIONS: Final = ("list", "search", "show", "cost", "export", "rm", "prune", "path", "backup", "import")
 _WRITING: Final = ("rm", "prune", "import")
 _SHORT: Final = 3
+# A year has 365.25 days.
 _UNITS: Final = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
 _AGE: Final = re.compile(r"(\d{1,6})([mhdwy])")
 
@@ -66,7 +67,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("action", metavar="ACTION", nargs="?", choices=_ACTIONS, default="list", help=", ".join(_ACTIONS))
     add("words", metavar="ID|WORD|FILE", nargs="*", help="conversations, words to search for, or files")
     add("-q", "--query", metavar="TEXT", help="search for words, as the action search does")
-    add("-n", "--limit", metavar="N", type=whole, help="how many; 0 for all (default: 3 in lists, 20 hits)")
+    add("-n", "--limit", metavar="N", type=natural, help="how many; 0 for all (default: 3 in lists, 20 hits)")
     add("--model", metavar="PATTERN", help="only conversations with such a model, such as 'claude*'")
     add("--since", metavar="WHEN", type=moment, help="only later ones: 2w, 3d, 12h, or 2026-03-01")
     add("--role", metavar="ROLE", help="search only messages of user, assistant or tool")
@@ -104,7 +105,7 @@ def run(arguments: argparse.Namespace) -> int:
     if action == "path":
         print(store_path() or "off")
         return SUCCESS
-    with open_kept(to_read=action not in _WRITING) as store:
+    with open_chats(to_read=action not in _WRITING) as store:
         _RUN[action](store, arguments)
     return SUCCESS
 
@@ -159,6 +160,7 @@ def _search(store: Store, arguments: argparse.Namespace) -> None:
         model=arguments.model,
         role=arguments.role,
         since=arguments.since,
+        # -1: no limit.
         limit=20 if arguments.limit is None else arguments.limit or -1,
         all=arguments.all,
     )
@@ -226,8 +228,8 @@ def _named(store: Store, given: str) -> str:
 
 
 def _cost(store: Store, arguments: argparse.Namespace) -> None:
-    from llmstream.cli.kept import estimated_price
     from llmstream.cli.logs.cost_plot import cost_lines, cost_svg
+    from llmstream.cli.stored_chats import estimated_price
 
     names = [name.strip() for name in arguments.by.split(",") if name.strip()]
     rows = store.costs(names, since=arguments.since, price=estimated_price)
@@ -286,7 +288,12 @@ def _may(arguments: argparse.Namespace, question: str) -> bool:
         return True
     if not sys.stdin.isatty():
         raise InvalidRequest("deleting is for good; add --yes where there is no terminal to ask")
-    return input(wrapped(f"{question} [y/N] ")).strip().lower() in ("y", "yes")
+    try:
+        return input(f"{wrapped(f'{question} [y/N]')} ").strip().lower() in ("y", "yes")
+    # Ctrl-D; the cursor stands behind the question.
+    except EOFError:
+        print()
+        return False
 
 
 def _backup(store: Store, arguments: argparse.Namespace) -> None:

@@ -16,6 +16,7 @@ __all__ = ["cost_lines", "cost_svg"]
 _NAME: Final = 40
 _LEAST_BAR: Final = 8
 _MOST_BAR: Final = 40
+# A character has eight widths, so short bars differ too.
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
 
 
@@ -29,6 +30,7 @@ def cost_lines(by: Sequence[str], rows: Sequence[CostRow]) -> Iterator[str]:
     head, *names = ["  ".join(map(str.ljust, group, widths)) for group in ([*map(str.upper, by)], *groups)]
     wide = max(len("total"), len(head))
     values = _values(rows)
+    # 46 columns of numbers, and a gap.
     room = min(_MOST_BAR, (columns() or 100) - wide - 50)
     yield f"{head:<{wide}}{'TURNS':>8}{'IN':>13}{'OUT':>13}{'COST':>12}"
     for name, row, value in zip(names, rows, values, strict=True):
@@ -55,6 +57,7 @@ def _total(rows: Sequence[CostRow]) -> CostRow:
 
 
 def _values(rows: Sequence[CostRow]) -> list[float]:
+    # Without prices, tokens are the best measure.
     if any(row.cost for row in rows):
         return [row.cost or 0.0 for row in rows]
     return [float(row.input_tokens + row.output_tokens) for row in rows]

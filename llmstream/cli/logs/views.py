@@ -11,7 +11,7 @@ from typing import Final
 from llmstream.chats import Message, Role
 from llmstream.chats.content import Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.transcript import transcript
-from llmstream.cli.kept import branch_end, branch_ends
+from llmstream.cli.stored_chats import branch_end, branch_ends
 from llmstream.cli.terminal import columns
 from llmstream.display.terminal_text import one_line, safe
 from llmstream.errors import InvalidRequest
@@ -90,6 +90,7 @@ def last_answer(store: Store, info: ConversationInfo, branch: int | None = None)
     """
     for message in reversed(_messages(store, info, branch)):
         if message.role == Role.ASSISTANT and message.text:
+            # Output to a pipe is data.
             return safe(message.text) if sys.stdout.isatty() else message.text
     raise InvalidRequest(f"the conversation {info.id} has no answer")
 

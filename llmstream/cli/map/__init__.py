@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from llmstream.batches.apis import api_of
-from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, shard, whole
+from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, natural, shard
 from llmstream.cli.config import MODEL_HELP, default_model
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import api_key_for
@@ -93,7 +93,7 @@ def _add_request_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="model to ask where the first fails; repeatable",
     )
-    add("--retries", metavar="N", type=whole, default=2, help="retries of a failed request (default: 2)")
+    add("--retries", metavar="N", type=natural, default=2, help="retries of a failed request (default: 2)")
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +138,7 @@ def run(arguments: argparse.Namespace) -> int:
     _check_output(arguments)
     _check_batch(arguments, job.spec)
     survey = None
+    # Standard input can be read only once, by the run.
     if not source.is_stdin:
         survey = surveyed(source.rows(), job.prompt_of)
         _check_survey(survey, arguments.input)

@@ -16,6 +16,7 @@ from llmstream.usage import Usage
 
 __all__ = ["Survey", "estimate_lines", "surveyed"]
 
+# Usual for English; the estimate is shown as one.
 _CHARS_PER_TOKEN: Final = 4
 # Assumed of an answer: nobody knows before. A paragraph.
 _ANSWER_TOKENS: Final = 200
@@ -51,6 +52,7 @@ class Survey:
         rows = (self.rows - self.bad) * share
         if price is None or rows <= 0:
             return None
+        # Prices may depend on the length of a request, so the average one is priced.
         tokens = Usage(max(1, round((self.chars / max(1, self.rows) + overhead) / _CHARS_PER_TOKEN)), answer)
         each = price(model, tokens)
         return None if each is None else each * rows

@@ -51,7 +51,9 @@ __all__ = ["PAUSED", "Job", "execute"]
 PAUSED: Final = 75
 """EX_TEMPFAIL of sysexits.h: run it again later, and it goes on."""
 
+# A vendor that refuses all requests for longer has an outage, or the quota is used up.
 _PATIENCE_S: Final = 600.0
+# HTTP: the balance at the vendor is used up, and can be filled.
 _PAYMENT_REQUIRED: Final = 402
 _ANSWER: Final = "answer"
 
@@ -90,7 +92,9 @@ class Job:
             return 0
         quoted = self.path.lower().endswith(".csv")
         with open(self.path, "rb") as file:
+            # An incomplete last line is of a crash, and asked again.
             found = sum(complete for _, complete in records(file, quoted=quoted))
+        # CSV has a row of names.
         return max(0, found - quoted)
 
     def batch_api(self) -> BatchApi:
@@ -144,6 +148,7 @@ class Job:
             prompt=self.prompt_of,
             prompt_id=self.template or "",
             concurrency=arguments.concurrency,
+            # A file is put in order at the end; a pipe has to wait for each row.
             ordered=arguments.ordered and self.path is None,
             sort=arguments.ordered,
             keep=self.path,
@@ -212,6 +217,7 @@ class Outcome:
             return FAILED if self.progress.failed else SUCCESS
         later = (LimitExceeded, RateLimited, KeepFailed)
         unpaid = isinstance(self.error, PermissionDenied) and self.error.status == _PAYMENT_REQUIRED
+        # After answers, the network is at fault; before them, rather the address.
         away = isinstance(self.error, ConnectionFailed) and self.progress.done
         return PAUSED if isinstance(self.error, later) or unpaid or away else exit_status(self.error)
 
@@ -249,6 +255,7 @@ async def _execute(job: Job, survey: Survey | None) -> Outcome:
         except LLMStreamError as failure:
             error = failure
         except asyncio.CancelledError:
+            # Somebody else cancelled the task.
             if not signals.count:
                 raise
             _uncancel()
@@ -281,6 +288,7 @@ def _written(name: str, write: Callable[[bytes], object], line: bytes) -> None:
 
 def _device(path: str) -> BinaryIO:
     try:
+        # Unbuffered: each answer reaches the reader at once.
         return open(path, "wb", buffering=0)
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}. Check the path.") from None
@@ -358,7 +366,6 @@ def summary_lines(job: Job, outcome: Outcome, total: int | None) -> Iterator[str
 
 
 def _remedy(job: Job, outcome: Outcome) -> str:
-    """How to go on."""
     if job.path is None:
         return "the answers so far are written. With -o FILE, the same command goes on where it stopped"
     if job.arguments.batch:

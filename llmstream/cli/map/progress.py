@@ -16,12 +16,15 @@ from llmstream.mapping.result import MapProgress
 
 __all__ = ["Display", "amount", "counted", "duration", "failures", "figures", "fitted"]
 
+# Figures that change more often cannot be read.
 _DRAWN_EVERY_S: Final = 0.2
+# A log file should not be mostly progress.
 _PRINTED_EVERY_S: Final = 10.0
 # The rate of the last half minute: long enough for slow answers, short enough to follow the limits.
 _RATE_OVER_S: Final = 30.0
 
 _NARROWEST: Final = 20
+# Of a terminal that does not report its width.
 _USUAL_COLUMNS: Final = 80
 # Columns left free: the terminal shows ^C behind the last row, which must not move to a new one.
 _ECHO: Final = 3
@@ -92,6 +95,7 @@ class Display:
         progress, now = self._now(), time.monotonic()
         asked = progress.done - progress.stored
         self._rates.append((now, asked, progress.usage.total_tokens or 0))
+        # Two are needed for a rate.
         while len(self._rates) > 2 and now - self._rates[0][0] > _RATE_OVER_S:
             self._rates.popleft()
 
@@ -208,8 +212,8 @@ def amount(dollars: float) -> str:
 
 def duration(seconds: float) -> str:
     """A time: "12 s", "3:20", "2:03:20"."""
-    whole = round(seconds)
-    minutes, rest = divmod(whole, 60)
+    total_s = round(seconds)
+    minutes, rest = divmod(total_s, 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
         return f"{hours}:{minutes:02}:{rest:02}"

@@ -32,6 +32,7 @@ _BY_SUFFIX: Final = {
 # Of a cell of CSV; Python's own limit is 128 KiB, less than a long document.
 _MAX_FIELD_CHARS: Final = 64 * 1024 * 1024
 
+# Programs of Windows write it, such as Excel as Unicode text.
 _UTF16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _SHOWN_CHARS: Final = 200
 # Rows that are read from standard input before they are needed.
@@ -100,6 +101,7 @@ class Source:
 
     def _opened(self) -> BinaryIO:
         if self.is_stdin:
+            # A duplicate: closing it must not close standard input, and a thread may still read it.
             return open(os.dup(sys.stdin.fileno()), "rb") if _has_descriptor() else io.BytesIO(_stdin_bytes())
         if self.format is None and self._suffix() in (".json", ".gz", ".parquet", ".xlsx"):
             raise InvalidRequest(
@@ -193,6 +195,7 @@ def _csv_rows(lines: Iterable[bytes], path: str, delimiter: str | None) -> Itera
     csv.field_size_limit(_MAX_FIELD_CHARS)
     try:
         first = next(texts, "")
+        # Spreadsheets write semicolons where the comma is the decimal point.
         if delimiter is None:
             delimiter = ";" if ";" in first and "," not in first else ","
         reader = csv.reader(itertools.chain([first], texts), delimiter=delimiter)

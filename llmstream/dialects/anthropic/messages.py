@@ -10,6 +10,7 @@ import base64
 import binascii
 import mimetypes
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -35,10 +36,11 @@ from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.wire import KEY
 from llmstream.dialects.history_parts import MOVED_UP, result_text, role_of, system_text
 from llmstream.dialects.requests import RequestWarnings
+from llmstream.dialects.written import Carry, in_turns, write
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.unique_ids import UniqueIds
 
-__all__ = ["Conversation", "accepts_url", "read_media"]
+__all__ = ["Conversation", "accepts_url", "blocks_of", "read_media"]
 
 
 # Images and documents.
@@ -156,53 +158,96 @@ _ROLES: Final = {
 _NO_ID: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
+class _Carry(Carry):
+    """What messages depend on, of those before.
+
+    system:    the blocks of the system prompt
+    ids:       by another vendor's id of a call
+    wire_ids:  in use
+    cited:     citations of a document were left out
+    """
+
+    system: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    ids: dict[str, str] = msgspec.field(default_factory=dict)
+    wire_ids: UniqueIds = msgspec.field(default_factory=lambda: UniqueIds("_"))
+    cited: bool = False
+
+
 class Conversation:
     """Collects blocks by turn.
 
     system:   the blocks of the system prompt
-    messages: the turns of the body
+    messages: the turns of the body, as objects or as JSON
+    cited:    citations of a document were left out
 
     system_turns: keeps system messages inside the conversation, as turns of their own
+    citations:    documents may be cited
     """
 
     def __init__(
-        self, *, provider: str, quirks: Quirks, warnings: RequestWarnings, system_turns: bool = False
+        self,
+        *,
+        provider: str,
+        quirks: Quirks,
+        warnings: RequestWarnings,
+        system_turns: bool = False,
+        citations: bool = True,
     ) -> None:
         self.system: list[dict[str, Any]] = []
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
+        self.cited = False
         self._system_turns = system_turns
-        # Instructions between a call and its result.
-        self._waiting: list[dict[str, Any]] = []
-        self._ids: dict[str, str] = {}
-        self._wire_ids = UniqueIds("_")
+        self._citations = citations
+        # Of one segment of the conversation.
+        self._turns: list[dict[str, Any]] = []
+        self._waiting: list[dict[str, Any]] = []  # instructions between a call and its result
+        self._joins = False
+        self._carry = _Carry()
         self._provider = provider
         self._quirks = quirks
+        self._warnings = warnings
         self._warn = warnings.note_once
 
-    def read(self, messages: tuple[Message, ...]) -> None:
+    def read(self, messages: Sequence[Message]) -> None:
         """Adds a complete conversation.
 
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for audio
         """
+        wire = (self._quirks, self._provider, self._system_turns, self._citations)
+        self.messages, carry = write(
+            messages, _Carry(), self._segment, *wire, warnings=self._warnings, stays=_is_marked
+        )
+        # Marks of the prompt cache may be taken out of them.
+        self.system, self.cited = [block.copy() for block in carry.system], carry.cited
+        if not self.messages:
+            raise InvalidRequest(
+                "the conversation is empty: the API requires at least one message with content"
+            )
+
+    def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any] | None:
+        self._turns, self._waiting, self._carry, self._joins = [], [], carry, False
         for message in messages:
             role = _ROLES[role_of(message)]
             for part in message.parts:
                 self._part(role, part)
             self._place_waiting()
-        if self._waiting:
+        unplaced = bool(self._waiting)
+        if unplaced:
             self._move_up(self._waiting)
-        for turn in self.messages:
+        for turn in self._turns:
             if len(turn["content"]) > 1:
                 # Results come first in a user turn, calls last in an assistant turn; the sort is stable.
                 turn["content"].sort(key=_rank)
-        if self.messages and self.messages[-1]["role"] == "assistant":
+        if self._turns and self._turns[-1]["role"] == "assistant":
             # A begun answer that ends in white space is rejected.
-            self._trim(self.messages[-1]["content"])
-        self.messages = [turn for turn in self.messages if turn["content"]]
-        if not self.messages:
-            raise InvalidRequest(
-                "the conversation is empty: the API requires at least one message with content"
-            )
+            self._trim(self._turns[-1]["content"])
+        if not self._citations and _drop_citations(self._turns):
+            carry.cited = True
+        if self._joins:
+            return None
+        made = in_turns([turn for turn in self._turns if turn["content"]], carry)
+        carry.unfinished = carry.unfinished or unplaced
+        return made
 
     def _part(self, role: str, part: Part) -> None:
         if role == "system":
@@ -215,16 +260,16 @@ class Conversation:
         self._turn("assistant" if by_vendor else role).append(block)
 
     def _turn(self, role: str) -> list[dict[str, Any]]:
-        if not self.messages or self.messages[-1]["role"] != role:
-            self.messages.append({"role": role, "content": []})
-        content: list[dict[str, Any]] = self.messages[-1]["content"]
+        if not self._turns or self._turns[-1]["role"] != role:
+            self._turns.append({"role": role, "content": []})
+        content: list[dict[str, Any]] = self._turns[-1]["content"]
         return content
 
     def _system(self, part: Part) -> None:
         text = system_text(part, moved=False, warn=self._warn)
         blocks = [{"type": "text", "text": text, **_metadata_of(part)}] if text else []
-        if not self.messages:
-            self.system += blocks
+        if not self._turns and not self._carry.begun:
+            self._carry.system += blocks
         elif self._system_turns:
             self._waiting += blocks
         else:
@@ -232,12 +277,14 @@ class Conversation:
 
     def _move_up(self, blocks: list[dict[str, Any]]) -> None:
         self._warn(MOVED_UP)
-        self.system += blocks
+        self._carry.system += blocks
 
     def _place_waiting(self) -> None:
         """Adds instructions after the last turn, unless it has calls, whose results come next."""
-        last = self.messages[-1] if self.messages else None
-        if self._waiting and last and not any(block["type"] == "tool_use" for block in last["content"]):
+        last = self._turns[-1] if self._turns else None
+        if self._waiting and last is None:
+            self._joins = True  # they stand behind a turn before the segment
+        elif self._waiting and last and not any(block["type"] == "tool_use" for block in last["content"]):
             self._turn("system").extend(self._waiting)
             self._waiting = []
 
@@ -320,14 +367,38 @@ class Conversation:
 
         Ids that differ only in other characters stay distinct.
         """
-        if call_id not in self._ids:
-            self._ids[call_id] = self._wire_ids.fresh(_NO_ID.sub("_", call_id) or "call")
-        return self._ids[call_id]
+        ids = self._carry.ids
+        if call_id not in ids:
+            ids[call_id] = self._carry.wire_ids.fresh(_NO_ID.sub("_", call_id) or "call")
+        return ids[call_id]
 
     def _trim(self, content: list[dict[str, Any]]) -> None:
         # The API rejects a begun response that ends in white space.
         if content and content[-1]["type"] == "text":
             content[-1]["text"] = content[-1]["text"].rstrip()
+
+
+def _is_marked(turn: dict[str, Any]) -> bool:
+    """Whether a block of a turn carries a mark of the prompt cache, which its request may remove."""
+    return any("cache_control" in block for block in blocks_of(turn))
+
+
+def blocks_of(turn: dict[str, Any]) -> Iterator[Any]:
+    """Yields the blocks of a turn that can have a cache mark, those within tool results included."""
+    for block in turn["content"] if isinstance(turn["content"], list) else ():
+        if isinstance(block, dict) and isinstance(block.get("content"), list):
+            yield from block["content"]
+        yield block
+
+
+def _drop_citations(turns: list[dict[str, Any]]) -> bool:
+    """Removes `citations` from the documents. Returns whether one had them."""
+    found = False
+    for turn in turns:
+        for block in turn["content"]:
+            if block["type"] == "document" and block.pop("citations", None) is not None:
+                found = True
+    return found
 
 
 def _rank(block: dict[str, Any]) -> int:

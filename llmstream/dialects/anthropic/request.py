@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.dialects.anthropic.messages import Conversation
+from llmstream.dialects.anthropic.messages import Conversation, blocks_of
 from llmstream.dialects.anthropic.quirks import Quirks
 from llmstream.dialects.anthropic.wire import KEY
 from llmstream.dialects.base import Encoded
@@ -181,10 +181,14 @@ def _body(writer: RequestWriter, quirks: Quirks) -> dict[str, Any]:
     rules = CLAUDE.find(request.model)
     inline = quirks.system_turns and rules.system_turns == "honoured"
     conversation = Conversation(
-        provider=writer.provider, quirks=quirks, system_turns=inline, warnings=warnings
+        provider=writer.provider,
+        quirks=quirks,
+        system_turns=inline,
+        citations=request.response_format is None,
+        warnings=warnings,
     )
     conversation.read(request.messages)
-    if request.response_format is not None and _drop_citations(conversation.messages):
+    if conversation.cited:
         warnings.note("citations were switched off: the API does not cite in structured output")
     default = quirks.default_max_tokens or rules.default_tokens
     cap = fitting_cap(request.settings.max_output_tokens, rules, warnings)
@@ -235,11 +239,11 @@ def _blocks(body: dict[str, Any]) -> Iterator[Any]:
     for name in ("tools", "system"):
         if isinstance(body.get(name), list):
             yield from body[name]
-    for turn in body["messages"] if isinstance(body.get("messages"), list) else ():
-        for block in turn["content"] if isinstance(turn, dict) and isinstance(turn["content"], list) else ():
-            if isinstance(block, dict) and isinstance(block.get("content"), list):
-                yield from block["content"]
-            yield block
+    turns = body["messages"] if isinstance(body.get("messages"), list) else ()
+    # Those that are JSON are as in the last request, and without marks.
+    for turn in [turn for turn in turns if type(turn) is not msgspec.Raw]:
+        if isinstance(turn, dict):
+            yield from blocks_of(turn)
 
 
 def _container(request: Request) -> str | None:
@@ -279,16 +283,6 @@ def _sampling(writer: RequestWriter, rules: ClaudeRules, thinks: bool) -> dict[s
 
 def _system(blocks: list[dict[str, Any]]) -> Any:
     return blocks[0]["text"] if len(blocks) == 1 and len(blocks[0]) == 2 else blocks
-
-
-def _drop_citations(turns: list[dict[str, Any]]) -> bool:
-    """Removes `citations` from the documents. Returns whether one had them."""
-    found = False
-    for turn in turns:
-        for block in turn["content"]:
-            if block["type"] == "document" and block.pop("citations", None) is not None:
-                found = True
-    return found
 
 
 # Thinking blocks are bound to their conversation.

@@ -101,6 +101,12 @@ class DocumentNames:
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
 
+    def copy(self) -> DocumentNames:
+        """The same names, to which others may be added."""
+        made = DocumentNames()
+        made._taken, made._numbers = self._taken.copy(), self._numbers.copy()
+        return made
+
     def take(self, filename: str) -> str:
         """Returns a unique name, derived from the file's."""
         plain = " ".join(_NO_NAME.sub("-", _EXTENSION.sub("", filename)).split())[:_MAX_NAME_CHARS].rstrip()

@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import re
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,7 @@ from llmstream.dialects.bedrock_converse.wire import KEY, SERVER_TOOL
 from llmstream.dialects.history_parts import role_of, system_text
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.requests import RequestWarnings
+from llmstream.dialects.written import Carry, in_turns, write
 from llmstream.errors import InvalidRequest, Unsupported
 
 __all__ = ["Conversation"]
@@ -71,10 +72,15 @@ class Turn:
     groups: list[Group] = dataclasses.field(default_factory=list)
 
 
-def ordered(turns: list[Turn], *, can: Traits, warn: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Returns the turns of the body in a valid order; `warn` is called for each change."""
+def ordered(
+    turns: list[Turn], *, begun: bool, can: Traits, warn: Callable[[str], None]
+) -> list[dict[str, Any]]:
+    """Returns the turns of the body in a valid order; `warn` is called for each change.
+
+    begun: other turns stand before them
+    """
     turns = _joined(turns)
-    if turns and turns[0].role == "assistant":
+    if turns and turns[0].role == "assistant" and not begun:
         warn("a user turn was added at the beginning: the API requires the user to begin")
         turns.insert(0, Turn("user", [Group([{"text": _BEGINNING}])]))
     _answer_calls(turns, warn)
@@ -224,7 +230,19 @@ class CallIds:
     def of_result(self, call_id: str) -> str:
         """Returns the wire id for a result; a new one if there is no such call."""
         waiting = self._waiting.get(call_id)
-        return waiting.popleft() if waiting else self._latest.get(call_id) or self._fitted(call_id)
+        if not waiting:
+            return self._latest.get(call_id) or self._fitted(call_id)
+        name = waiting.popleft()
+        if not waiting:
+            del self._waiting[call_id]
+        return name
+
+    def copy(self) -> CallIds:
+        """The same ids, to which others may be added."""
+        made = CallIds(short=self._short)
+        made._waiting = {call_id: names.copy() for call_id, names in self._waiting.items()}
+        made._latest, made._taken, made._turns = self._latest.copy(), self._taken.copy(), self._turns.copy()
+        return made
 
     def _fitted(self, call_id: str) -> str:
         if (_SHORT if self._short else _FITTING).fullmatch(call_id):
@@ -249,40 +267,78 @@ _ROLES: Final = {
 _NO_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
+class _Carry(Carry, kw_only=True):
+    """What messages depend on, of those before.
+
+    system:     the blocks of the system prompt
+    tool_names: names of the called tools, as keys
+    ids:        of calls
+    documents:  names of documents
+    cited:      citations of a document were left out
+    """
+
+    ids: CallIds
+    system: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    tool_names: dict[str, None] = msgspec.field(default_factory=dict)
+    documents: DocumentNames = msgspec.field(default_factory=DocumentNames)
+    cited: bool = False
+
+
 class Conversation:
     """Collects blocks by turn.
 
     system:     the blocks of the system prompt
-    messages:   the turns of the body
+    messages:   the turns of the body, as objects or as JSON
     tool_names: names of the called tools, as keys
+    cited:      citations of a document were left out
+
+    citations: documents may be cited
     """
 
-    def __init__(self, *, can: Traits, provider: str, warnings: RequestWarnings) -> None:
+    def __init__(
+        self, *, can: Traits, provider: str, warnings: RequestWarnings, citations: bool = True
+    ) -> None:
         self.system: list[dict[str, Any]] = []
-        self.messages: list[dict[str, Any]] = []
+        self.messages: list[Any] = []
         self.tool_names: dict[str, None] = {}
+        self.cited = False
         self._can = can
         self._provider = provider
+        self._citations = citations
+        self._warnings = warnings
         self._warn = warnings.note_once
-        self._ids = CallIds(short=can.short_ids)
-        self._names = DocumentNames()
+        # Of one segment of the conversation.
+        self._carry = _Carry(ids=CallIds(short=can.short_ids))
         self._turns: list[Turn] = []
+        self._joins = False
 
-    def read(self, messages: tuple[Message, ...]) -> None:
+    def read(self, messages: Sequence[Message]) -> None:
         """Adds a complete conversation.
 
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media that
             the API does not support
         """
-        for message in messages:
-            role = _ROLES[role_of(message)]
-            for part in message.parts:
-                self._part(role, part)
-        self.messages = ordered(self._turns, can=self._can, warn=self._warn)
+        wire = (self._can, self._provider, self._citations)
+        self.messages, carry = write(
+            messages, self._carry, self._segment, *wire, warnings=self._warnings, stays=_is_marked
+        )
+        # Cache points may be taken out of it.
+        self.system, self.tool_names, self.cited = carry.system.copy(), carry.tool_names, carry.cited
         if not self.messages:
             raise InvalidRequest(
                 "the conversation is empty: the API requires at least one message with content"
             )
+
+    def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any] | None:
+        self._turns, self._carry, self._joins = [], carry, False
+        for message in messages:
+            role = _ROLES[role_of(message)]
+            for part in message.parts:
+                self._part(role, part)
+        made = ordered(self._turns, begun=carry.begun, can=self._can, warn=self._warn)
+        if not self._citations and _drop_citations(made):
+            carry.cited = True
+        return None if self._joins else in_turns(made, carry)
 
     def _part(self, role: str, part: Part) -> None:
         if role == "system":
@@ -296,6 +352,8 @@ class Conversation:
             turn.groups.append(Group([*blocks, *mark]))
         elif mark and turn.groups:
             turn.groups[-1].blocks.extend(mark)
+        elif mark and self._carry.begun:
+            self._joins = True  # it may stand behind a block before the segment
 
     def _turn(self, role: str) -> Turn:
         if not self._turns or self._turns[-1].role != role:
@@ -304,12 +362,12 @@ class Conversation:
 
     def _system(self, part: Part) -> None:
         if isinstance(part, Custom) and part.type.startswith(f"{KEY}."):
-            self.system.append({part.type.removeprefix(f"{KEY}."): _metadata_of(part)})
+            self._carry.system.append({part.type.removeprefix(f"{KEY}."): _metadata_of(part)})
             return
-        text = system_text(part, moved=bool(self._turns), warn=self._warn)
+        text = system_text(part, moved=bool(self._turns) or self._carry.begun, warn=self._warn)
         if text:
-            self.system.append({"text": text})
-            self.system.extend(self._cache_point(part))
+            self._carry.system.append({"text": text})
+            self._carry.system.extend(self._cache_point(part))
 
     def _blocks(self, role: str, part: Part) -> list[dict[str, Any]]:
         match part:
@@ -321,7 +379,7 @@ class Conversation:
                     provider=self._provider,
                 )
             case Image() | Document() | Audio():
-                return [encode_media(part, self._names, provider=self._provider)]
+                return [encode_media(part, self._carry.documents, provider=self._provider)]
             case Reasoning():
                 return self._reasoning(role, part)
             case ToolCall():
@@ -371,8 +429,8 @@ class Conversation:
             self._warn(f"the call {part.id!r}, which another vendor ran, was left out")
             return []
         name = _NO_NAME.sub("_", part.name)[:64] or "tool"
-        self.tool_names[name] = None
-        block: dict[str, Any] = {"toolUseId": self._ids.of_call(part.id), "name": name}
+        self._carry.tool_names[name] = None
+        block: dict[str, Any] = {"toolUseId": self._carry.ids.of_call(part.id), "name": name}
         block["input"] = object_text(part.arguments, key="input")
         if part.provider_executed:
             block["type"] = SERVER_TOOL
@@ -380,14 +438,14 @@ class Conversation:
 
     def _result(self, part: ToolResult) -> list[dict[str, Any]]:
         extra = _metadata_of(part)
-        block: dict[str, Any] = {"toolUseId": self._ids.of_result(part.tool_call_id)}
+        block: dict[str, Any] = {"toolUseId": self._carry.ids.of_result(part.tool_call_id)}
         if part.provider_executed:
             if "type" not in extra:
                 self._warn(f"the result of {part.tool_call_id!r}, which another vendor ran, was left out")
                 return []
             content = part.result if isinstance(part.result, list) else [{"json": part.result}]
             return [{"toolResult": {**block, "content": content, **extra}}]
-        block["content"] = encode_result(part, self._names, provider=self._provider)
+        block["content"] = encode_result(part, self._carry.documents, provider=self._provider)
         if not self._can.result_status:
             if part.is_error:
                 block["content"] = [{"text": "The tool failed:"}, *block["content"]]
@@ -409,3 +467,16 @@ class Conversation:
 
 def _metadata_of(part: Any) -> dict[str, Any]:
     return dict((getattr(part, "metadata", None) or {}).get(KEY, {}))
+
+
+def _is_marked(turn: dict[str, Any]) -> bool:
+    """Whether a turn has a cache point, which its request may remove."""
+    return any("cachePoint" in block for block in turn["content"])
+
+
+def _drop_citations(turns: list[dict[str, Any]]) -> bool:
+    """Removes `citations` from the documents. Returns whether one had them."""
+    found = False
+    for block in (block for turn in turns for block in turn["content"] if "document" in block):
+        found = block["document"].pop("citations", None) is not None or found
+    return found

@@ -191,10 +191,12 @@ def encode_request(request: Request, *, provider: str) -> Encoded:
 
 def _body(writer: RequestWriter, can: Traits) -> dict[str, Any]:
     request, warnings = writer.request, writer.warnings
-    conversation = Conversation(can=can, provider=writer.provider, warnings=warnings)
+    wanted = request.response_format
+    cites = wanted is None or wanted.schema is None or not can.schemas
+    conversation = Conversation(can=can, provider=writer.provider, warnings=warnings, citations=cites)
     conversation.read(request.messages)
     output = _output(request, can, warnings)
-    if output and _drop_citations(conversation.messages):
+    if conversation.cited:
         warnings.note("citations were switched off: the API does not cite in structured output")
     plan = encode_reasoning(request, can, warnings)
     thinks = _thinks(merged({_ADDITIONAL: plan.fields}, writer.options)[_ADDITIONAL])
@@ -220,7 +222,8 @@ def _keep_last_cache_points(body: dict[str, Any], warnings: RequestWarnings) -> 
     """Removes all but the last four cache points, which cover the longest prompts."""
     lists = [body["toolConfig"]["tools"]] if "toolConfig" in body else []
     lists += [body["system"]] if "system" in body else []
-    lists += [turn["content"] for turn in body["messages"]]
+    # Turns that are as in the last request have none.
+    lists += [turn["content"] for turn in body["messages"] if isinstance(turn, dict)]
     count = sum("cachePoint" in block for blocks in lists for block in blocks)
     surplus = max(0, count - MOST_MARKS)
     if surplus:
@@ -280,11 +283,3 @@ def _output(request: Request, can: Traits, warnings: RequestWarnings) -> dict[st
     inner["description"] = wanted.description or ""
     structure = {"jsonSchema": {name: text for name, text in inner.items() if text}}
     return {"textFormat": {"type": "json_schema", "structure": structure}}
-
-
-def _drop_citations(turns: list[dict[str, Any]]) -> bool:
-    """Removes `citations` from the documents. Returns whether one had them."""
-    found = False
-    for block in (block for turn in turns for block in turn["content"] if "document" in block):
-        found = block["document"].pop("citations", None) is not None or found
-    return found

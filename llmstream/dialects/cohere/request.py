@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -44,6 +44,7 @@ from llmstream.dialects.requests import (
     name_and_description,
     says_json,
 )
+from llmstream.dialects.written import Carry, write
 from llmstream.errors import Unsupported
 from llmstream.request import NamedTool, ProviderTool, Request, ToolSpec
 
@@ -174,9 +175,8 @@ class _Body:
 
     def encode(self) -> Encoded:
         body, options = self.body, self.writer.options
-        messages = MessageWriter(provider=self.writer.provider)
+        messages = MessageWriter(provider=self.writer.provider, warnings=self.warnings)
         body["messages"] = messages.write(self.request.messages)
-        self.warnings += messages.warnings
         body["stream"] = True
         body |= self.writer.settings(FIELDS)
         if self.request.settings.parallel_tool_calls is not None:
@@ -279,26 +279,43 @@ def accepts_url(part: Image | Audio | Document | File) -> bool:
     return not kind.startswith(_TEXTUAL)
 
 
+class _Carry(Carry):
+    """What is collected of all messages.
+
+    documents: of the request
+    """
+
+    documents: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
 class MessageWriter:
     """Writes the messages of one request.
 
+    warnings: of the request; those about what was left out are added
+
     documents: of the request
-    warnings:  about what was left out
     """
 
-    def __init__(self, *, provider: str) -> None:
+    def __init__(self, *, provider: str, warnings: RequestWarnings) -> None:
         self.documents: list[dict[str, Any]] = []
-        self.warnings = RequestWarnings()
-        self._warn = self.warnings.note_once
+        self._warnings = warnings
+        self._warn = warnings.note_once
         self._provider = provider
+        # Of one segment of the conversation.
         self._out: list[dict[str, Any]] = []
         self._result_images: list[tuple[str, Image]] = []
 
-    def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """Returns the wire's messages.
+    def write(self, messages: Sequence[Message]) -> list[Any]:
+        """Returns the wire's messages, as objects or as their JSON.
 
         raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
+        out, carry = write(messages, _Carry(), self._segment, self._provider, warnings=self._warnings)
+        self.documents = carry.documents
+        return out
+
+    def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any] | None:
+        self._out, self._result_images, self.documents = [], [], carry.documents
         for message in without_custom_parts(messages, self._warn):
             # The images of results follow all results, or a user message would separate these.
             if message.role != Role.TOOL:

@@ -7,7 +7,7 @@ their own; each call has exactly one result there, or the API refuses the reques
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +34,7 @@ from llmstream.dialects.history_parts import is_minted, own_parts, result_text, 
 from llmstream.dialects.json_text import object_text
 from llmstream.dialects.media import media_of
 from llmstream.dialects.requests import RequestWarnings
+from llmstream.dialects.written import Carry, in_turns, write
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.model_rules.gemini import GeminiRules
 
@@ -247,32 +248,58 @@ _OPENING: Final = "(The conversation begins with the assistant.)"
 _NO_RESULT: Final = "The tool was not run."
 
 
+class _Carry(Carry):
+    """What messages depend on, of those before.
+
+    system: the parts of the system instruction
+    """
+
+    system: list[dict[str, Any]] = msgspec.field(default_factory=list)
+
+
 class Conversation:
     """Encodes a conversation turn by turn.
 
     system:   the parts of the system instruction
-    contents: the turns, as the body has them
+    contents: the turns, as the body has them: as objects or as JSON
     """
 
     def __init__(self, *, provider: str, vertex: bool, rules: GeminiRules, warnings: RequestWarnings) -> None:
         self.system: list[dict[str, Any]] = []
-        self.contents: list[dict[str, Any]] = []
+        self.contents: list[Any] = []
         self._provider = provider
+        self._vertex = vertex
         self._rules = rules
+        self._warnings = warnings
         self._warn = warnings.note_once
         self._writer = PartWriter(provider=provider, vertex=vertex, rules=rules, warnings=warnings)
+        # Of one segment of the conversation.
+        self._carry = _Carry()
+        self._turns: list[dict[str, Any]] = []
         self._open_calls: list[ToolCall] = []
         self._open_ids: set[str] = set()
         self._answered: dict[str, Any] | None = None  # the latest turn of results
         self._results: dict[str, ToolResult] = {}
         self._to_come: dict[str, int] = {}
 
-    def read(self, messages: Iterable[Message]) -> None:
+    def read(self, messages: Sequence[Message]) -> None:
         """Encodes all messages of a conversation.
 
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media
         """
-        messages = list(messages)
+        wire = (self._provider, self._vertex, self._rules)
+        # The first turn of such a model also has the instructions, which may grow.
+        messages = messages if self._rules.system else tuple(messages)
+        self.contents, carry = write(messages, _Carry(), self._segment, *wire, warnings=self._warnings)
+        self.system = carry.system.copy()
+        if not self._rules.system:
+            self._move_system()
+        if not self.contents:
+            raise InvalidRequest("the conversation is empty: the API requires at least one turn with content")
+
+    def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any] | None:
+        self._carry, self._turns, self._answered = carry, [], None
+        self._open_calls, self._open_ids, self._results, self._to_come = [], set(), {}, {}
         for message in messages:
             for result in message.tool_results:
                 if not result.provider_executed:
@@ -284,13 +311,10 @@ class Conversation:
                 self._part(role, part)
         self._settle()
         # The API rejects a conversation that the model begins.
-        if self.contents and self.contents[0]["role"] == "model":
+        if self._turns and self._turns[0]["role"] == "model" and not carry.begun:
             self._warn("the conversation begins with the assistant: a turn of the user was put before it")
-            self.contents.insert(0, {"role": "user", "parts": [{"text": _OPENING}]})
-        if not self._rules.system:
-            self._move_system()
-        if not self.contents:
-            raise InvalidRequest("the conversation is empty: the API requires at least one turn with content")
+            self._turns.insert(0, {"role": "user", "parts": [{"text": _OPENING}]})
+        return in_turns(self._turns, carry, "model")
 
     def _part(self, role: str, part: Part) -> None:
         if role == "system":
@@ -306,9 +330,9 @@ class Conversation:
                 self._turn("user").append(written)
 
     def _system(self, part: Part) -> None:
-        text = system_text(part, moved=bool(self.contents), warn=self._warn)
+        text = system_text(part, moved=bool(self._turns) or self._carry.begun, warn=self._warn)
         if text:
-            self.system.append({"text": text})
+            self._carry.system.append({"text": text})
 
     def _model_part(self, part: Part) -> None:
         written = self._writer.model_part(part)
@@ -365,18 +389,18 @@ class Conversation:
                 files.extend([{"text": f"This belongs to the result of {call.name}:"}, *side])
             responses.append({"functionResponse": {**self._writer.id_of(call.id), **response}})
         self._answered = {"role": "user", "parts": responses}
-        self.contents.append(self._answered)
+        self._turns.append(self._answered)
         if files:
-            self.contents.append({"role": "user", "parts": files})
+            self._turns.append({"role": "user", "parts": files})
 
     def _files(self, parts: Iterable[Image | Document | Audio]) -> list[dict[str, Any]]:
         return [self._writer.media(part) for part in parts]
 
     def _turn(self, role: str) -> list[dict[str, Any]]:
-        last = self.contents[-1] if self.contents else None
+        last = self._turns[-1] if self._turns else None
         if last is None or last["role"] != role or last is self._answered:
             last = {"role": role, "parts": []}
-            self.contents.append(last)
+            self._turns.append(last)
         parts: list[dict[str, Any]] = last["parts"]
         return parts
 

@@ -7,8 +7,11 @@ is each result of a function.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from llmstream.chats.content import (
     Audio,
@@ -40,6 +43,7 @@ from llmstream.dialects.requests import (
     merged,
     name_and_description,
 )
+from llmstream.dialects.written import Carry, write
 from llmstream.errors import InvalidRequest, Unsupported
 from llmstream.model_rules.gemini import GEMINI, GeminiRules
 from llmstream.request import NamedTool, ProviderTool, ReasoningOptions, Request, ToolSpec
@@ -169,40 +173,63 @@ _OF_THE_OTHER_WIRE: Final = frozenset({*SIDE_FIELDS, TRANSCRIPTION, "display_nam
 _NO_RESULT: Final = "The tool was not run."
 
 
+class _Carry(Carry):
+    """What messages depend on, of those before.
+
+    system: texts of the system instruction
+    """
+
+    system: list[str] = msgspec.field(default_factory=list)
+
+
 class Conversation:
     """Encodes a conversation step by step.
 
     system: texts of the system instruction
-    steps:  the input, as the body has it
+    steps:  the input, as the body has it: as objects or as JSON
     """
 
     def __init__(self, *, provider: str, fetches_urls: bool, warnings: RequestWarnings) -> None:
         self.system: list[str] = []
-        self.steps: list[dict[str, Any]] = []
+        self.steps: list[Any] = []
         self._provider = provider
         self._fetches_urls = fetches_urls
+        self._warnings = warnings
         self._warn = warnings.note_once
+        # Of one segment of the conversation.
+        self._carry = _Carry()
+        self._steps: list[dict[str, Any]] = []
         self._open_calls: dict[str, ToolCall] = {}
-        self._to_come: set[str] = set()
+        self._to_come: Counter[str] = Counter()
         self._known: dict[str, str] = {}
 
-    def read(self, messages: Iterable[Message]) -> None:
+    def read(self, messages: Sequence[Message]) -> None:
         """Encodes all messages of a conversation.
 
         raises: InvalidRequest for unknown roles and empty conversations, Unsupported for media
         """
-        messages = list(messages)
-        self._to_come = {result.tool_call_id for message in messages for result in message.tool_results}
+        wire = (self._provider, self._fetches_urls)
+        self.steps, carry = write(messages, _Carry(), self._segment, *wire, warnings=self._warnings)
+        self.system = carry.system
+        if not self.steps:
+            raise InvalidRequest("the conversation is empty: the API requires at least one turn with content")
+
+    def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any]:
+        self._carry, self._steps, self._open_calls, self._known = carry, [], {}, {}
+        results = (result for message in messages for result in message.tool_results)
+        self._to_come = Counter(each.tool_call_id for each in results if not each.provider_executed)
         for message in messages:
             role = _ROLES[role_of(message)]
-            if role == "user_input" and self.steps and self.steps[-1]["type"] == "user_input":
+            if role == "user_input" and self._steps and self._steps[-1]["type"] == "user_input":
                 self._begin(role)
             for part in own_parts(message, key=KEY, provider=self._provider, warn=self._warn):
                 self._part(role, part)
         self._close_calls()
-        self.steps = [step for step in self.steps if step.get("content") != []]
-        if not self.steps:
-            raise InvalidRequest("the conversation is empty: the API requires at least one turn with content")
+        made = [step for step in self._steps if step.get("content") != []]
+        carry.begun = carry.begun or bool(made)
+        # The next answer would join this output.
+        carry.unfinished = bool(made) and made[-1]["type"] == "model_output"
+        return made
 
     def _part(self, role: str, part: Part) -> None:
         if role == "system":
@@ -212,25 +239,25 @@ class Conversation:
         elif isinstance(part, (Reasoning, ToolCall, ToolResult)):
             step = self._step(role, part)
             if step is not None:
-                self.steps.append(step)
+                self._steps.append(step)
         elif isinstance(part, Custom) and part.type.startswith(f"{KEY}.") and not _is_content(part):
-            self.steps.append({"type": part.type.removeprefix(f"{KEY}."), **_own_metadata(part)})
+            self._steps.append({"type": part.type.removeprefix(f"{KEY}."), **_own_metadata(part)})
         else:
             content = self._content(part)
             if content is not None:
                 if role == "user_input":
                     self._close_calls()
-                if not self.steps or self.steps[-1]["type"] != role:
+                if not self._steps or self._steps[-1]["type"] != role:
                     self._begin(role)
-                self.steps[-1]["content"].append(content)
+                self._steps[-1]["content"].append(content)
 
     def _begin(self, role: str) -> None:
-        self.steps.append({"type": role, "content": []})
+        self._steps.append({"type": role, "content": []})
 
     def _system(self, part: Part) -> None:
-        text = system_text(part, moved=bool(self.steps), warn=self._warn)
+        text = system_text(part, moved=bool(self._steps) or self._carry.begun, warn=self._warn)
         if text:
-            self.system.append(text)
+            self._carry.system.append(text)
 
     def _content(self, part: Part) -> dict[str, Any] | None:
         match part:
@@ -293,7 +320,7 @@ class Conversation:
     # Results of functions.
 
     def _result(self, part: ToolResult) -> None:
-        self._to_come.discard(part.tool_call_id)
+        self._to_come[part.tool_call_id] -= 1
         if part.tool_call_id not in self._known:
             self._warn(f"the result of {part.tool_call_id!r}, which belongs to no call, was sent as it is")
         self._open_calls.pop(part.tool_call_id, None)
@@ -302,7 +329,7 @@ class Conversation:
         if name:
             step["name"] = name
         step["result"] = self._result_content(part)
-        self.steps.append({**step, "is_error": True} if part.is_error else step)
+        self._steps.append({**step, "is_error": True} if part.is_error else step)
 
     def _result_content(self, part: ToolResult) -> Any:
         text = result_text(part)
@@ -324,7 +351,7 @@ class Conversation:
 
     def _close_calls(self) -> None:
         """Adds error results to calls that have none, before the user's next turn."""
-        for call in [call for call in self._open_calls.values() if call.id not in self._to_come]:
+        for call in [call for call in self._open_calls.values() if self._to_come[call.id] <= 0]:
             self._warn(f"the call {call.id!r} has no result; it was closed with an error")
             self._result(ToolResult(call.id, _NO_RESULT, is_error=True, name=call.name))
 

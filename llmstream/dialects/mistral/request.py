@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from llmstream.chats.content import (
     Audio,
@@ -46,6 +48,7 @@ from llmstream.dialects.requests import (
     name_and_description,
 )
 from llmstream.dialects.schemas import inlined
+from llmstream.dialects.written import Carry, write
 from llmstream.errors import Unsupported
 from llmstream.model_rules import nearest_effort
 from llmstream.model_rules.mistral import MISTRAL
@@ -95,9 +98,8 @@ class _Body:
         self.body: dict[str, Any] = {"model": self.request.model}
 
     def encode(self) -> Encoded:
-        messages = MessageWriter(provider=self.writer.provider)
+        messages = MessageWriter(provider=self.writer.provider, warnings=self.warnings)
         self.body["messages"] = messages.write(self.request.messages)
-        self.warnings += messages.warnings
         self.body["stream"] = True
         self.body |= self.writer.settings(FIELDS)
         self.tools()
@@ -267,29 +269,50 @@ BRIDGE: Final = "OK"
 NO_RESULT: Final = "There is no result: the call was not run."
 
 
+class _Carry(Carry):
+    """What messages depend on, of those before.
+
+    system:    system messages, which come first
+    ids:       of calls
+    last_role: of the last message
+    """
+
+    system: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    ids: ShortCallIds = msgspec.field(default_factory=ShortCallIds)
+    last_role: str = ""
+
+
 class MessageWriter:
     """Writes the messages of one request.
 
-    warnings: about what was left out or moved
+    warnings: of the request; those about what was left out or moved are added
     """
 
-    def __init__(self, *, provider: str) -> None:
-        self.warnings = RequestWarnings()
-        self._warn = self.warnings.note_once
+    def __init__(self, *, provider: str, warnings: RequestWarnings) -> None:
+        self._warnings = warnings
+        self._warn = warnings.note_once
         self._provider = provider
-        self._ids = ShortCallIds(())
+        # Of one segment of the conversation.
+        self._carry = _Carry()
         self._out: list[dict[str, Any]] = []
-        self._system: list[dict[str, Any]] = []
         self._awaited: dict[str, str] = {}
 
-    def write(self, messages: Iterable[Message]) -> list[dict[str, Any]]:
-        """Returns the wire's messages.
+    def write(self, messages: Sequence[Message]) -> list[Any]:
+        """Returns the wire's messages, as objects or as their JSON.
 
         raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
-        messages = without_custom_parts(messages, self._warn)
-        self._ids = ShortCallIds(messages)
-        for message in messages:
+        out, carry = write(messages, _Carry(), self._segment, self._provider, warnings=self._warnings)
+        if carry.last_role == "assistant":
+            # Without the mark an assistant message at the end is rejected; with it the model continues it.
+            out[-1]["prefix"] = True
+        return carry.system + out
+
+    def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any] | None:
+        self._out, self._awaited, self._carry = [], {}, carry
+        if not carry.ids.add(messages):
+            return None
+        for message in without_custom_parts(messages, self._warn):
             role = role_of(message)
             if role == Role.SYSTEM:
                 self._on_system(message)
@@ -300,24 +323,26 @@ class MessageWriter:
             else:
                 self._on_results(message.parts)
         self._close_calls()
-        out = self._system + self._out
-        if out and out[-1]["role"] == "assistant":
-            # Without the mark an assistant message at the end is rejected; with it the model continues it.
-            out[-1]["prefix"] = True
-        return out
+        carry.last_role = self._last_role()
+        # It is marked if it is the last, and only then.
+        carry.unfinished = carry.last_role == "assistant"
+        return self._out
+
+    def _last_role(self) -> str:
+        return str(self._out[-1]["role"]) if self._out else self._carry.last_role
 
     def _on_system(self, message: Message) -> None:
         for part in message.parts:
             if not isinstance(part, Text):
                 raise self._lost(part, "a system message")
         written = {"role": "system", "content": self._content(message.parts)}
-        if not self._out:
-            self._system.append(written)
+        if not self._last_role():
+            self._carry.system.append(written)
         # In its place, because the API takes it there; only what it rejects is moved.
-        elif self._out[-1]["role"] in ("system", "user"):
+        elif self._last_role() in ("system", "user"):
             self._out.append(written)
         else:
-            self._system.append(written)
+            self._carry.system.append(written)
             self._warn(
                 "a system message after an assistant message was moved to the top: the API rejects it there"
             )
@@ -327,7 +352,7 @@ class MessageWriter:
         parts = [part for part in message.parts if not isinstance(part, ToolResult)]
         if parts or not message.parts:
             self._close_calls()
-            if self._out and self._out[-1]["role"] == "tool" and not _written_so(message):
+            if self._last_role() == "tool" and not _written_so(message):
                 # Most models reject a user message right after tool results ("Unexpected role 'user' after
                 # role 'tool'").
                 self._out.append({"role": "assistant", "content": BRIDGE})
@@ -367,7 +392,7 @@ class MessageWriter:
     def _call(self, call: ToolCall) -> dict[str, Any]:
         # The API parses the arguments.
         function = {"name": call.name, "arguments": call.arguments or "{}"}
-        return {"id": self._ids[call.id], "type": "function", "function": function}
+        return {"id": self._carry.ids[call.id], "type": "function", "function": function}
 
     def _on_results(self, parts: Iterable[Part]) -> None:
         for part in parts:
@@ -388,7 +413,7 @@ class MessageWriter:
         if part.parts:
             first = [{"type": "text", "text": text}] if text else []
             content = [*first, *(self._part(piece) for piece in part.parts)]
-        call_id = self._ids[part.tool_call_id]
+        call_id = self._carry.ids[part.tool_call_id]
         self._out.append({"role": "tool", "name": name, "tool_call_id": call_id, "content": content})
 
     def _close_calls(self) -> None:
@@ -398,7 +423,12 @@ class MessageWriter:
             self._warn(
                 f"the call {call_id!r} got a placeholder result: the API requires a result for each call"
             )
-            written = {"role": "tool", "name": name, "tool_call_id": self._ids[call_id], "content": NO_RESULT}
+            written = {
+                "role": "tool",
+                "name": name,
+                "tool_call_id": self._carry.ids[call_id],
+                "content": NO_RESULT,
+            }
             self._out.append(written)
 
     def _content(self, parts: Iterable[Part]) -> str | list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from typing import Any, Final
 
 from llmstream.chats.content import (
@@ -31,6 +32,7 @@ from llmstream.dialects.requests import (
     merged,
     says_json,
 )
+from llmstream.dialects.written import Carry, write
 from llmstream.errors import Unsupported
 from llmstream.request import ProviderTool, Request
 
@@ -87,11 +89,8 @@ class _Body:
 
     def encode(self) -> Encoded:
         request = self.request
-        body: dict[str, Any] = {
-            "model": request.model,
-            "messages": [m for message in request.messages for m in self.messages(message)],
-            "stream": True,
-        }
+        messages, _ = write(request.messages, Carry(), self.segment, self.provider, warnings=self.warnings)
+        body: dict[str, Any] = {"model": request.model, "messages": messages, "stream": True}
         tools = self.tools()
         if tools:
             body["tools"] = tools
@@ -111,6 +110,11 @@ class _Body:
             body["options"] = options
         body = merged(body, self.writer.options)
         return self.writer.encoded(PATH, body, {"accept": "application/x-ndjson"})
+
+    def segment(self, messages: Sequence[Message], carry: Carry) -> list[Any]:
+        """Writes messages that follow others, or are the first."""
+        self.names = {}
+        return [written for message in messages for written in self.messages(message)]
 
     def messages(self, message: Message) -> list[dict[str, Any]]:
         """Writes one message; each tool result becomes a message."""

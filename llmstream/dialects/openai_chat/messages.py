@@ -9,10 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import mimetypes
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
-
-import msgspec
 
 from llmstream.chats.content import (
     Audio,
@@ -42,7 +40,7 @@ from llmstream.dialects.openai_chat.quirks import MediaQuirks, Quirks
 from llmstream.dialects.openai_chat.reasoning import joined
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import CUSTOM_CALL, json_input
-from llmstream.dialects.written import Written, written_of
+from llmstream.dialects.written import Carry, write
 from llmstream.errors import Unsupported
 from llmstream.events import Metadata
 
@@ -205,6 +203,19 @@ _ECHOED: Final = (".reasoning_details", ".reasoning_opaque")
 _UNSIGNED: Final = "reasoning of earlier answers was left out: it came without the signature that it needs"
 
 
+class _Carry(Carry):
+    """What messages depend on, of those before.
+
+    read:      their number
+    marked:    one of them carries a mark of the prompt cache
+    short_ids: of all calls so far, if the vendor requires short ones
+    """
+
+    read: int = 0
+    marked: bool = False
+    short_ids: ShortCallIds | None = None
+
+
 class MessageWriter:
     """Encodes the messages of one request.
 
@@ -223,50 +234,38 @@ class MessageWriter:
         self._out: list[dict[str, Any]] = []
         self._result_files: list[tuple[str, Part]] = []
         self._short_ids: ShortCallIds | None = None
-        self._written: Written | None = None
-        self._json: dict[int, msgspec.Raw] = {}  # by the id of what stands for it in `_out`
+        self._last_turn = -1
         self._answered = False  # whether there are results of calls
 
-    def write(self, messages: Iterable[Message]) -> list[Any]:
+    def write(self, messages: Sequence[Message]) -> list[Any]:
         """Returns the messages of the wire: as objects, or as their JSON where they were in the last request.
 
         raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
-        written = written_of(messages)
-        messages = without_custom_parts(messages, self._warn)
-        if self._quirks.tools.short_call_ids:
-            self._short_ids = ShortCallIds(messages)
-        elif written is not None and self._quirks.reasoning.echo != "current-turn":
-            # Elsewhere a message is written by itself, whatever stands before and after it.
-            written.begin(self._quirks, self._provider, self._system_role)
-            self._written = written
+        quirks = self._quirks
         # Such servers reject reasoning of earlier turns, and need that of the current one between its calls.
-        turn = _last_turn(messages) if self._quirks.reasoning.echo == "current-turn" else -1
-        for place, message in enumerate(messages):
-            if self._result_files and message.role != Role.TOOL:
-                self._flush_result_files()
-            if self._written is None:
-                self._message(message, in_turn=place > turn)
-            else:
-                self._as_before(message, self._written)
-        self._flush_result_files()
-        out = in_call_order(self._out) if self._answered else self._out
-        return [self._json.get(id(each), each) for each in out] if self._json else out
+        if quirks.reasoning.echo == "current-turn":
+            self._last_turn = _last_turn(messages)
+        carry = _Carry(short_ids=ShortCallIds() if quirks.tools.short_call_ids else None)
+        wire = (quirks, self._provider, self._system_role, self._last_turn)
+        out, carry = write(messages, carry, self._segment, *wire, warnings=self.warnings, stays=_is_marked)
+        self.marked = carry.marked
+        return out
 
-    def _as_before(self, message: Message, written: Written) -> None:
-        """Writes a message as in the last request; encodes and remembers it if it was not in it."""
-        forms = written.find(message)
-        if forms is None:
-            start = len(self._out)
-            self._message(message, in_turn=True)
-            forms = written.add(message, self._out[start:])
-            if forms is None:
-                return
-            del self._out[start:]
-        for known, json in forms:
-            self._json[id(known)] = json
-            self._out.append(known)
-            self._answered = self._answered or known["role"] == "tool"
+    def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any] | None:
+        self._out, self._answered, self.marked = [], False, carry.marked
+        self._short_ids = carry.short_ids
+        if carry.short_ids is not None and not carry.short_ids.add(messages):
+            return None
+        for place, message in enumerate(messages, carry.read):
+            for left in without_custom_parts((message,), self._warn):
+                if self._result_files and message.role != Role.TOOL:
+                    self._flush_result_files()
+                self._message(left, in_turn=place > self._last_turn)
+        self._flush_result_files()
+        carry.read += len(messages)
+        carry.marked = self.marked
+        return in_call_order(self._out) if self._answered else self._out
 
     def _message(self, message: Message, *, in_turn: bool) -> None:
         role = role_of(message)
@@ -455,9 +454,20 @@ class MessageWriter:
         return Unsupported(f"{self._provider} does not accept a part of kind {kind!r} in {where}. Send text.")
 
 
-def _last_turn(messages: Iterable[Message]) -> int:
-    """Returns the index of the last user message; -1 if there is none."""
-    return max((place for place, message in enumerate(messages) if message.role == Role.USER), default=-1)
+def _last_turn(messages: Sequence[Message]) -> int:
+    """Returns the index of the last user message that is sent; -1 if there is none."""
+    for place in range(len(messages) - 1, -1, -1):
+        message = messages[place]
+        if message.role == Role.USER and any(without_custom_parts((message,), lambda warning: None)):
+            return place
+    return -1
+
+
+def _is_marked(message: dict[str, Any]) -> bool:
+    """Whether a message of the wire carries a mark of the prompt cache, which its request may remove."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else ()
+    return any("cache_control" in part for part in (*parts, *(message.get("tool_calls") or ())))
 
 
 def _thoughts(message: Message) -> list[Reasoning]:

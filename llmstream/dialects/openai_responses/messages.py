@@ -39,6 +39,7 @@ from llmstream.dialects.openai_responses.quirks import InputQuirks, Quirks
 from llmstream.dialects.openai_responses.wire import KEY
 from llmstream.dialects.requests import RequestWarnings
 from llmstream.dialects.tool_calls import json_input
+from llmstream.dialects.written import Carry, write
 from llmstream.errors import Unsupported
 
 __all__ = ["InputWriter"]
@@ -69,18 +70,38 @@ def _is_call(item: dict[str, Any]) -> bool:
     return item.get("type") in ("function_call", "custom_tool_call")
 
 
-class AssistantWriter:
-    """Encodes the assistant's messages of one request.
+class _Carry(Carry):
+    """What messages depend on, of those before.
 
-    stored: the vendor stores the conversation, so an id alone refers to reasoning
-    warn:   called with the text of a warning
+    instructions: the first system message, if it has a field of its own
+    sent_ids:     of items
+    """
+
+    instructions: str | None = None
+    sent_ids: set[str] = msgspec.field(default_factory=set)
+
+
+class AssistantWriter:
+    """Encodes the assistant's messages of one segment.
+
+    sent_ids: of items, also before the segment
+    stored:   the vendor stores the conversation, so an id alone refers to reasoning
+    warn:     called with the text of a warning
 
     calls:  items of calls that wait for a result, by our ids
     """
 
-    def __init__(self, quirks: Quirks, *, provider: str, stored: bool, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        quirks: Quirks,
+        sent_ids: set[str],
+        *,
+        provider: str,
+        stored: bool,
+        warn: Callable[[str], None],
+    ) -> None:
         self.calls: dict[str, dict[str, Any]] = {}
-        self._sent_ids: set[str] = set()
+        self._sent_ids = sent_ids
         self._quirks = quirks
         self._provider = provider
         self._stored = stored
@@ -368,50 +389,77 @@ class InputWriter:
     stored:    the vendor stores the conversation, so an id alone refers to reasoning
     continued: the request continues a conversation at the vendor, which has the calls that are missing here
 
+    warnings:  of the request; those about parts that were left out are added
+
     instructions: the first system message, if it has a field of its own
-    warnings:     about parts that were left out
     """
 
     def __init__(
-        self, quirks: Quirks, *, provider: str, role: str, stored: bool = False, continued: bool = False
+        self,
+        quirks: Quirks,
+        *,
+        provider: str,
+        role: str,
+        warnings: RequestWarnings,
+        stored: bool = False,
+        continued: bool = False,
     ) -> None:
         self.instructions: str | None = None
-        self.warnings = RequestWarnings()
-        self._warn = self.warnings.note_once
+        self._warnings = warnings
+        self._warn = warnings.note_once
         self._quirks = quirks
         self._provider = provider
         self._role = role
+        self._stored = stored
         self._continued = continued
+        # Of one segment of the conversation.
         self._answered_at: dict[str, int] = {}  # by id of the call: the last message with a result
         self._out: list[dict[str, Any]] = []
-        self._answers = AssistantWriter(quirks, provider=provider, stored=stored, warn=self._warn)
+        self._carry = _Carry()
+        self._answers: AssistantWriter
 
-    def write(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """Returns the items.
+    def write(self, messages: Sequence[Message]) -> list[Any]:
+        """Returns the items, as objects or as their JSON.
 
         raises: Unsupported if content would be lost, InvalidRequest for an unknown role
         """
-        messages = without_custom_parts(messages, self._warn)
+        wire = (self._quirks, self._provider, self._role, self._stored, self._continued)
+        out, carry = write(messages, _Carry(), self._segment, *wire, warnings=self._warnings)
+        self.instructions = carry.instructions
+        # The API refuses an empty input.
+        if not out and self.instructions is not None:
+            self._message(self._role, [Text(self.instructions)])
+            self.instructions = None
+            return self._out
+        return out
+
+    def _segment(self, messages: Sequence[Message], carry: _Carry) -> list[Any] | None:
+        self._out, self._answered_at = [], {}
+        self._carry = carry
+        self._answers = AssistantWriter(
+            self._quirks, carry.sent_ids, provider=self._provider, stored=self._stored, warn=self._warn
+        )
         for place, message in enumerate(messages):
             for result in message.tool_results:
                 self._answered_at[result.tool_call_id] = place
         for place, message in enumerate(messages):
-            role = role_of(message)
-            if role == Role.SYSTEM:
-                self._system(message)
-            elif role == Role.USER:
-                self._user(message)
-            elif role == Role.ASSISTANT:
-                self._out.extend(self._answers.write(message))
-                self._results(message.parts)
-                self._close_calls(message, place)
-            else:
-                self._results(message.parts)
-        # The API refuses an empty input.
-        if not self._out and self.instructions is not None:
-            self._message(self._role, [Text(self.instructions)])
-            self.instructions = None
+            for left in without_custom_parts((message,), self._warn):
+                self._read(left, place)
+        carry.begun = carry.begun or bool(self._out)
         return self._out
+
+    def _read(self, message: Message, place: int) -> None:
+        role = role_of(message)
+        if role == Role.SYSTEM:
+            self._system(message)
+        elif role == Role.USER:
+            self._user(message)
+        elif role == Role.ASSISTANT:
+            self._out.extend(self._answers.write(message))
+            self._results(message.parts)
+            self._close_calls(message, place)
+        else:
+            self._results(message.parts)
 
     def _system(self, message: Message) -> None:
         for part in message.parts:
@@ -420,9 +468,9 @@ class InputWriter:
         role = next((own(part).get("role") for part in message.parts), None)
         if message.role == "developer":
             role = "developer"
-        first = not self._out and self.instructions is None and self._quirks.input.system == "instructions"
-        if first and role is None and message.parts:
-            self.instructions = message.text
+        first = not (self._out or self._carry.begun) and self._carry.instructions is None
+        if first and self._quirks.input.system == "instructions" and role is None and message.parts:
+            self._carry.instructions = message.text
         elif message.parts:
             self._message(role or self._role, message.parts)
 

@@ -90,24 +90,30 @@ class _Body:
         return self.writer.encoded(quirks.path, self.body, {"accept": "text/event-stream", **quirks.headers})
 
     def input(self) -> None:
+        messages = self.request.messages
         continued = any(self.options.get(name) is not None for name in CONTINUING)
         writer = InputWriter(
             self.quirks,
             provider=self.provider,
             role=system_role(self.request.model, self.quirks),
+            warnings=self.warnings,
             stored=self.store is not False,
             continued=continued,
         )
-        items = writer.write(self.request.messages)
+        items = writer.write(tuple(messages) if self.reads_items() else messages)
         # An empty input is rejected, except beside a stored conversation that it continues.
         if not items and not continued:
             raise InvalidRequest("the conversation is empty: the API needs at least one message with content")
         if writer.instructions is not None:
             self.body["instructions"] = writer.instructions
-        self.warnings += writer.warnings
         if self.quirks.input.plain_items:
             items = plain_items(items, provider=self.provider, warn=self.warnings.note_once)
         self.body["input"] = items
+
+    def reads_items(self) -> bool:
+        """Whether the items are looked through afterwards: none may be JSON from the last request."""
+        wanted = self.request.response_format
+        return self.quirks.input.plain_items or (wanted is not None and wanted.schema is None)
 
     def settings(self) -> None:
         sampling = GPT.find(self.request.model).sampling

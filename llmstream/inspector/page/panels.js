@@ -66,7 +66,7 @@ export async function detail(call, place, signal) {
   }
   made.append(part('Event', found.eventChars > FIRST_CHARS ? found.event : pretty(found.event), found.eventChars, 'event'))
   if (frame >= 0) {
-    const title = `Wire${found.binary ? ', binary' : ''}${found.whole ? '' : ', cut: this is not the whole frame'}`
+    const title = `Wire${found.binary ? ', binary' : ''}${found.complete ? '' : ', cut: this is not the complete frame'}`
     made.append(part(title, found.wire, found.wireChars, 'wire'))
   } else {
     made.append(el('p.soft', {}, call.summary.hasBytes ? 'No frame made this event: it was inserted by the grammar.' : 'The bytes of this call are not known.'))

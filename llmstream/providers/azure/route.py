@@ -38,6 +38,7 @@ key_or_token: Final = token_or("api-key")
 def azure_address(text: str) -> str:
     """The address of a resource, of which the name may stand alone (`AZURE_RESOURCE_NAME`)."""
     name = text.strip()
+    # A bare word could be a host too; "localhost" is meant as one.
     alone = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", name) and name.lower() != "localhost"
     return f"https://{name}.openai.azure.com" if alone else name
 
@@ -63,11 +64,14 @@ def azure_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str, 
         sent = own
     elif "/deployments/" in path:
         sent = version
+    # With the path of the call as well, as it is copied from a page of Foundry.
     elif path.endswith(("/models", f"/models{http.url}")):
+        # "v1" and "preview" are names of the newer API, which Foundry's path does not know.
         sent = version if version is not None and version[:1].isdigit() else _MODELS_VERSION
     elif path.endswith(("/v1", http.url)):
         sent = own
     elif version is None or not version[:1].isdigit():
+        # Endpoints are written with /openai as well as without.
         base = f"{base.removesuffix('/openai')}/openai/v1"
         sent = version
     else:

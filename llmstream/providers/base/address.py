@@ -26,8 +26,11 @@ __all__ = [
     "without_version",
 ]
 
+# Parsers drop these, or read a backslash as a slash: another host might get the key.
 _NO_URL_CHARACTER: Final = re.compile(r"[\x00-\x20\x7f\\]")
+# A scheme with a slash missing, a misspelling that would otherwise become a host.
 _ONE_SLASH: Final = re.compile(r"[A-Za-z]+:/")
+# Also v1beta and v3, and only complete segments.
 _VERSION: Final = re.compile(r"/v\d\w*(?:/|$)")
 _LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -79,6 +82,7 @@ def split_address(text: str) -> tuple[str, str, str]:
     return f"{scheme}{colon}{host}", f"{slash}{path}".rstrip("/"), f"{mark}{query}"
 
 
+@functools.lru_cache(maxsize=256)  # asked at each call, of one address
 def versioned(text: str) -> str:
     """Adds /v1 to an address, unless its path has a version.
 
@@ -94,12 +98,14 @@ def version_of(url: str) -> str:
     return found[0].rstrip("/") if found else ""
 
 
+@functools.lru_cache(maxsize=256)  # asked at each call, of one address
 def versioned_host(text: str) -> str:
     """Adds /v1 to an address without a path; a path (a proxy's) stays as it is."""
     host, path, query = split_address(text)
     return f"{host}{path or '/v1'}{query}"
 
 
+@functools.lru_cache(maxsize=256)  # asked at each call, of one address
 def without_version(text: str, *versions: str) -> str:
     """Removes the version ("v1" by default) from the end of an address: the dialect's path has it."""
     host, path, query = split_address(text)
@@ -135,12 +141,14 @@ def checked_address(text: str, *, provider: str, usual: str) -> str:
             scheme = "http" if is_local(f"http://{url}") or usual.startswith("http://") else "https"
             url = f"{scheme}://{url}"
         parts = urlsplit(url)
+        # `port` raises ValueError for one that is no number or too large.
         usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or True)
         if usable and not parts.netloc.isascii():
             host = (parts.hostname or "").encode("idna").decode()
             url = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else host).geturl()
     except ValueError:
         usable = False
+    # Credentials in an address end up in logs and errors.
     if usable and parts and (parts.username is not None or parts.password is not None):
         raise InvalidRequest(
             "the address holds a user or a password. Pass api_key= or headers= instead.", provider=provider
@@ -186,6 +194,7 @@ def _value(place: str, names: tuple[str, ...], rest_of_host: str, env: Mapping[s
     value = next((env[name].strip() for name in names if env.get(name, "").strip()), "")
     if not value:
         raise InvalidRequest(f"The address needs the {place}. Set {' or '.join(names)}, or pass base_url=.")
+    # People copy the complete address of their account.
     value = value.rpartition("://")[2].rstrip("/")
     if rest_of_host:
         value = value.removesuffix(rest_of_host)

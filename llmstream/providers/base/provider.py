@@ -170,13 +170,13 @@ class Provider:
         routed = self.route(self.address(base_url, env), http, model, env)
         from_env = {name: value for name, var in self.header_env.items() if (value := env.get(var))}
         credentials = auth(key) if key is not None else {}
-        merged: dict[str, str] = {}
-        for group in (routed.headers, self.headers, from_env, credentials, headers or {}):
-            if group:
-                try:
-                    merged.update(zip(map(str.lower, group), group.values(), strict=True))
-                except TypeError:
-                    raise InvalidRequest("header names must be str") from None
+        # From the most general to the caller's own, which wins.
+        groups = (routed.headers, self.headers, from_env, credentials, headers or {})
+        try:
+            # Lower case, so that one name stands once, however each group spells it.
+            merged = {str.lower(name): value for group in groups for name, value in group.items()}
+        except TypeError:
+            raise InvalidRequest("header names must be str") from None
         for name, word in self.required_headers.items():
             if not merged.get(name):
                 variable = self.header_env.get(name)
@@ -190,6 +190,7 @@ class Provider:
         error = self.dialect.decode_error(status, headers, body, provider=self.name)
         if isinstance(error, AuthenticationError):
             error.message = f"{_ended(error.message)} {self._remedy('Check')}"
+            # `str(error)` reads args, not the message.
             error.args = (error.message,)
         return error
 
@@ -233,6 +234,7 @@ class Provider:
 
     def _credentials(self, given: str | None, env: Mapping[str, str]) -> tuple[str | None, Auth]:
         """The key or token, and the headers for it."""
+        # Keys are pasted, with a line feed at the end.
         key = _text(given, "api_key").strip() or _first(self.key_env, env)
         token = "" if key else _first(self.token_env, env)
         if not key and not token:
@@ -240,6 +242,7 @@ class Provider:
                 raise MissingKey(f"no API key. {self._remedy('Set')}", provider=self.name)
             return None, self.auth
         found = key or token
+        # A line feed would begin another header.
         if not (found.isascii() and found.isprintable()):
             raise InvalidRequest(
                 f"The key for {self.name} has a character that is not valid in a header. "

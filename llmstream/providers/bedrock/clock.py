@@ -60,8 +60,9 @@ class Clock:
 
         headers: lower case names
         """
-        words = f"{headers.get('x-amzn-errortype', '')} {body[:4096].decode('utf-8', 'replace')}"
-        if not 400 <= status < 500 or not _ABOUT_TIME.search(words):
+        # The beginning is enough: a gateway's page of HTML may be long.
+        message = f"{headers.get('x-amzn-errortype', '')} {body[:4096].decode('utf-8', 'replace')}"
+        if not 400 <= status < 500 or not _ABOUT_TIME.search(message):
             return False
         try:
             there_s = parsedate_to_datetime(headers.get("date", "")).timestamp()
@@ -70,8 +71,9 @@ class Clock:
         offset_s = there_s - self._now_s()
         if abs(offset_s) > _BELIEVED_S:
             return False
-        told = _TIME.search(words)  # the first time in the message is the signature's
-        signed_s = _seconds(told[0]) if told else self._now_s() + self.offset_at(address)
+        stamp = _TIME.search(message)  # the first time in the message is the signature's
+        signed_s = _seconds(stamp[0]) if stamp else self._now_s() + self.offset_at(address)
+        # Taken out and put in again, so that the first entry is the oldest.
         self._offsets.pop(address, None)
         self._offsets[address] = offset_s
         if len(self._offsets) > _MAX_ADDRESSES:

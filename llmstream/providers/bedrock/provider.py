@@ -25,6 +25,7 @@ class BedrockProvider(Provider):
         """Finds the credentials, so that signing does not wait for them; failures are signing's to tell."""
         if self.key(key) is None:
             try:
+                # Files, processes or a machine's metadata service may take seconds.
                 await asyncio.to_thread(credentials_of, os.environ)
             except LLMStreamError:
                 pass

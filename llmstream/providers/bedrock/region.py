@@ -26,7 +26,9 @@ _VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_REGION_NAME")
 
 _DEFAULT: Final = "us-east-1"
 _REGION: Final = re.compile(r"[a-z]{2,}(-[a-z0-9]+)+")
+# Models of Bedrock's marketplace have ARNs of SageMaker.
 _OF_ARN: Final = re.compile(r"arn:aws[a-z-]*:(?:bedrock|sagemaker):([a-z0-9-]+):")
+# With FIPS endpoints, and hosts of private links, which have a prefix.
 _OF_HOST: Final = re.compile(
     r"(?:^|\.)(bedrock-runtime|bedrock-mantle|aws-external-anthropic)(?:-fips)?\.([a-z0-9-]+)\."
 )
@@ -87,10 +89,13 @@ def _configured(env: Mapping[str, str]) -> str:
         return ""
     path = Path(named) if named else Path(home or "") / ".aws" / "config"
     profile = env.get("AWS_PROFILE") or env.get("AWS_DEFAULT_PROFILE") or "default"
+    # Raw: AWS's files have percent signs without a meaning.
     parser = configparser.RawConfigParser()
     try:
         parser.read(path.expanduser(), encoding="utf-8")
+    # A region is found elsewhere; RuntimeError is that of a "~" without a home.
     except (OSError, ValueError, RuntimeError, configparser.Error):
         return ""
+    # AWS's rule for its configuration file, unlike that of its credentials.
     section = profile if profile == "default" else f"profile {profile}"
     return parser.get(section, "region", fallback="").strip()

@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
+from llmstream.environment import is_own
 from llmstream.errors import MissingKey, Unsupported
 from llmstream.exchange import HttpRequest
 from llmstream.providers.base import Sign
@@ -102,7 +103,7 @@ def credentials_of(env: Mapping[str, str], key: str = _KEY) -> Any:
     if access and secret:
         token = env.get("AWS_SESSION_TOKEN", "").strip() or None
         return credentials.ReadOnlyCredentials(access, secret, token)
-    if env is not os.environ:
+    if not is_own(env):
         raise MissingKey(f"No AWS credentials. {missing}")
     try:
         found = _session_credentials(env.get("AWS_PROFILE"))
@@ -114,6 +115,7 @@ def credentials_of(env: Mapping[str, str], key: str = _KEY) -> Any:
     return frozen
 
 
+# One object for each profile: it renews its credentials itself.
 @functools.lru_cache(maxsize=8)
 def _session_credentials(profile: str | None) -> Any:
     """What botocore finds in files, processes and the machine's role; it renews them itself."""

@@ -8,6 +8,7 @@ from typing import Final
 __all__ = ["ollama_address"]
 
 _PORT: Final = 11434
+# Reached by https without being asked, as by the daemon.
 _CLOUD: Final = frozenset({"ollama.com", "www.ollama.com", "api.ollama.com"})
 _ANYWHERE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - where one listens
 

@@ -58,10 +58,12 @@ def other_wire(request: Request, official: Callable[[], bool], *, provider: str)
     why = _why_responses(request)
     if why is None:
         return None
+    # Another server may serve Chat Completions only, by rules of its own.
     if not official():
         return Wire(_OTHER_SERVER)
     options = request.provider_options
     asked = {*options.get("openai", {}), *options.get(provider, {})}
+    # Responses has neither these fields nor audio, so the request stays where its caller meant it.
     if asked & _CHAT_ONLY or any(isinstance(p, Audio) for m in request.messages for p in m.parts):
         return None
     names = f'"{provider}-chat:{request.model}" or "{provider}-responses:{request.model}"'

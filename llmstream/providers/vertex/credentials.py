@@ -12,6 +12,7 @@ from llmstream.errors import AuthenticationError, Unsupported
 __all__ = ["access_token", "known_token"]
 
 _SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
+# Two threads would fetch a token each.
 _lock = threading.Lock()
 _credentials: list[Any] = []
 
@@ -42,8 +43,10 @@ def _fresh() -> str:
         try:
             if not _credentials:
                 _credentials.append(auth.default(scopes=_SCOPES)[0])
+            # Becomes false some minutes before the token ends.
             if not _credentials[0].valid:
                 _credentials[0].refresh(requests.Request())
+        # google-auth raises errors of several packages, as does its transport.
         except Exception as error:
             reason = str(error).rstrip(".")
             raise AuthenticationError(

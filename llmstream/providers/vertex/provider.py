@@ -33,6 +33,7 @@ class VertexProvider(Provider):
         try:
             return super()._credentials(given, env)
         except MissingKey:
+            # Fetched by `ready`, which may await.
             token = known_token()
             if not token:
                 raise

@@ -16,6 +16,7 @@ __all__ = ["ADDRESS", "claude_route", "key_or_token", "project_address", "vertex
 ADDRESS: Final = "https://aiplatform.googleapis.com/v1/projects/{project}/locations/{location}"
 
 _IN_PROJECT: Final = "/projects/{project}/locations/{location}"
+# Google's own first, that of Anthropic's SDK last: `claude_route` reads them from behind.
 _PROJECTS: Final = (
     "GOOGLE_CLOUD_PROJECT",
     "GOOGLE_VERTEX_PROJECT",
@@ -32,6 +33,7 @@ _LOCATIONS: Final = (
     "CLOUD_ML_REGION",
 )
 
+# Google's access tokens, and JSON web tokens; keys of express mode have neither form.
 _TOKEN: Final = re.compile(r"ya29\..+|eyJ[\w-]+\.[\w-]+\.[\w-]+=*")
 _HOST: Final = "https://aiplatform.googleapis.com"
 
@@ -81,6 +83,7 @@ def claude_route(base_url: str, http: HttpRequest, model: str, env: Mapping[str,
 def _placed(base_url: str, project: str, location: str) -> str:
     if _IN_PROJECT not in base_url:
         return base_url
+    # A key of express mode belongs to a project by itself.
     if not project:
         return base_url.replace(_IN_PROJECT, "")
     location = location or "global"
@@ -91,6 +94,7 @@ def _placed(base_url: str, project: str, location: str) -> str:
 def _host(location: str) -> str:
     if location == "global":
         return _HOST
+    # Multi-regions have hosts of another form.
     if location in ("us", "eu"):
         return f"https://aiplatform.{location}.rep.googleapis.com"
     return f"https://{location}-aiplatform.googleapis.com"

@@ -23,6 +23,7 @@ def claude_refusal(
     sampling: names of the sampling settings that are set
     """
     rules = CLAUDE.find(model)
+    # Newer models come before their rules.
     if rules is CLAUDE.unknown:
         return None
     kind = thinking.get("type")

@@ -77,6 +77,7 @@ def server_side(dialect: Cohere) -> ServerSide:
 
 # The reverse of `request.py`: the wire's messages to ours, checked as Cohere checks them.
 
+# Other fields are a 422, as at Cohere.
 _FIELDS: Final = {
     "system": {"role", "content"},
     "user": {"role", "content"},
@@ -273,6 +274,7 @@ def _wrong_type(field: Field, value: object) -> Exception:
 
 
 def _tools(body: dict[str, Any]) -> tuple[ToolSpec, ...]:
+    # False is the vendor's default, and need not be sent on.
     strict = body.pop("strict_tools", None) is True or None
     tools = body.pop("tools", None) or ()
     return tuple(_tool(tool, strict) for tool in tools)
@@ -310,6 +312,7 @@ def _response_format(body: dict[str, Any], tools: tuple[ToolSpec, ...]) -> Respo
         raise refused(f"invalid request: response_format.type must be text or json_object, not {kind!r}")
     if tools or body.get("documents"):
         raise refused("invalid request: response_format json_object is not supported with tools or documents")
+    # `schema` was its name in Cohere's first API.
     schema = wanted.get("json_schema", wanted.get("schema"))
     return ResponseFormat(schema if isinstance(schema, dict) else None)
 
@@ -354,6 +357,7 @@ class CohereShapes(Shapes[ContentBlock]):
     end_mark = DONE
 
     def __init__(self) -> None:
+        # Cohere's ids are UUIDs; for a response whose metadata never comes.
         self._id = "00000000-0000-4000-8000-000000000000"
         self._content_indexes = itertools.count()
         self._call_indexes = itertools.count()
@@ -408,6 +412,7 @@ class CohereShapes(Shapes[ContentBlock]):
         """Writes a citation once, with all its sources."""
         if not isinstance(event, SourceEvent | Custom):
             return b""
+        # The decoder made a source of each document; the citation is written with the first.
         if "citation" in self.own(event.provider_metadata):
             citation = told_citation(event.provider_metadata)
         else:

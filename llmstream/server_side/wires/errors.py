@@ -159,6 +159,7 @@ def check_effort(param: str, effort: str, known: tuple[str, ...] | None) -> None
 def openai_error_object(error: ErrorInfo) -> dict[str, Any]:
     """Builds the `error` object of a response."""
     kind, code = _TYPES.get(error.code, _SERVER_ERROR)
+    # OpenAI has a type and a message for a wrong path, but no code.
     code = None if error.reason == UNKNOWN_PATH else error.reason or code
     named = {"message": error.message, "type": kind, "param": error.param, "code": code}
     return named | (error.details or {})
@@ -189,6 +190,7 @@ def google_status(info: ErrorInfo) -> int:
 def google_error_object(info: ErrorInfo) -> dict[str, Any]:
     """Builds `{"error": ...}`, as in an error response and inside a stream."""
     code = google_status(info)
+    # The reason of another vendor is no status of Google's; it goes to the details.
     word = info.reason if info.reason in STATUS_OF_WORD else STATUS_WORDS.get(code)
     details: list[dict[str, Any]] = []
     if info.reason not in (None, word, UNKNOWN_PATH):

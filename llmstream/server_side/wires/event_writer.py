@@ -170,6 +170,7 @@ class EventWriter(Generic[B]):
         """Returns the bytes of one event; b"" after the end or an error that ended the body."""
         if self._complete or self._failed:
             return b""
+        # First, because a `ResponseMetadata` is stored here that the beginning needs.
         data = self._write(event)
         if self._begun or not self._begins(event, data):
             return data
@@ -235,6 +236,7 @@ class EventWriter(Generic[B]):
         data = self._shapes.call(event)
         if data is not None or event.tool_call_id in self._streamed:
             return data or b""
+        # No event has streamed its input, so it is streamed here in one piece.
         call_id = event.tool_call_id
         start = ToolInputStart(
             event.tool_name,
@@ -270,6 +272,7 @@ def raw_reason(
     reason, raw = event.finish_reason, event.raw_finish_reason
     if raw:
         meant = read(raw)
+        # Vendors such as Google and Ollama report "stop" after calls.
         if reason == (meant or "other") or (reason == "tool-calls" and meant in ("stop", "other")):
             return raw
     return names.get(reason)
@@ -290,6 +293,7 @@ _decode: Final = msgspec.json.Decoder().decode
 
 def sse_objects(body: bytes) -> Iterator[dict[str, Any]]:
     """Yields the JSON objects of a stream of server-sent events, without `[DONE]`."""
+    # Our own bytes: no event is longer than the body.
     for payload in SSEDecoder(max_bytes=max(1, len(body))).feed_data(body):
         if payload.startswith(b"{"):
             yield _decode(payload)

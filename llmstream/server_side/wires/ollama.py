@@ -49,6 +49,7 @@ def server_side(dialect: Ollama) -> ServerSide:
     )
 
 
+# Images travel as bare base64, without a type.
 _MAGIC: Final = (
     (b"\x89PNG", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -111,6 +112,7 @@ class _Body(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+# The others go to `provider_options`.
 _OWN_FIELDS: Final = frozenset(_Body.__struct_fields__)
 
 
@@ -132,6 +134,7 @@ def decode_request(http: HttpRequest) -> Request:
     if more_options:
         rest["options"] = more_options
     reasoning = _reasoning(body.think)
+    # True leaves the effort to the model, which no effort of ours does.
     if body.think is True:
         rest["think"] = True
     return Request(
@@ -188,6 +191,7 @@ class _Messages:
 
     def result(self, wire: _Message) -> ToolResult:
         call = self.answered(wire.tool_call_id or "", wire.tool_name or "")
+        # Two calls of one name: each result takes the next of them.
         if call is not None:
             self.waiting.remove(call)
         call_id = wire.tool_call_id or (call.id if call is not None else "")
@@ -375,6 +379,7 @@ def _counts(usage: Usage) -> dict[str, Any]:
 
 def _rfc3339(timestamp: datetime.datetime) -> str:
     if timestamp.tzinfo is None:
+        # A time without a zone would be taken for local time, which differs from machine to machine.
         timestamp = timestamp.replace(tzinfo=datetime.UTC)
     return timestamp.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
 

@@ -34,6 +34,7 @@ WrongType: TypeAlias = Callable[[Field, object], Exception]
 # Returns the vendor's error for a value beyond a bound, the last argument.
 OutOfRange: TypeAlias = Callable[[Field, float, float], Exception]
 
+# Our own request sets these for its own body and connection.
 _OF_THE_CONNECTION: Final = frozenset(
     {"content-type", "accept", "content-length", "host", "connection", "user-agent", "accept-encoding"}
 )
@@ -71,12 +72,14 @@ def read_settings(
             if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
                 raise wrong_type(field, value)
             value = tuple(value)
+        # A bool is an int to Python.
         elif isinstance(value, bool) or not isinstance(
             value, int if field.kind == "integer" else (int, float)
         ):
             raise wrong_type(field, value)
         elif out_of_range is not None and field.fit(value) != value:
             raise out_of_range(field, value, field.fit(value))
+        # The newer name of a setting stands before the older one in the tables.
         found.setdefault(field.name, value)
     return found
 
@@ -89,6 +92,7 @@ def checked_settings(values: dict[str, Any], fields: Iterable[Field]) -> Setting
         if field.kind == "strings":
             value = tuple(str(text) for text in value) if isinstance(value, list) else ()
         elif field.kind == "integer" and value is not None:
+            # Google takes 100.0 for an integer, as JSON of protobuf does.
             value = int(value)
         found[field.name] = value
     return Settings(**found)

@@ -118,6 +118,7 @@ class Member:
         self._last: Answer | None = None
         self._lost_name = ""
         self._members = 1
+        self._in_line = False  # the store knows that this process has waiters
         self._kick = asyncio.Event()
         self._urgent = False
         self._ops_since = 0.0
@@ -388,11 +389,16 @@ class Member:
             self._lose(error, sent)
             return
         before, self._last = self._last, answer
+        was_in_line, self._in_line = self._in_line, batch.waiting
         self._members = max(1, answer.members)
         if self._local is not None:
             self._regain(self._local)
         elif before is not None and before.created != answer.created:
             self._restore([_refilled(before, answer, self._sizes, kind) for kind in range(4)])
+        elif was_in_line and not answer.in_line:
+            # A blocked loop, a suspended machine: the others took this process for dead, and its waiters out
+            # of the line. Nothing would wake them there.
+            self._all_are_due()
         for (_, heard), result in zip(sent, answer.results, strict=True):
             if heard is not None:
                 heard(result)
@@ -436,6 +442,7 @@ class Member:
     ) -> None:
         """Goes on alone with a share of the limits, or fails all that wait."""
         waiters, self._waiters = list(self._waiters.values()), {}
+        self._in_line = False
         self._denied.clear()
         for waiter in waiters:
             waiter.denied = False
@@ -504,6 +511,9 @@ class Member:
         if self._lost_name:
             self._ops.appendleft((Bye(self._lost_name), None))
             self._lost_name = ""
+        self._all_are_due()
+
+    def _all_are_due(self) -> None:
         for waiter in self._waiters.values():
             self._is_due(waiter, self._loop.time())
 

@@ -244,7 +244,7 @@ end
 redis.call('ZADD', MEMBERS, exact(now), member)
 redis.call('ZREMRANGEBYSCORE', MEMBERS, '-inf', '(' .. exact(now - MEMBER_S))
 redis.call('ZREMRANGEBYSCORE', PLACES, '-inf', exact(now))
-redis.call('ZREM', WAITING, member)
+local in_line = redis.call('ZREM', WAITING, member) == 1
 if waits then redis.call('ZADD', WAITING, exact(now), member) end
 local silent = '(' .. exact(now - lease * SILENT_PART)
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', WAITING, '-inf', silent)) do
@@ -280,7 +280,8 @@ end
 redis.call('SET', STATE, cmsgpack.pack(s))
 local ttl = string.format('%.0f', math.min(1e12, (KEPT + full) * 1000))
 for n = 1, 6 do redis.call('PEXPIRE', KEYS[n], ttl) end
-return cmsgpack.pack({now, s.created, redis.call('ZCARD', MEMBERS), s.levels, s.spent, woken, results})
+local members = redis.call('ZCARD', MEMBERS)
+return cmsgpack.pack({now, s.created, members, s.levels, s.spent, woken, results, in_line})
 """
 )
 

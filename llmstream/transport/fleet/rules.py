@@ -166,6 +166,8 @@ class Answer(msgspec.Struct, array_like=True):
     woken:   waiters that should ask again now, of any process
     results: for each op: of Ask, -1 if granted, else seconds until its turn, 1e18 where no time is known; of
              Refused, the new factor of all sizes or 0; of others 0
+    in_line: whether this process was among those with waiters; if it should have been, it was silent for so
+             long that its waiters were taken out of the line
     """
 
     now: float
@@ -175,6 +177,7 @@ class Answer(msgspec.Struct, array_like=True):
     spent: list[float]
     woken: list[str]
     results: list[float]
+    in_line: bool
 
 
 class Waiting(msgspec.Struct, array_like=True):
@@ -236,6 +239,7 @@ class _Change:
             list(state.spent),
             woken,
             results,
+            self.in_line,
         )
 
     def _begin(self) -> None:
@@ -255,7 +259,7 @@ class _Change:
         state.members[batch.member] = now
         state.members = {member: at for member, at in state.members.items() if at >= now - MEMBER_S}
         state.places = {place: until for place, until in state.places.items() if until > now}
-        state.waiting.pop(batch.member, None)
+        self.in_line = state.waiting.pop(batch.member, None) is not None
         if batch.waiting:
             state.waiting[batch.member] = now
         for member in [

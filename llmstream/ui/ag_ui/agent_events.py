@@ -128,6 +128,7 @@ class AgentEvents:
         own = [
             call.shown
             for call_id, call in self._calls.items()
+            # Not the page's to run: never made, the vendor's own, waiting for a person, or a sub-agent's.
             if not (call.cut or call.by_provider or call_id in self._approvals or call_id in self._children)
         ]
         return own + [call for child in self._children.values() for call in child.unanswered()]
@@ -157,6 +158,7 @@ class AgentEvents:
     # Steps.
 
     def _start_step(self, event: StepStart) -> None:
+        # A run that begins with a later step goes on with one that was suspended.
         self.is_resumed = self.is_resumed or (event.step > 0 and not self._has_steps)
         self._has_steps = True
         self._messages.start_step(event.step)
@@ -187,6 +189,7 @@ class AgentEvents:
         """Writes what a request leaves out or changes, each once."""
         for warning in warnings:
             value = builtins(warning)
+            # A dict cannot be in a set; its JSON can.
             key = _encode(value)
             if key not in self._warned:
                 self._warned.add(key)
@@ -250,6 +253,7 @@ class AgentEvents:
         if event.incomplete:
             call.cut = True
             call.marks["incomplete"] = True
+            # An empty fragment that brings the mark: an end would pass the call off as complete.
             self._out.write("TOOL_CALL_ARGS", toolCallId=call.shown, delta="", **call.marked, **self._tag)
 
     def _call(self, event: ToolCall) -> None:
@@ -281,6 +285,7 @@ class AgentEvents:
         call_id = event.tool_call_id
         if call_id in self._discarded:
             return
+        # Text behind a result is a message of its own.
         self._messages.part()
         child = self._children.get(call_id)
         if child is not None:
@@ -292,6 +297,7 @@ class AgentEvents:
         self._approvals.pop(call_id, None)
         is_text = isinstance(event.result, str)
         own = (event.provider_metadata or {}).get(OWN, {})
+        # Marks of ours in the event, such as that of a denied call, travel on.
         marks = {**own, **_true(isError=event.is_error, json=not is_text), **_flags(event)}
         content = event.result if is_text else _encode(event.result).decode()
         metadata = {OWN: marks} if marks else {}
@@ -304,6 +310,7 @@ class AgentEvents:
 
     def _write_result(self, call_id: str, shown: str, content: str, metadata: dict[str, Any]) -> str:
         message_id = self.result_id(call_id)
+        # A retry takes results back too.
         self._messages.minted.add(message_id)
         fields: dict[str, Any] = {"messageId": message_id, "toolCallId": shown, "content": content}
         fields |= {"role": "tool"} | ({"metadata": metadata} if metadata else {})
@@ -315,6 +322,7 @@ class AgentEvents:
         return self._out.earlier_call_id(self._call_prefix + call_id)
 
     def _show_progress(self, event: ToolResult) -> None:
+        # Its response was taken back.
         if event.tool_call_id in self._discarded:
             return
         call = self._calls.get(event.tool_call_id)
@@ -361,6 +369,7 @@ class AgentEvents:
     ) -> None:
         child = self._children.pop(call_id)
         self._below |= child._all_below
+        # Kept here too: a retry of this agent takes back what its sub-agents' sub-agents have written.
         self._all_below |= child._all_below
         if failure is not None:
             self._out.write("SUBAGENT_ERROR", subagentRunId=child.owner, message=failure)
@@ -389,6 +398,7 @@ class AgentEvents:
         self.custom("reasoning-file" if thought else "file", shown | metadata)
 
     def _custom_event(self, event: Custom) -> None:
+        # Events of the application are AG-UI's own, by their name; other kinds are a vendor's.
         kind = event.kind.removeprefix(f"{KEY}.")
         if kind == event.kind:
             self.custom("custom", _fields(event))

@@ -28,6 +28,7 @@ class ContentReader:
         """
         if content is None:
             return ""
+        # Such as an image in a system message: no vendor takes one there.
         return "".join(part.text for part in self.parts(content, where) if isinstance(part, Text))
 
     def parts(self, content: object, where: str) -> Iterator[Part]:

@@ -65,6 +65,7 @@ class History:
         self._end_response()
 
     def _read(self, message: wire.Message, where: str) -> None:
+        # They are of the sub-agent's conversation; this agent's model has its answer as a result.
         if message.subagent_run_id is not None:
             self._ignore(where, "of a sub-agent")
             return
@@ -79,6 +80,7 @@ class History:
                 metadata = {"id": message.id} if message.id else None
                 self.messages.append(Message(message.name or "", Role.USER, parts, metadata))
             case "system" | "developer":
+                # Apart from the conversation: whether a page may instruct the model is the server's decision.
                 self.system.append(self._content.text(message.content, where))
             case role:
                 self._ignore(where, f"of role {role!r}")
@@ -146,6 +148,7 @@ class History:
             by_provider,
             merge_metadata(_metadata(message.encrypted_value), _outcome(own)),
         )
+        # A vendor's calls and results are within one response.
         if by_provider:
             self._said.append(result)
         else:

@@ -105,6 +105,7 @@ class Messages:
     def _text_start(self, event: TextStart) -> None:
         message, self._ending = self._ending, None
         if message is None:
+            # Texts that touch are one message: vendors begin a block for each citation.
             name = self._current = self._mint()
             self._out.write("TEXT_MESSAGE_START", messageId=name, role="assistant", **self._tag)
             message = _Message(name, self._out.fragments("TEXT_MESSAGE_CONTENT", messageId=name, **self._tag))

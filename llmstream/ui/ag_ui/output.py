@@ -58,6 +58,7 @@ class Output:
         self.transcript = Transcript(earlier)
         self.wrote_any = False
         self._knows_history = messages is not None
+        # In order, for the newest of an id; as a set for the check of each new call.
         self._earlier_calls = [call["id"] for message in earlier for call in message.get("toolCalls", ())]
         self._earlier_ids = frozenset(self._earlier_calls)
         self._frames: list[bytes] = []
@@ -101,6 +102,7 @@ class Output:
     def earlier_call_id(self, call_id: str) -> str:
         """Returns the id that a call of an earlier run, which has its result now, has at the client."""
         renamed = [found for found in self._earlier_calls if found.startswith(f"{call_id}@")]
+        # The newest: a server that counts calls gives one id again and again.
         return renamed[-1] if renamed else call_id
 
     def take_back(self, ids: set[str], owners: set[str]) -> None:

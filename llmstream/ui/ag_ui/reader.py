@@ -157,6 +157,7 @@ class RunInput:
         options: of `Writer`, such as `reasoning` or `error_text`
         """
         own: WriterOptions = {
+            # The page's own messages, as it sent them: a snapshot has to give them back unchanged.
             "messages": self.raw["messages"],
             "protocol_version": self.protocol_version,
             "parent_run_id": self.parent_run_id,
@@ -182,6 +183,7 @@ def read(
     raises:    InvalidRequest if it is no request of AG-UI, or larger than allowed: `reason` names the limit
     """
     if isinstance(body, bytes | str):
+        # Before the decoding, whose values take many times the memory.
         _check_size("bytes", len(body), "max_bytes", limits)
     try:
         raw = msgspec.json.decode(body) if isinstance(body, bytes | str) else body

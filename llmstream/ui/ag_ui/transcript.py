@@ -32,6 +32,7 @@ class Transcript:
     def messages(self) -> list[dict[str, Any]]:
         """The messages, in the client's order and form."""
         for (kind, name), pieces in self._fragments.items():
+            # In place, so that the next look does not join the same fragments again.
             if len(pieces) > 1:
                 pieces[:] = ["".join(pieces)]
             if kind == "arguments":

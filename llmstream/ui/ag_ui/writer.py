@@ -172,6 +172,7 @@ class Writer:
         self._is_over = True
 
     def _finish_run(self, event: Finish, *, was_stopped: bool) -> None:
+        # Before the close, which ends what waits.
         waiting, unanswered = self._agent.waiting(), self._agent.unanswered()
         self._agent.close(failed=False)
         outcome: dict[str, Any] = {}
@@ -214,6 +215,7 @@ class Writer:
         for model, one in usage.items():
             counts = builtins(msgspec.structs.replace(one, raw=None))
             if counts:
+                # A count beyond the maximum would make the client refuse the event.
                 named = {_COUNTS.get(name, name): min(count, _MOST_TOKENS) for name, count in counts.items()}
                 entries.append({**present(model=model), **named})
         return {"usage": entries} if entries else {}

@@ -144,6 +144,7 @@ class Chats:
                 await self._stop(status)
             elif old.suspension is not None:
                 await self._ended(status)  # it waits for decisions, and only its end is to be written
+            # What was stopped or has ended is stored by now.
             old, status = await self._found(key)
         if _is_open(status) or _is_starting(old, status):
             return Body.plain(409, _BUSY)
@@ -223,6 +224,7 @@ class Chats:
             live.stop("closing")
         if lives:
             await asyncio.wait([live.task for live in lives], timeout=_STOP_S)
+        # Before the store: runs that end here store what they have written.
         if self._owns_logs:
             await self._logs.aclose()
         await self._store.aclose()
@@ -371,6 +373,7 @@ class _Turn:
 
 def _turn(old: Conversation, asked: Asked) -> _Turn | None:
     """What a request starts; None if it does not fit the stored conversation."""
+    # Results that stand in for those of calls that wait are for vendors alone.
     messages = without_placeholders(old.messages, old.suspension)
     message_id = f"msg_{secrets.token_hex(12)}"
     if asked.trigger == "regenerate-message":
@@ -388,12 +391,14 @@ def _turn(old: Conversation, asked: Asked) -> _Turn | None:
     # The page has another id for a call whose id was used before: older results answer no newer call.
     names = shown_ids(old.suspension)
     external = {names[call.call_id]: call.call_id for call in pending if not call.approval_id}
+    # A page sends all decisions that its message has, older ones too.
     decisions = {name: decision for name, decision in asked.decisions.items() if name in approvals}
     results = [
         msgspec.structs.replace(result, tool_call_id=external[result.tool_call_id])
         for result in asked.results
         if result.tool_call_id in external
     ]
+    # Nothing in the request fits what waits: it was decided in another tab.
     if not decisions and not results:
         return None
     return _Turn(messages, old.message_id, old.suspension, decisions, results)
@@ -414,6 +419,7 @@ def _before_answer(messages: tuple[Message, ...], message_id: str | None) -> tup
         return messages[:at]
     at = _index(messages, Role.USER, message_id)
     if at is None:
+        # Without an id the last one is meant.
         users = [place for place, message in enumerate(messages) if message.role == Role.USER]
         at = users[-1] if users else -1
     return messages[: at + 1]

@@ -180,6 +180,7 @@ class SQLiteConversations:
         """Closes the file. Idempotent."""
         if not self._closed:
             self._closed = True
+            # In the thread of the connection, behind the work that it has.
             await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
             self._thread.shutdown()
 
@@ -187,6 +188,7 @@ class SQLiteConversations:
         if self._closed:
             raise InvalidRequest("the store of conversations is closed")
         loop = asyncio.get_running_loop()
+        # Opened by the one thread that uses it.
         return await loop.run_in_executor(self._thread, lambda: work(self._opened()))
 
     def _opened(self) -> sqlite3.Connection:

@@ -67,6 +67,7 @@ def dump(messages: Iterable[Message], suspension: Suspension | None = None) -> l
     }
     waiting = shown_ids(suspension)
     found = to_ui(without_placeholders(messages, suspension), approvals, waiting)
+    # They are in no message; the page shows them at the end of the last one.
     for _, _, shown in suspension.within:
         call = CallPart(shown.call_id, shown.name, shown.arguments)
         (written,) = to_ui([Message.assistant(call)], approvals, waiting)
@@ -155,6 +156,7 @@ def messages_of(earlier: Iterable[Message], events: Iterable[Event]) -> list[Mes
     found = list(earlier)
     fold, results = Accumulator(), list[ResultPart]()
     for event in events:
+        # A message for each response of the model, as the run had it.
         if isinstance(event, StepStart):
             _add_step(found, fold.partial, results)
             fold, results = Accumulator(), []

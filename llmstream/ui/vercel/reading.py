@@ -90,6 +90,7 @@ class Asked:
         messages = list(self.messages)
         waiting = {pending.call_id for pending in self._pending}
         done: list[ToolResult] = []
+        # Finished calls of the step that waits are in the suspension, not in the history.
         if messages and messages[-1].role == Role.TOOL:
             done = [result for result in messages.pop().tool_results if result.tool_call_id not in waiting]
         return Suspension.sealed(
@@ -134,6 +135,7 @@ def read(
     continued = _continued(given)
     calls = list(_calls(messages))
     if history == "client":
+        # Instructions are the server's.
         if any(message.get("role") == "system" for message in messages):
             raise InvalidRequest("a page may not send system messages")
         shown = messages
@@ -246,6 +248,7 @@ def _decisions(calls: list[dict[str, Any]], given: object) -> dict[str, Approve 
 
 
 def _decision(approval: Mapping[str, Any]) -> Approve | Deny:
+    # What is not clearly an approval is never one.
     if approval.get("approved") is not True:
         reason = approval.get("reason")
         return Deny(reason if isinstance(reason, str) else "")

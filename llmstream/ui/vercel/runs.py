@@ -18,6 +18,7 @@ from llmstream.agent.nested import nested_event, shown_ids
 from llmstream.agent.suspension import Suspension
 from llmstream.chats.content import ToolResult as ChatResult
 from llmstream.chats.content import outcome_mark
+from llmstream.chats.ui_form import json_value
 from llmstream.events import (
     Custom,
     Event,
@@ -89,11 +90,13 @@ class PageRun:
                     if isinstance(event, Finish):
                         for added in self._missing():
                             yield added
+                        # Stored before the page sees the end, so that its next request finds it.
                         await self._over()
                         event = _with_cost(event, self.run.cost_estimate)
                     elif isinstance(event, ToolResult) and event.tool_call_id in self._given:
                         # The model gets the page's output as text; the page has it as a value.
-                        event = msgspec.structs.replace(event, result=_value(event.result))
+                        shown = json_value(event.result) if isinstance(event.result, str) else event.result
+                        event = msgspec.structs.replace(event, result=shown)
                     yield event
                     for added in self._after(event):
                         yield added
@@ -155,13 +158,6 @@ def _nested_result(event: Event) -> ToolResult | None:
     if not path or not isinstance(event, ToolResult) or event.preliminary:
         return None
     return msgspec.structs.replace(event, tool_call_id="/".join([*path, event.tool_call_id]))
-
-
-def _value(result: Any) -> Any:
-    try:
-        return msgspec.json.decode(result) if isinstance(result, str) else result
-    except msgspec.DecodeError:
-        return result
 
 
 def _with_cost(finish: Finish, cost: float | None) -> Finish:

@@ -31,6 +31,7 @@ def _canonical(arguments: str) -> str:
         value = msgspec.json.decode(arguments)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return arguments
+    # Sorted: JavaScript moves keys that are integers to the front.
     return msgspec.json.encode(_as_javascript(value), order="sorted").decode()
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.agent.nested import nested_event
+from llmstream.chats.ui_form import json_value
 from llmstream.events import (
     Event,
     ReasoningDelta,
@@ -57,6 +58,7 @@ class SubAgentMessage:
 
     def value(self) -> dict[str, Any]:
         """Returns the message so far."""
+        # Joined when the message is written, and not for each fragment.
         for block_id, pieces in self._texts.items():
             pieces[:] = ["".join(pieces)]
             self._open[block_id]["text"] = pieces[0]
@@ -84,6 +86,7 @@ class SubAgentMessage:
                 self._step_begin = len(self._parts)
                 self._parts.append({"type": "step-start"})
             case RetryNotice():
+                # The step itself stays: its next attempt follows.
                 del self._parts[self._step_begin + 1 :]
             case TextStart() | ReasoningStart():
                 kind = "text" if isinstance(event, TextStart) else "reasoning"
@@ -110,12 +113,8 @@ class SubAgentMessage:
         self._parts.append(part)
 
     def _call(self, event: ToolCall) -> None:
-        try:
-            value = msgspec.json.decode(event.input)
-        except msgspec.DecodeError:
-            value = event.input
         part = {"type": f"tool-{event.tool_name}", "toolCallId": event.tool_call_id}
-        self._add(event.tool_call_id, {**part, "state": "input-available", "input": value})
+        self._add(event.tool_call_id, {**part, "state": "input-available", "input": json_value(event.input)})
         self._size += len(event.input)
 
     def _result(self, event: ToolResult) -> bool:

@@ -13,7 +13,6 @@ What the client makes the writer do:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,6 +20,7 @@ import msgspec
 
 from llmstream.agent.nested import NestedEvent, nested_event
 from llmstream.chats.content import data_url, outcome_of
+from llmstream.chats.ui_form import json_value
 from llmstream.errors import ErrorInfo, InvalidRequest, Unsupported
 from llmstream.events import (
     Custom,
@@ -213,6 +213,7 @@ class Writer:
         shown = answer_metadata(event.usage, self._model, cost)
         out = self._end_step() + _chunk("message-metadata", messageMetadata=shown)
         if self._error is not None and self._error.code == _STOPPED:
+            # The page shows it as stopped by its visitor, not as failed.
             return out + _chunk("abort")
         if reason == "error":
             text = _BROKE_OFF if self._error is None else self._error_text(self._error)
@@ -249,6 +250,7 @@ class Writer:
 
     def _input_start(self, event: ToolInputStart) -> bytes:
         call = self._calls[event.id] = _OpenCall(event.tool_name, _flags(event))
+        # Releases of 5 end the response at this field.
         title = _set(title=event.title) if self._version > 5 else {}
         return self._content(
             "tool-input-start", toolCallId=event.id, toolName=call.name, **title, **call.flags
@@ -275,7 +277,7 @@ class Writer:
             "tool-input-available",
             toolCallId=event.tool_call_id,
             toolName=call.name,
-            input=_json_value(event.input),
+            input=json_value(event.input or "{}"),
             **call.flags,
             **_metadata_of(event),
         )
@@ -284,7 +286,7 @@ class Writer:
         call_id, name, arguments = str(call["call_id"]), str(call["name"]), str(call["arguments"])
         shown = self._calls.setdefault(call_id, _OpenCall(name, {}))
         shown.text[:] = (arguments,)
-        fields = {"toolCallId": call_id, "toolName": name, "input": _json_value(arguments)}
+        fields = {"toolCallId": call_id, "toolName": name, "input": json_value(arguments or "{}")}
         return _chunk("tool-input-available", **fields, **shown.flags)
 
     def _input_error(self, call_id: str, call: _OpenCall, text: str, reason: str) -> bytes:
@@ -292,7 +294,7 @@ class Writer:
             "tool-input-error",
             toolCallId=call_id,
             toolName=call.name,
-            input=_json_value(text),
+            input=json_value(text or "{}"),
             errorText=reason,
             **call.flags,
         )
@@ -303,6 +305,7 @@ class Writer:
             return self._nested(event, nested)
         call = self._calls.get(event.tool_call_id)
         flags = _flags(event) if call is None else call.flags
+        # Releases of 5 have no such chunk, and show the text of the error.
         if self._version > 5 and outcome_of(event.provider_metadata) == "denied":
             return _chunk("tool-output-denied", toolCallId=event.tool_call_id)
         if event.is_error:
@@ -369,6 +372,7 @@ class Writer:
         thought = isinstance(event, ReasoningFile)
         if thought and not self._reasoning:
             return b""
+        # Only 7 has files of reasoning.
         kind = "reasoning-file" if thought and self._version == 7 else "file"
         url = event.data if isinstance(event.data, str) else data_url(event.data, event.media_type)
         return self._content(kind, mediaType=event.media_type, url=url, **_metadata_of(event))
@@ -451,14 +455,6 @@ def _metadata_of(event: Any) -> dict[str, Metadata]:
 def _flags(event: ToolInputStart | ToolCall | ToolResult) -> dict[str, bool]:
     flags = {"providerExecuted": event.provider_executed, "dynamic": getattr(event, "dynamic", False)}
     return {name: True for name, value in flags.items() if value}
-
-
-def _json_value(text: str) -> Any:
-    """Returns the value of JSON text; the text itself if it is not JSON, as of a call that broke off."""
-    try:
-        return json.loads(text) if text else {}
-    except ValueError:
-        return text
 
 
 def _public_message(error: ErrorInfo) -> str:

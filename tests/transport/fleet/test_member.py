@@ -18,6 +18,7 @@ import llmstream as ls
 from llmstream.errors import InvalidRequest, LimitsUnavailable, Unsupported
 from llmstream.transport.fleet import Fleet
 from llmstream.transport.fleet.member import Member
+from llmstream.transport.fleet.rules import Answer, Batch
 from llmstream.transport.limiter import Permit, RateLimiter
 
 Make = Callable[..., RateLimiter]
@@ -221,6 +222,28 @@ async def test_leases_are_renewed(make: Make) -> None:
             await asyncio.shield(waiting)
     permit.release()
     await waiting
+
+
+async def test_a_stalled_process_asks_again(make: Make) -> None:
+    """The others take a silent process for dead, and its waiters out of the line."""
+    one, two = make(max_concurrent=1, lease_s=0.5), make(max_concurrent=1, lease_s=0.5)
+    permit = await one.acquire()
+    waiting = [asyncio.create_task(limiter.acquire()) for limiter in (two, one)]
+    await until(lambda: one.waiting == two.waiting == 1 and known(one) and known(two))
+    store = member_of(two)._store
+    apply, stalled = store.apply, asyncio.Event()
+
+    async def stall(batch: Batch) -> Answer:
+        await stalled.wait()
+        return await apply(batch)
+
+    store.apply = stall  # type: ignore[method-assign]
+    await asyncio.sleep(0.2)  # longer than the silence after which a process counts as dead
+    stalled.set()
+    permit.release()
+    async with asyncio.timeout(PATIENCE_S):
+        for done in asyncio.as_completed(waiting):
+            (await done).release()
 
 
 async def test_a_thousand_waiters_do_not_poll(make: Make) -> None:

@@ -135,6 +135,8 @@ def test_silent_waiters_lose_their_turn() -> None:
     limits.now = 3.1
     assert limits.ask("b.1", tokens=100) == pytest.approx(6.9)
     assert [waiting.id for waiting in limits.state.line] == ["b.1"]
+    assert not limits.do(Beat([]), member="dead").in_line
+    assert limits.do(Beat([]), member="dead").in_line
 
 
 def test_a_pause_holds_all_at_most_a_minute() -> None:
@@ -279,7 +281,8 @@ async def compare(url: str, batches: list[tuple[float, Batch]]) -> None:
 
 def plain(answer: Answer) -> dict[str, Any]:
     """Numbers and names by key, which can be compared approximately."""
-    found = {"members": answer.members, "woken": ",".join(answer.woken), "now": answer.now}
+    found: dict[str, Any] = {"members": answer.members, "woken": ",".join(answer.woken), "now": answer.now}
+    found["in_line"] = answer.in_line
     lists = {"levels": answer.levels, "spent": answer.spent, "results": answer.results}
     return found | {f"{name}{n}": x for name, values in lists.items() for n, x in enumerate(values)}
 

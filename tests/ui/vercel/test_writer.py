@@ -215,3 +215,13 @@ def test_changed_call_is_shown_first() -> None:
     chunks = written([*events, Finish("tool-calls")])
     assert [chunk.get("input") for chunk in chunks[2:4]] == [{"path": "a"}, {"path": "/safe/a"}]
     assert chunks[4] == {"type": "tool-approval-request", "approvalId": "ap1", "toolCallId": "1"}
+
+
+@pytest.mark.parametrize("text", ['{"a":"\\ud800"}', "[" * 200_000 + "]" * 200_000, '{"a":NaN}'])
+def test_input_that_is_no_json_is_text(text: str) -> None:
+    """Half of a surrogate pair, nesting past the stack: what a model writes does not end the response."""
+    chunks = written([StreamStart(), ToolCall("look", text, "1"), Finish("tool-calls")])
+    assert [chunk["input"] for chunk in chunks if chunk["type"] == "tool-input-available"] == [text]
+    message = SubAgentMessage("c1", "research")
+    assert message.feed(ToolCall("look", text, "1"))
+    assert message.value()["parts"][-1]["input"] == text

@@ -19,11 +19,13 @@ __all__ = ["Turn", "check_model", "check_settings", "check_tools", "check_turns"
 
 # source: platform.claude.com, "Prompt caching": up to 4 breakpoints
 _MAX_CACHED_BLOCKS: Final = 4
+# Both in the messages of msgspec, which names the place at the end.
 _AT: Final = re.compile(r"(?P<what>.*?)(?: - at `\$\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
 # In `2023-06-01`, and in `bedrock-2023-05-31` of the body at a cloud.
 _VERSION_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
+# Names of msgspec, in the phrases of the vendor's errors.
 _PLAIN_TYPES: Final = {
     "str": "valid string",
     "int": "valid integer",
@@ -63,6 +65,7 @@ def shape_refusal(error: Exception) -> BadRequest:
     """A decoding error as the vendor's message, such as `max_tokens: Field required`."""
     match = _AT.match(str(error))
     what, path = (match["what"], match["path"] or "") if match else (str(error), "")
+    # msgspec has messages[0], or messages[...] for any of them; the vendor messages.0.
     path = re.sub(r"\[(\d+|\.\.\.)\]", r".\1", path).strip(".")
     missing = _MISSING.match(what)
     if missing:
@@ -80,6 +83,7 @@ def check_turns(turns: list[Turn], model: str) -> None:
     raises: BadRequest
     """
     rules = CLAUDE.find(model)
+    # Newer models come before their rules, so nothing is refused for an unknown one.
     are_allowed = rules is CLAUDE.unknown or rules.system_turns != "refused"
     if not are_allowed and any(turn.role == "system" for turn in turns):
         raise refusal("messages: role 'system' is not supported on this model")
@@ -194,6 +198,7 @@ def _check_role(number: int, turn: Turn) -> None:
 
 def _check_content(number: int, turn: Turn, *, last: bool) -> None:
     blocks = turn.blocks
+    # An unfinished answer, which the model completes.
     prefill = last and turn.role == "assistant"
     if not (turn.content or prefill):
         raise refusal(
@@ -246,6 +251,7 @@ def _merged(turns: list[Turn]) -> list[tuple[int, str, list[dict[str, Any]]]]:
         if turn.role == "system":
             # Instructions to the model, between the turns.
             continue
+        # The vendor joins them as well, so a call's result may come in the second of two user turns.
         if out and out[-1][1] == turn.role:
             out[-1][2].extend(turn.blocks)
         else:

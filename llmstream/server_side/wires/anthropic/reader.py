@@ -75,6 +75,7 @@ class TurnReader:
         """Returns our messages; a user's turn with tool results becomes a tool message and the rest."""
         out: list[Message] = []
         for turn in turns:
+            # The checks accept an empty text only as an empty prefill.
             parts = [self._part(block) for block in turn.blocks if block.get("text") != ""]
             if turn.role == "assistant":
                 out.append(Message.assistant(*parts))
@@ -104,6 +105,7 @@ class TurnReader:
 
     def _call(self, kind: str, block: dict[str, Any]) -> ToolCall:
         self._names[block["id"]] = block["name"]
+        # The type of the vendor's own call goes back with it: there are two of them.
         own = ("type", "id", "name", "input") if kind == "tool_use" else ("id", "name", "input")
         arguments = msgspec.json.encode(block["input"]).decode()
         by_vendor = kind != "tool_use"
@@ -133,6 +135,7 @@ class TurnReader:
 
     def _vendor_result(self, kind: str, block: dict[str, Any]) -> ToolResult:
         call_id, content = block["tool_use_id"], block.get("content")
+        # The vendor's tools fail with a type, such as `web_search_tool_result_error`, and no `is_error`.
         failed = isinstance(content, dict) and str(content.get("type")).endswith("_error")
         return ToolResult(
             call_id,
@@ -152,6 +155,7 @@ def _rest(block: dict[str, Any], *own: str) -> Metadata | None:
 
 
 _EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
+# All that a tool of ours holds.
 _TOOL_FIELDS: Final = frozenset({"type", "name", "description", "input_schema", "strict"})
 
 
@@ -176,6 +180,7 @@ class _Body(msgspec.Struct):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+# The others go to `provider_options`.
 _OWN: Final = frozenset(_Body.__struct_fields__)
 
 
@@ -185,6 +190,7 @@ def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
     raises: BadRequest with the vendor's message
     """
     try:
+        # Twice: what we read is checked by its types, the rest goes on as it came.
         rest = _decode_any(http.body)
         body = _decode(http.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -210,6 +216,7 @@ def decode_request(http: HttpRequest, *, quirks: Quirks) -> Request:
         reasoning=_reasoning(body),
     )
     options |= _leftovers(body, CLAUDE.find(model))
+    # Encoding adds those again.
     betas = [beta for beta in _betas(http, body) if beta not in betas_of_tools(request)]
     if betas:
         options["betas"] = betas
@@ -279,6 +286,7 @@ def _leftovers(body: _Body, rules: ClaudeRules) -> dict[str, Any]:
     out: dict[str, Any] = {}
     reasoning = _reasoning(body)
     thinking = dict(body.thinking or {})
+    # Encoding would request a summary where the client left thinking without text.
     hidden = rules.display and "display" not in thinking
     kind = thinking.get("type")
     other = (hidden and kind in ("enabled", "adaptive")) or (kind == "between_tools" != rules.off)
@@ -293,6 +301,7 @@ def _leftovers(body: _Body, rules: ClaudeRules) -> dict[str, Any]:
         del output["format"]
     if output:
         out["output_config"] = output
+    # Fields such as `cache_control`, for which a tool of ours has no place.
     if any(t.get("type") in (None, "custom") and not _TOOL_FIELDS.issuperset(t) for t in body.tools or ()):
         out["tools"] = body.tools
     return out

@@ -148,6 +148,7 @@ class AnthropicShapes(Shapes[ContentBlock]):
         own = self.own(event.provider_metadata)
         out = b""
         if isinstance(event, TextEnd):
+            # Metadata lists them all, also those that were written as sources.
             for citation in [] if block.cited else own.get("citations") or ():
                 out += self._grow(block, {"type": "citations_delta", "citation": citation})
         elif isinstance(event, ReasoningEnd):
@@ -281,6 +282,7 @@ _EXCEPTIONS: Final = {
     "timeout_error": "modelTimeoutException",
 }
 
+# A reason of a vendor that writes so; ValidationException of AWS is none.
 _CODE: Final = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)+")
 
 
@@ -312,6 +314,7 @@ def exception_type(info: ErrorInfo) -> str:
 def encode_error(info: ErrorInfo) -> HttpResponse:
     """Builds an error response."""
     status = _STATUS_OF_TYPE[error_type(info)] if (info.status or 0) < 400 else info.status
+    # The vendor's clients follow it whatever the status is.
     headers = {"x-should-retry": "true" if info.retryable else "false"}
     return error_response(info, error_event(info), status=status, request_id="request-id", headers=headers)
 
@@ -357,6 +360,7 @@ def _message(events: Iterable[dict[str, Any]]) -> dict[str, Any]:
             case "message_delta":
                 message |= event["delta"]
                 message |= {name: value for name, value in event.items() if name not in _OF_EVENT}
+                # The later counts replace those of `message_start`, and may lack some of its fields.
                 message["usage"] = {**message.get("usage", {}), **event["usage"]}
     texts.join()
     for index, fragments in inputs.items():

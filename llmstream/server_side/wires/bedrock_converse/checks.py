@@ -16,6 +16,7 @@ from llmstream.errors import BadRequest
 __all__ = ["Turn", "check_inference", "check_tools", "check_turns", "member", "refusal", "shape_refusal"]
 
 
+# source: Converse reference, ToolSpecification, ToolUseBlock, DocumentBlock
 _TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _CALL_ID: Final = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _DOCUMENT_NAME: Final = re.compile(r"(?!.*\s\s)[a-zA-Z0-9\s\-()\[\]]{1,200}", re.DOTALL)
@@ -48,6 +49,7 @@ def member(path: str, block: dict[str, Any]) -> tuple[str, Any]:
     if len(members) != 1:
         raise refusal(f"The value at {path} is a union: set exactly one of its members, and try again.")
     name, value = members[0]
+    # Text is the only member that is no object.
     if isinstance(value, str) != (name == "text"):
         raise refusal(f"The value at {path}.{name} has the wrong type. Correct it, and try again.")
     return name, value
@@ -91,6 +93,7 @@ def check_inference(fields: dict[str, Any]) -> None:
 
     raises: BadRequest
     """
+    # An Integer of AWS has 32 bits with a sign.
     limits = {"maxTokens": (1, 2**31 - 1), "temperature": (0, 1), "topP": (0, 1)}
     for name, (least, most) in limits.items():
         value = fields.get(name)

@@ -70,6 +70,7 @@ class TurnReader:
         for turn in turns:
             parts: list[Part] = []
             for block in turn.content:
+                # `check_turns` has made sure that there is one.
                 ((kind, value),) = ((k, v) for k, v in block.items() if v is not None)
                 _append(parts, kind, value, self._part(kind, value))
             if turn.role != "user":
@@ -105,6 +106,7 @@ class TurnReader:
         call_id, failed = value["toolUseId"], value.get("status") == "error"
         name = self._names.get(call_id, "")
         content = value["content"]
+        # Only results of the vendor's own tools have a type.
         if value.get("type") is not None:
             own = {key: field for key, field in value.items() if key not in ("toolUseId", "content")}
             text = msgspec.json.encode(content).decode()
@@ -112,6 +114,7 @@ class TurnReader:
                 call_id, text, failed, name, result=content, provider_executed=True, metadata={KEY: own}
             )
         text, media, own = read_result(content)
+        # Some models refuse a status, so a success is sent on only where the client sent it.
         if value.get("status") == "success":
             own = {**own, "status": "success"}
         return ToolResult(call_id, text, failed, name, media, metadata={KEY: own} if own else None)
@@ -166,6 +169,7 @@ class _Body(msgspec.Struct, rename="camel"):
 
 _decode = msgspec.json.Decoder(_Body).decode
 _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
+# The others go to `provider_options`.
 _OWN: Final = frozenset(_Body.__struct_encode_fields__)
 
 
@@ -175,6 +179,7 @@ def decode_request(http: HttpRequest) -> Request:
     raises: BadRequest with the vendor's message
     """
     try:
+        # Twice: what we read is checked by its types, the rest goes on as it came.
         rest = _decode_any(http.body)
         body = _decode(http.body)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -282,6 +287,7 @@ def _request_reader_reasoning(
     """
     if can.reasoning == "claude" and by_budget:
         match fields.get("thinking"):
+            # Beside another field, encoding would not write the same again.
             case {"type": "enabled", "budget_tokens": int(budget), **rest} if not rest and not output:
                 del fields["thinking"]
                 return ReasoningOptions(budget_tokens=budget)

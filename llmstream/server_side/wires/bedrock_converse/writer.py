@@ -147,6 +147,7 @@ class ConverseShapes(Shapes[ContentBlock]):
             block = self._new_block()
             return self._grow(block, delta) + self._stop(block)
         block.cited = True
+        # A block that begins with a citation would have no kind for the client.
         text = b"" if block.grown else self._grow(block, {"text": ""})
         return text + self._grow(block, delta)
 
@@ -235,6 +236,7 @@ def complete_response(body: bytes) -> dict[str, Any]:
                 block.start(members.get("start", {}))
                 block.grow(members.get("delta", {}))
     message = {"role": "assistant", "content": [block.content() for block in blocks.values()]}
+    # AWS's model of the response requires metrics.
     return {"output": {"message": message}, "metrics": {"latencyMs": 0}, **last}
 
 
@@ -278,6 +280,7 @@ class _CompleteResponseBlock:
             return {"toolResult": {**started["toolResult"], "content": self._results}}
         if "image" in started:
             return {"image": started["image"]}
+        # Converse has cited text as a kind of its own in a complete response.
         if self._citations:
             cited = {"content": [{"text": fragments.get("text", "")}], "citations": self._citations}
             return {"citationsContent": cited}

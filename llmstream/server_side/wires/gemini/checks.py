@@ -17,6 +17,7 @@ __all__ = ["check_config", "check_contents", "check_tools"]
 
 
 _NAME: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+# Fields that stand beside the content of a part, which needs exactly one other.
 _BESIDE: Final = frozenset(camel(name) for name in SIDE_FIELDS) | {"thought"}
 _RANGES: Final = {"temperature": (0.0, 2.0), "topP": (0.0, 1.0)}
 _PENALTIES: Final = ("presencePenalty", "frequencyPenalty")
@@ -99,6 +100,7 @@ def check_config(config: dict[str, Any], declarations: bool, rules: GeminiRules)
         value = config.get(name)
         if value is None:
             continue
+        # A bool is an int to Python, but none in JSON.
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise _wrong_kind(name, "TYPE_FLOAT", value)
         if not low <= value <= high:
@@ -110,6 +112,7 @@ def check_config(config: dict[str, Any], declarations: bool, rules: GeminiRules)
         value = config.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
             raise _wrong_kind(name, "TYPE_INT32", value)
+    # Google's own examples have levels in lower case.
     level = (config.get("thinkingConfig") or {}).get("thinkingLevel")
     if rules.thinking == "level" and isinstance(level, str) and level.lower() not in rules.levels:
         raise refusal(f"Thinking level {level.upper()} is not supported for this model.")
@@ -150,6 +153,7 @@ def _check_part(path: str, part: Any, vertex: bool) -> None:
             continue
         if not isinstance(inner, dict) or not inner.get("name"):
             raise refusal(f"* GenerateContentRequest.{path}.{name}.name: Name cannot be empty.\n")
+        # Vertex AI has no ids of calls.
         if vertex and inner.get("id"):
             raise refusal(
                 f"Invalid JSON payload received. Unknown name \"id\" at '{path}.{name}': Cannot find field."
@@ -189,6 +193,7 @@ def _check_calls(turns: list[tuple[bool, list[dict[str, Any]]]]) -> None:
 
 def _check_signatures(turns: list[tuple[bool, list[dict[str, Any]]]]) -> None:
     """Checks that in the current turn the first call after each result is signed."""
+    # The vendor checks the current turn only: what follows the last message of the user.
     begin = 0
     for number, (by_model, parts) in enumerate(turns):
         if not by_model and any("functionResponse" not in part for part in parts):

@@ -72,6 +72,7 @@ class ContentReader:
 
     def _response(self, contents: Iterable[dict[str, Any]]) -> Message:
         """Reads consecutive contents of the model as one message."""
+        # Results belong to the calls of the latest turn; an older name must not catch them.
         self._open, self._answered = {}, set()
         parts = chain.from_iterable(content["parts"] for content in contents)
         return Message("", Role.ASSISTANT, tuple([self._model_part(p) for p in parts if p != _NOTHING]))
@@ -138,6 +139,7 @@ class ContentReader:
         wire = part["functionResponse"]
         name = wire["name"]
         waiting = self._open.get(name)
+        # A result with an id may have answered a call out of order.
         while waiting and waiting[0] in self._answered:
             waiting.popleft()
         call_id = str(wire.get("id") or (waiting[0] if waiting else self._new_call_id()))
@@ -158,6 +160,7 @@ class ContentReader:
     def _vendor_result(
         self, name: str, wire_id: Any, payload: Any, failed: bool, metadata: Metadata | None
     ) -> ToolResult:
+        # Without ids, a result belongs to the vendor's last call.
         call_id = str(wire_id or self._running[1] or self._new_call_id())
         return ToolResult(
             call_id, _text(payload), failed, name, result=payload, provider_executed=True, metadata=metadata
@@ -190,6 +193,7 @@ def _text(value: Any) -> str:
 
 
 _EFFORTS: Final = ("minimal", "low", "medium", "high")
+# A function with other fields goes back as it came, in `provider_options`.
 _DECLARED: Final = frozenset({"name", "description", "parameters", "parametersJsonSchema"})
 _READ: Final = frozenset(
     {"contents", "systemInstruction", "tools", "model", "generationConfig", "toolConfig"}
@@ -270,6 +274,7 @@ def _part(part: Any) -> dict[str, Any]:
     for kind in ("inlineData", "fileData", "toolCall", "toolResponse"):
         if isinstance(out.get(kind), dict):
             out[kind] = _named(out[kind])
+    # JSON of protobuf has the same meaning without a field that is false.
     return {key: value for key, value in out.items() if value is not False}
 
 
@@ -293,6 +298,7 @@ def _tools(body: dict[str, Any]) -> tuple[list[dict[str, Any]], list[ProviderToo
 
 def _spec(declaration: dict[str, Any]) -> ToolSpec:
     schema = declaration.get("parametersJsonSchema")
+    # Google's own subset of OpenAPI, with types in capitals.
     if schema is None:
         schema = json_schema(declaration.get("parameters") or {})
     return read_function(declaration["name"], declaration.get("description"), schema)
@@ -332,6 +338,7 @@ def _reasoning(thinking: dict[str, Any]) -> ReasoningOptions | None:
 
 def _leftovers(body: dict[str, Any], request: Request, vertex: bool) -> dict[str, Any]:
     """Returns fields that our settings do not restore when the request is sent on."""
+    # Only settings are compared, so a long conversation need not be encoded.
     plain = msgspec.structs.replace(request, messages=(Message.user("."),))
     again = encode_request(plain, provider=KEY, vertex=vertex, openapi=False).http.json()
     config = dict(body.get("generationConfig") or {})

@@ -170,6 +170,7 @@ class GeminiShapes(Shapes[TextBlock]):
 
     def ends_at(self, error: ErrorInfo) -> bool:
         """A response that is not usable, such as a malformed call, has its error as finish reason."""
+        # Such as MALFORMED_FUNCTION_CALL.
         return FINISH_REASONS.get(error.reason or "") != "error"
 
     def error(self, error: ErrorInfo) -> bytes:
@@ -266,6 +267,7 @@ class _Candidate:
     def _part(self, part: dict[str, Any]) -> None:
         """Adds a part. A text continues until a part has another field, such as a signature."""
         last = self._parts[-1] if self._parts else {}
+        # Text after a signature stays apart: the signature belongs to its part only.
         continues = "text" in last and last.keys() <= {"text", "thought"} and "text" in part
         if continues and part.get("thought") == last.get("thought"):
             self._texts.add(last, "text", part["text"])

@@ -46,6 +46,7 @@ __all__ = ["decode_request"]
 
 _CONTENTS: Final = frozenset({"text", "image", "audio", "video", "document"})
 _MEDIA_FIELDS: Final = frozenset({"type", "data", "uri", "mime_type"})
+# With us part of the media type of raw audio.
 _SAMPLING: Final = frozenset({"sample_rate", "channels"})
 
 
@@ -67,6 +68,7 @@ class StepReader:
         steps = [given] if isinstance(given, dict) else given
         if not isinstance(steps, list) or not steps:
             raise refusal("Invalid input at 'input'.")
+        # A list of contents alone is short for one step of the user.
         plain = all(isinstance(step, dict) and step.get("type") in _CONTENTS for step in steps)
         if plain:
             steps = [{"type": "user_input", "content": steps}]
@@ -166,6 +168,7 @@ def _result_content(
         return msgspec.json.encode(result).decode(), (), {KEY: {"result": result}}
     texts = [piece["text"] for piece in result if piece["type"] == "text"]
     images = [_content(piece, path, Role.USER) for piece in result if piece["type"] == "image"]
+    # Other orders are lost in our result, so the wire's list goes back unchanged.
     exact = images and kinds == ["text"] * min(1, len(texts)) + ["image"] * len(images)
     parts = tuple(image for image in images if isinstance(image, Image))
     return "\n".join(texts), parts, None if exact else {KEY: {"result": result}}
@@ -211,6 +214,7 @@ _EFFORTS: Final = ("minimal", "low", "medium", "high")
 _READ: Final = frozenset(
     {"model", "input", "system_instruction", "tools", "stream", "generation_config", "response_format"}
 )
+# A function with other fields goes back as it came.
 _DECLARED: Final = frozenset({"type", "name", "description", "parameters"})
 
 
@@ -264,6 +268,7 @@ def _check(config: dict[str, Any]) -> None:
 
 def _input(body: dict[str, Any], new_call_id: Callable[[], str]) -> list[Message]:
     """Reads the conversation; a request that continues a stored interaction has none."""
+    # The vendor has the conversation that a token continues.
     if "input" not in body and body.get("continuation_token") and body.get("previous_interaction_id"):
         return []
     return StepReader(new_call_id).read(body.get("input"))
@@ -325,6 +330,7 @@ def _leftovers(body: dict[str, Any], request: Request) -> dict[str, Any]:
     sent = body.get("generation_config") or {}
     out: dict[str, Any] = {}
     config = {name: value for name, value in sent.items() if value is not None and value != again.get(name)}
+    # Encoding would request summaries that the client did not.
     if "thinking_summaries" in again and "thinking_summaries" not in sent:
         config["thinking_summaries"] = "none"
     if config:

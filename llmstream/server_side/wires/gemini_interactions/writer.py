@@ -101,6 +101,7 @@ class InteractionsShapes(Shapes[Step]):
 
     def __init__(self, model: str) -> None:
         self._model = model
+        # The prefix of the vendor's ids.
         self._id = f"v1_{secrets.token_urlsafe(36)}"
         self._created: datetime.datetime | None = None
         self._indexes = itertools.count()
@@ -290,6 +291,7 @@ def _status(event: Finish) -> str:
     """Returns the original status if it still applies. Names of other vendors would be no status."""
     reason, raw = event.finish_reason, event.raw_finish_reason or ""
     meant = FINISH_REASONS.get(raw)
+    # The vendor may report "completed" although there are calls.
     return raw if meant == reason or (reason == "tool-calls" and meant == "stop") else _STATUS[reason]
 
 

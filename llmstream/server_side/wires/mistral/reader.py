@@ -119,6 +119,7 @@ class MessageReader:
         elif "content" not in message:
             raise unfit(f"{where}.content", "Field required")
         else:
+            # Encoding puts an assistant message between the two, unless the client did without.
             follows_tool = bool(self._out) and self._out[-1].role == "tool"
             metadata = {OWN_KEY: {KEY: {"follows_tool": True}}} if follows_tool else None
             self._out.append(Message("", role, self._content(where, message["content"]), metadata))
@@ -158,8 +159,10 @@ class MessageReader:
         name, arguments = function.get("name"), function.get("arguments")
         if not isinstance(name, str) or arguments is None:
             raise unfit(f"{where}.tool_calls.0.function.name", "Field required")
+        # Mistral takes arguments as an object as well.
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
+        # What Mistral's client sends for a missing id.
         call_id = str(call.get("id") or "null")
         self._names[call_id] = name
         return ToolCall(call_id, name, arguments)
@@ -327,6 +330,7 @@ def _response_format(body: dict[str, Any]) -> ResponseFormat | None:
     if kind != "json_schema":
         message = "Input should be 'text', 'json_object' or 'json_schema'"
         raise unfit("body.response_format.type", message, "enum")
+    # `schema_definition` is the name of the field in Mistral's Python client.
     held = wanted.get("json_schema")
     schema = held.get("schema", held.get("schema_definition")) if isinstance(held, dict) else None
     if not isinstance(schema, dict) or not isinstance(held, dict):

@@ -205,6 +205,7 @@ _SERVER_ERROR: Final = ("internal_server_error", "1000")
 # source: error responses quoted in public issues, 2024 to 2026
 _CODES: Final = {"invalid_request_message_order": "3230", "invalid_function_call": "3280"}
 
+# As `unfit` writes a message.
 _PLACE: Final = re.compile(r"(body(?:\.\w+)*): (.*)", re.DOTALL)
 
 
@@ -278,6 +279,7 @@ def complete_response(body: bytes) -> dict[str, Any]:
             message |= delta
             logprobs += (one.pop("logprobs", None) or {}).get("content") or []
             choice |= one
+        # Usage is in the last chunk; the other fields are the same in all of them.
         completion |= chunk
     message |= {"content": content.close(), "tool_calls": calls or None}
     choice |= {"message": message, **({"logprobs": {"content": logprobs}} if logprobs else {})}

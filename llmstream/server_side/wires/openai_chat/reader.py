@@ -61,6 +61,7 @@ def check_model(body: dict[str, Any], model: str, quirks: Quirks) -> None:
     raises: BadRequest; NotFound for a model that is not served here
     """
     rules = GPT.find(model)
+    # Rules of OpenAI's own endpoint; others serve the same models otherwise.
     if quirks.wire_rules and not rules.chat:
         raise NotFound(
             "This is not a chat model and thus not supported in the v1/chat/completions endpoint. Use "
@@ -112,6 +113,7 @@ def _takes_tools(rules: GPTRules, effort: object) -> bool:
 
 _ROLES: Final = ("system", "assistant", "user", "tool", "developer")
 _SIGNED: Final = ("reasoning_details", "reasoning_opaque")
+# OpenAI's two formats; others are those of other servers.
 _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 
@@ -166,6 +168,7 @@ class MessageReader:
         elif "content" not in message:
             raise refused(f"Missing required parameter: '{where}.content'.", "missing_required_parameter")
         else:
+            # "developer" is the name of "system" for reasoning models.
             our_role = "user" if role == "user" else "system"
             parts = self._marked(self._content(where, message["content"]), message)
             self._out.append(Message("", our_role, parts))
@@ -202,15 +205,14 @@ class MessageReader:
     def _assistant(self, where: str, message: dict[str, Any]) -> None:
         parts: list[Part] = []
         thought, mark = sent_as(self._key, message)
-        signed = {
-            name: message[name] for name in ("reasoning_details", "reasoning_opaque") if message.get(name)
-        }
+        signed = {name: message[name] for name in _SIGNED if message.get(name)}
         if thought or signed:
             own = {**({self._key: signed} if signed else {}), **mark}
             parts.append(Reasoning(thought, own or None))
         parts.extend(self._marked(self._content(where, message.get("content")), message))
         if isinstance(message.get("refusal"), str) and message["refusal"]:
             parts.append(Text(message["refusal"]))
+        # OpenAI takes null for no calls, but refuses an empty list.
         calls = message.get("tool_calls")
         if calls == []:
             raise refused(
@@ -329,6 +331,7 @@ def _data_uri(where: str, uri: str) -> tuple[str, bytes]:
 
 def _bytes(where: str, data: object) -> bytes:
     try:
+        # "?" is no base64, so a wrong type is refused in the same way.
         return base64.b64decode(data if isinstance(data, str) else "?", validate=True)
     except ValueError:
         raise refused(f"Invalid '{where}': expected base64-encoded data.", "invalid_base64") from None
@@ -347,6 +350,7 @@ _FIELDS: Final = (
     Field("stop", "stop"),
 )
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# Styles with the object `thinking`.
 _BY_SWITCH: Final = frozenset({"thinking", "thinking-effort", "effort-or-budget"})
 
 
@@ -396,6 +400,7 @@ def _stream(body: dict[str, Any]) -> None:
         raise refused("The 'stream_options' parameter is only allowed when 'stream' is enabled.")
     if options is not None and not isinstance(options, dict):
         raise refused("Invalid type for 'stream_options': expected an object.", "invalid_type")
+    # Encoding requests usage, so a client that did not is noted.
     if options != {"include_usage": True} and "stream" not in body:
         body["stream_options"] = options or {"include_usage": False}
 

@@ -152,6 +152,7 @@ class ChatShapes(Shapes[ChatBlock]):
             out = self._chunk({}, raw, logprobs_of(event.provider_metadata))
         if extras := extras_chunk(event.provider_metadata):
             out += sse_data({**self._frame, **extras})
+        # An unknown usage is left out: zeros would be read as counts.
         if self._include_usage and event.usage != Usage():
             usage = write_usage(event.usage, self._quirks.usage)
             out += sse_data({**self._frame, "choices": [], "usage": usage})
@@ -257,6 +258,7 @@ class _Choice:
         self._texts.join()
         if self._calls:
             self._message["tool_calls"] = [self._calls[place] for place in sorted(self._calls)]
+        # OpenAI has null only beside calls.
         elif self._message["content"] is None:
             self._message["content"] = ""
         logprobs = {"content": self._logprobs, "refusal": None} if self._logprobs else None

@@ -60,6 +60,7 @@ def read_assistant_message(where: str, item: dict[str, Any]) -> list[Part]:
             name = f"{where}.content[{index}].text"
             raise refused(f"Missing required parameter: '{name}'.", "missing_required_parameter")
         fragments.append(text)
+    # Our text is one piece; the list goes back as it was.
     if len(content) != 1:
         extras["content"] = content
     elif content[0]["type"] == "refusal":
@@ -92,6 +93,7 @@ def _reasoning(item: dict[str, Any]) -> list[Part]:
         last["encrypted_content"] = item["encrypted_content"]
     pieces: list[tuple[str, dict[str, Any]]] = [(text, {}) for text in summary]
     pieces += [(text, {"part": "reasoning_text"}) for text in content]
+    # Without an id nothing would join the parts again when they are sent on.
     if "item_id" not in last and len(pieces) > 1:
         joined = {"summary": item["summary"]} if summary else {"part": "reasoning_text"}
         return [Reasoning("\n\n".join(text for text, _ in pieces), _metadata({**last, **joined}))]
@@ -147,6 +149,7 @@ def _texts(pieces: object) -> list[str]:
     return [str(piece.get("text") or "") for piece in pieces if isinstance(piece, dict)]
 
 
+# OpenAI's two formats; others are those of other servers.
 _AUDIO_TYPES: Final = {"mp3": "audio/mpeg", "wav": "audio/wav"}
 
 

@@ -111,6 +111,7 @@ class Frames:
             "parallel_tool_calls": True,
             "previous_response_id": None,
             "reasoning": {"effort": None, "summary": None},
+            # Only responses in the background can be read again here.
             "store": self._background,
             "temperature": 1.0,
             "text": {"format": {"type": "text"}},

@@ -138,6 +138,7 @@ class CallEncoder:
             return self._draft(call, event.result)
         kind = own_metadata(event.provider_metadata).get("type")
         item = event.result if kind is not None and isinstance(event.result, dict) else None
+        # A result whose call is complete is an item of its own.
         if call is None or call.settled:
             return b"" if item is None else self._frames.in_one_piece(item, {**item, "status": "in_progress"})
         call.settled = True
@@ -185,6 +186,7 @@ def _opened(kind: str, event: ToolInputStart | ToolCall, call_id: str, own: dict
     if kind == "mcp_approval_request":
         return item | {"arguments": "", "name": event.tool_name, "server_label": "llmstream"}
     if call_id != item_id or "call_id" in own:
+        # Calls of the vendor's own tools have one id, other calls two.
         item["call_id"] = own.get("call_id", call_id)
     if kind == "shell_call":
         where = "container_reference" if event.provider_executed else "local"
@@ -196,6 +198,7 @@ def _opened(kind: str, event: ToolInputStart | ToolCall, call_id: str, own: dict
 
 # Writes messages and reasoning as output items, fragment by fragment.
 
+# The decoder's ids of summaries are that of their item and a number.
 _PLACE: Final = re.compile(r":\d+$")
 _TEXT_OURS: Final = frozenset({"provider", "item_id", "refusal", "annotations", "logprobs", "content"})
 _REASONING_OURS: Final = frozenset({"provider", "item_id", "part"})

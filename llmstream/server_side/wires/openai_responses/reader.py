@@ -68,6 +68,7 @@ _OUTPUTS: Final = {
     "tool_search_output": "tool search output",
 }
 
+# Outputs of text or parts; the others go back as they came.
 _PLAIN: Final = ("function_call_output", "custom_tool_call_output")
 
 
@@ -124,6 +125,7 @@ class InputReader:
         self._check_id(item, kind)
         if kind == "message":
             self._message(where, item)
+        # Other outputs without an open call are the vendor's own, and part of its response.
         elif kind in _OUTPUTS and (kind in _PLAIN or item.get("call_id") in self._pending):
             self._need_next()
             self._append("tool", self._output(where, kind, item))
@@ -140,6 +142,7 @@ class InputReader:
 
     def _check_id(self, item: dict[str, Any], kind: str) -> None:
         item_id = item.get("id")
+        # A reference repeats an id on purpose.
         if not isinstance(item_id, str) or kind == "item_reference":
             return
         if item_id in self._ids:
@@ -304,7 +307,7 @@ _UNKNOWN: Final = ("stop", "seed", "presence_penalty", "frequency_penalty", "top
 # The API refuses less: "integer_below_min_value".
 _MIN_OUTPUT_TOKENS: Final = 16
 _EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-_READ_WHOLE: Final = frozenset({"model", "input", "instructions", "tools"})
+_READ: Final = frozenset({"model", "input", "instructions", "tools"})
 
 
 def read_request(http: HttpRequest, quirks: Quirks, *, key: str) -> Request:
@@ -346,7 +349,7 @@ def _difference(body: dict[str, Any], request: Request, quirks: Quirks, key: str
         raise refused(error.message) from None
     out: dict[str, Any] = dict(shaping)
     for name in [*wanted, *(name for name in sent if name not in wanted)]:
-        if name in _READ_WHOLE or wanted.get(name) == sent.get(name):
+        if name in _READ or wanted.get(name) == sent.get(name):
             continue
         ours, theirs = sent.get(name), wanted.get(name)
         if name in MERGED and isinstance(ours, dict) and isinstance(theirs, dict):
@@ -362,6 +365,7 @@ def _check(body: dict[str, Any], quirks: Quirks) -> None:
     if not isinstance(model, str) or not model:
         raise refused("Missing required parameter: 'model'.", "missing_required_parameter")
     for name, index in _MOVED.items():
+        # Perplexity's Responses API takes the field of Chat Completions.
         if name in body and not (name == "response_format" and quirks.output.chat_response_format):
             raise refused(
                 f"Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to "

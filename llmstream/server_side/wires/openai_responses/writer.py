@@ -143,6 +143,7 @@ class ResponseWriter:
         return self._frames.in_one_piece({**item, **made}, {**item, "status": "in_progress"})
 
     def _finish(self, event: Finish) -> bytes:
+        # The client is to see what the vendor's did: a body without an end.
         if self._error is not None and self._error.code in _CUT:
             return b""
         own = {k: v for k, v in own_metadata(event.provider_metadata).items() if k != "response_id"}

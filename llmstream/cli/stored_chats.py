@@ -1,9 +1,9 @@
-"""Where the commands keep conversations: the store, the settings that turn it off, and the chat of a command.
+"""Where the commands store conversations: the store, the settings that turn it off, a command's chat.
 
     $XDG_STATE_HOME/llmstream/chats.db, else ~/.local/state/llmstream/chats.db; or $LLMSTREAM_LOG
 
-LLMSTREAM_LOG=off keeps no conversations, LLMSTREAM_HISTORY=off neither these nor prompts. With
-LLMSTREAM_LOG_CONTENT=off what is kept of them is which models were asked, tokens, cost and times.
+LLMSTREAM_LOG=off stores no conversations, LLMSTREAM_HISTORY=off neither these nor prompts. With
+LLMSTREAM_LOG_CONTENT=off what is stored of them is which models were asked, tokens, cost and times.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ __all__ = [
     "branch_ends",
     "estimated_price",
     "is_off",
-    "kept_chat",
-    "last_kept",
+    "last_chat",
     "name_of",
     "note_model",
-    "open_kept",
+    "open_chats",
     "store_path",
+    "stored_chat",
 ]
 
 _MODEL: Final = "model"
+# Conversations without an answer are rare; so many in a row mean that there is none.
 _LOOKED_AT: Final = 50
 
 
@@ -47,7 +48,7 @@ def is_off() -> bool:
 
 
 def _has_content() -> bool:
-    """Whether texts are kept."""
+    """Whether texts are stored."""
     return os.environ.get("LLMSTREAM_LOG_CONTENT", "").strip().lower() not in OFF
 
 
@@ -59,7 +60,7 @@ def store_path() -> Path | None:
     return Path(os.path.expanduser(given)) if given else state_file("chats.db")
 
 
-def open_kept(*, read_only: bool = False, to_read: bool = False) -> Store:
+def open_chats(*, read_only: bool = False, to_read: bool = False) -> Store:
     """Opens the store.
 
     to_read: one that is there, for reading only if it cannot be written
@@ -91,15 +92,15 @@ def estimated_price(model: str, usage: Usage) -> float | None:
         return None
 
 
-def kept_chat(name: str | None, messages: list[Message]) -> Chat:
-    """The chat of a command, with these messages: kept under a name, or under a new one.
+def stored_chat(name: str | None, messages: list[Message]) -> Chat:
+    """The chat of a command, with these messages: stored under a name, or under a new one.
 
-    One that cannot be kept is no error, because it was not asked for: it is reported, and stays in memory.
+    One that cannot be stored is no error, because it was not asked for: it is reported, and stays in memory.
     """
     if store_path() is None:
         return Chat(*messages)
     try:
-        chat = open_kept().chat(name)
+        chat = open_chats().chat(name)
         if messages:
             chat.replace(*messages)
     except LLMStreamError as error:
@@ -108,7 +109,7 @@ def kept_chat(name: str | None, messages: list[Message]) -> Chat:
     return chat
 
 
-def last_kept(name: str | None = None, branch: int | None = None) -> tuple[str | None, list[Message], str]:
+def last_chat(name: str | None = None, branch: int | None = None) -> tuple[str | None, list[Message], str]:
     """The name, the messages and the model ("" if unknown) of the last conversation, or of that name.
 
     branch: the number of one, as in `branch_end`; default: the current one
@@ -116,7 +117,7 @@ def last_kept(name: str | None = None, branch: int | None = None) -> tuple[str |
     """
     if store_path() is None:
         raise InvalidRequest("there is no conversation to continue: storing is off (LLMSTREAM_LOG).")
-    store = open_kept()
+    store = open_chats()
     if name is None:
         # One whose only prompt had no answer begins with nothing.
         name = next(
@@ -162,7 +163,7 @@ def branch_end(store: Store, name: str, number: int) -> int:
 
 
 def _from_before() -> tuple[None, list[Message], str]:
-    """The last conversation of a version that kept one in a file."""
+    """The last conversation of a version that stored one in a file."""
     path = state_file("last.json")
     if path is None or not path.exists():
         raise InvalidRequest(

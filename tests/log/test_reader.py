@@ -1,0 +1,163 @@
+"""Readers in the process of the producer: what they are handed, and what they read from the store."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+import pytest
+
+from llmstream.log.memory import MemoryStore
+from llmstream.log.reader import Readers
+from llmstream.log.store import Append, Claim, RunSlice, RunState, RunStatus
+
+CLAIM = Claim("run", "here", "new", lease_s=60.0, takeover_s=0.0, keep_s=60.0, left_s=None)
+
+
+class Counting(MemoryStore):
+    """Counts its reads."""
+
+    reads = 0
+
+    async def read(self, wanted: Sequence[tuple[str, int]], max_bytes: int) -> Sequence[RunSlice]:
+        self.reads += 1
+        return await super().read(wanted, max_bytes)
+
+
+class Bench:
+    """A store with a run, its readers, and the commits of its producer."""
+
+    def __init__(self) -> None:
+        self.store = Counting()
+        self.readers = Readers(self.store, patience_s=1.0, ours=lambda run: True)
+        self.epoch, self.tail = 0, -1
+
+    async def commit(self, *lines: bytes, state: RunState = "open", reported: bool = True) -> RunStatus:
+        data = b"\n".join(lines)
+        append = Append("run", self.epoch, self.tail + 1, len(lines), data, state, CLAIM.lease_s)
+        (status,) = await self.store.append([append])
+        assert status is not None
+        self.tail += len(lines)
+        if reported:
+            self.readers.committed([append], [status])
+        return status
+
+    def follow(self) -> Following:
+        return Following(self.readers)
+
+
+class Following:
+    """A reader that notes what it has, and is busy while `held` is set."""
+
+    def __init__(self, readers: Readers) -> None:
+        self.lines: list[bytes] = []
+        self.seqs: list[int] = []
+        self.free = asyncio.Event()
+        self.free.set()
+        self._pages = readers.pages("run", -1, max_replay=None, wait_s=0.0, silence_s=math.inf)
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for page in self._pages:
+            self.lines += [frame.data for frame in page.frames]
+            self.seqs += [frame.seq for frame in page.frames]
+            await self.free.wait()
+
+    async def rested(self) -> Following:
+        """Lets it run until it waits for news; a store in memory answers at once."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        return self
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    made.epoch = (await made.store.acquire(CLAIM)).status.epoch
+    yield made
+    await made.readers.aclose()
+
+
+async def test_a_commit_is_handed_to_readers(bench: Bench) -> None:
+    """Once they wait at the tail, they ask the store for nothing."""
+    both = [bench.follow(), bench.follow()]
+    for reader in both:
+        await reader.rested()
+    asked = bench.store.reads
+    await bench.commit(b"0", b"1")
+    await both[0].rested()
+    await bench.commit(b"2")
+    await bench.commit(b"3")  # before they had a turn
+    await bench.commit(b"4", state="closed")
+    for reader in both:
+        await reader.task
+        assert (reader.lines, reader.seqs) == ([b"0", b"1", b"2", b"3", b"4"], [0, 1, 2, 3, 4])
+    assert bench.store.reads == asked
+
+
+async def test_an_end_alone_is_handed_over(bench: Bench) -> None:
+    reader = await bench.follow().rested()
+    asked = bench.store.reads
+    await bench.commit(state="closed")
+    await reader.task
+    assert (reader.lines, bench.store.reads) == ([], asked)
+
+
+async def test_a_busy_reader_is_handed_nothing(bench: Bench) -> None:
+    """So that it costs no memory however slow it is; it reads what it missed from the store."""
+    reader = await bench.follow().rested()
+    reader.free.clear()
+    await bench.commit(b"0")
+    await reader.rested()
+    asked = bench.store.reads
+    for line in (b"1", b"2", b"3"):
+        await bench.commit(line)
+    (state,) = bench.readers._readers["run"]
+    assert not state.pages
+    reader.free.set()
+    await bench.commit(b"4", state="closed")
+    await reader.task
+    assert reader.lines == [b"0", b"1", b"2", b"3", b"4"]
+    assert bench.store.reads > asked
+
+
+async def test_news_beside_a_page_is_looked_at(bench: Bench) -> None:
+    """A ring that comes before a reader took its page makes it look at the store afterwards."""
+    reader = await bench.follow().rested()
+    await bench.commit(b"0")
+    await bench.commit(b"1", state="closed", reported=False)  # as another process would
+    bench.readers.wake(["run"])
+    await reader.rested()
+    assert reader.task.done()
+    assert reader.lines == [b"0", b"1"]
+
+
+async def test_an_unclear_commit_is_not_shown(bench: Bench) -> None:
+    """What was refused, or written by an attempt before, is only known from the store."""
+    reader = await bench.follow().rested()
+    status = await bench.commit(b"0", reported=False)
+    other = Append("run", bench.epoch, 0, 2, b"x\ny", "open", CLAIM.lease_s)
+    fenced = Append("run", bench.epoch - 1, 0, 1, b"x", "open", CLAIM.lease_s)
+    bench.readers.committed([other, fenced], [status, status])
+    await reader.rested()
+    bench.readers.committed([other], [None])
+    await bench.commit(b"1", state="closed")
+    await reader.task
+    assert reader.lines == [b"0", b"1"]
+
+
+async def test_a_page_elsewhere_is_not_taken(bench: Bench) -> None:
+    """A store that lost frames has them written again; a reader that is past them waits."""
+    reader = await bench.follow().rested()
+    await bench.commit(b"0", b"1")
+    await reader.rested()
+    status = bench.store._runs["run"]
+    bench.store._runs["run"] = msgspec.structs.replace(status, tail=-1)
+    bench.store._batches["run"].clear()
+    bench.tail = -1
+    await bench.commit(b"0")
+    await bench.commit(b"1", b"2", state="closed")
+    await reader.task
+    assert reader.seqs == [0, 1, 2]
