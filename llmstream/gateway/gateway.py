@@ -30,10 +30,16 @@ from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, 
 from llmstream.gateway.draining import Drains
 from llmstream.gateway.ledger import Key, Ledger
 from llmstream.gateway.metrics import Metrics
-from llmstream.gateway.passing import open_passed, other_path, passable
+from llmstream.gateway.passing import (
+    Fallbacks,
+    needs_http,
+    open_passed,
+    other_path,
+    passable,
+    socket_model,
+)
 from llmstream.gateway.recordings import CallRecord, Recordings
 from llmstream.gateway.routes import Limits, Route, RouteLike, Routes, Target, routes_of
-from llmstream.gateway.sockets import ClientSocket, Fallbacks, PassedSocket, needs_http, socket_model
 from llmstream.gateway.telemetry import Telemetry
 from llmstream.gateway.translating import answer_whole, events_of
 from llmstream.serve.body import Body
@@ -47,6 +53,7 @@ from llmstream.usage import Usage
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from llmstream.gateway.sockets import ClientSocket, PassedSocket
     from llmstream.serve.asgi import Receive, Scope, Send
 
 __all__ = ["Gateway"]
@@ -224,6 +231,8 @@ class Gateway:
                 raise Refused(needs_http(http.url.partition("?")[0]))
         except Exception as error:
             return _whole(error_reply(side or self._router.guess(http), _failure(error)))
+        from llmstream.gateway.sockets import PassedSocket  # loaded by those whose clients have a WebSocket
+
         socket = PassedSocket(self, http, side, client)
         self.sockets.add(socket)
         try:

@@ -10,12 +10,13 @@ import asyncio
 import copy
 import functools
 import re
+import time
 from typing import Any, Final
 from urllib.parse import unquote
 
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect, Encoded
-from llmstream.errors import IncompleteStream, LLMStreamError
+from llmstream.errors import BadRequest, IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
 from llmstream.gateway.accounts import Account, worth_another
 from llmstream.gateway.client_wire import (
@@ -37,7 +38,7 @@ from llmstream.streams.model import Model
 from llmstream.transport.deadlines import Watchdog, deadline_error
 from llmstream.transport.http import Response, send
 
-__all__ = ["open_passed", "other_path", "passable", "vendor_path"]
+__all__ = ["Fallbacks", "needs_http", "open_passed", "other_path", "passable", "socket_model", "vendor_path"]
 
 # As `serve.Body` waits for the status of a translated response.
 _HOLD_S: Final = 10.0
@@ -298,3 +299,44 @@ class _Passing:
         self._watchdog.stop()
         self._response.close()
         self._reading.leave()
+
+
+# WebSockets, which pass or are refused.
+
+# Long enough for the retries of a client, short enough to be forgotten once its settings have changed.
+_FALLBACK_S: Final = 60.0
+_MOST_FALLBACKS: Final = 1_000
+
+
+def needs_http(what: str) -> BadRequest:
+    """Returns the refusal upon which clients use HTTP."""
+    return BadRequest(
+        f"{what} has no WebSocket through this gateway. Use HTTP.", status=426, reason="websocket_unsupported"
+    )
+
+
+def socket_model(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | None:
+    """Returns the model on the client's own wire, whose vendor has sockets; None if there is none."""
+    found = passable(client, model, lane)
+    return found if found is not None and found.provider.dialect.sockets is not None else None
+
+
+class Fallbacks:
+    """Clients whose sockets asked for what needs HTTP: their next handshake is refused, and they use it.
+
+    By key and program: at the handshake, nobody knows the model yet.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str], float] = {}
+
+    def add(self, http: HttpRequest, key_name: str) -> None:
+        """Notes a client."""
+        if len(self._until) >= _MOST_FALLBACKS:
+            self._until.clear()
+        self._until[key_name, http.headers.get("user-agent", "")] = time.monotonic() + _FALLBACK_S
+
+    def has(self, http: HttpRequest, key_name: str) -> bool:
+        """Whether a client was noted of late."""
+        until = self._until.get((key_name, http.headers.get("user-agent", "")), 0.0)
+        return time.monotonic() < until

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -25,7 +24,7 @@ from llmstream.exchange import HttpRequest
 from llmstream.gateway.accounts import Account, worth_another
 from llmstream.gateway.admission import Refused
 from llmstream.gateway.client_wire import ClientCall, client_error, sent_headers, with_model
-from llmstream.gateway.passing import passable, vendor_path
+from llmstream.gateway.passing import needs_http, socket_model, vendor_path
 from llmstream.gateway.reading_along import ReadStream
 from llmstream.gateway.routes import Target
 from llmstream.request import Request
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from llmstream.gateway.gateway import Gateway
     from llmstream.transport.websocket import Socket
 
-__all__ = ["ClientSocket", "PassedSocket", "needs_http", "socket_model"]
+__all__ = ["ClientSocket", "PassedSocket"]
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
@@ -78,19 +77,6 @@ class _Message(msgspec.Struct):
 
 
 _decode: Final = msgspec.json.Decoder(_Message).decode
-
-
-def needs_http(what: str) -> BadRequest:
-    """Returns the refusal upon which clients use HTTP."""
-    return BadRequest(
-        f"{what} has no WebSocket through this gateway. Use HTTP.", status=426, reason="websocket_unsupported"
-    )
-
-
-def socket_model(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | None:
-    """Returns the model on the client's own wire, whose vendor has sockets; None if there is none."""
-    found = passable(client, model, lane)
-    return found if found is not None and found.provider.dialect.sockets is not None else None
 
 
 class _Call:
@@ -441,29 +427,3 @@ def _framed(message: bytes) -> bytes:
     if b"\n" in message or b"\r" in message:
         message = message.replace(b"\n", b" ").replace(b"\r", b" ")
     return b"data: " + message + b"\n\n"
-
-
-class Fallbacks:
-    """Clients whose sockets asked for what needs HTTP: their next handshake is refused, and they use it.
-
-    By key and program: at the handshake, nobody knows the model yet.
-    """
-
-    def __init__(self) -> None:
-        self._until: dict[tuple[str, str], float] = {}
-
-    def add(self, http: HttpRequest, key_name: str) -> None:
-        """Notes a client."""
-        if len(self._until) >= _MOST_FALLBACKS:
-            self._until.clear()
-        self._until[key_name, http.headers.get("user-agent", "")] = time.monotonic() + _FALLBACK_S
-
-    def has(self, http: HttpRequest, key_name: str) -> bool:
-        """Whether a client was noted of late."""
-        until = self._until.get((key_name, http.headers.get("user-agent", "")), 0.0)
-        return time.monotonic() < until
-
-
-# Long enough for the retries of a client, short enough to be forgotten once its settings have changed.
-_FALLBACK_S: Final = 60.0
-_MOST_FALLBACKS: Final = 1_000
