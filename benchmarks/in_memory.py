@@ -29,16 +29,19 @@ class _Connection(asyncio.Transport):
     def __init__(self, protocol: Any, answers: Answers) -> None:
         super().__init__({"peername": ("127.0.0.1", 80)})
         self._protocol, self._answers = protocol, answers
-        self._received = b""
+        self._received = bytearray()
+        self._expected = 0
         self._closing = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Takes a piece of a request."""
         self._received += data
-        head, end, body = self._received.partition(b"\r\n\r\n")
-        _, _, length = head.lower().partition(b"content-length: ")
-        if end and len(body) >= int(length.partition(b"\r\n")[0] or 0):
-            request, self._received = self._received, b""
+        end = self._received.find(b"\r\n\r\n") + 4 if not self._expected else 0
+        if end > 3:
+            _, _, length = self._received[:end].lower().partition(b"content-length: ")
+            self._expected = end + int(length.partition(b"\r\n")[0] or 0)
+        if self._expected and len(self._received) >= self._expected:
+            request, self._received, self._expected = bytes(self._received), bytearray(), 0
             self._send(self._answers(request), 0)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:

@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import fnmatch
 import gc
+import itertools
 import os
 import platform
 import re
@@ -27,12 +28,14 @@ from typing import Any
 import aiohttp
 
 import llmstream as ls
-from benchmarks.bodies import BODIES, CONTENT_TYPES, FRAGMENTS, body_of
+from benchmarks.bodies import BODIES, CONTENT_TYPES, FRAGMENTS, agent_step, body_of
 from benchmarks.cpu import PROVIDERS, readers
 from benchmarks.floor import FLOORS
 from benchmarks.floor_calls import CALL_FLOORS
 from benchmarks.in_memory import BLOCK_BYTES, Answers, response, sessions
+from benchmarks.long_runs import look
 from llmstream.accumulate import Accumulator
+from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.dialects.base import dialect_class
 from llmstream.dialects.guarded_decoder import GuardedDecoder
@@ -48,6 +51,7 @@ _ROUNDS = 2
 _URL = "http://127.0.0.1/v1"
 _MARK = "getloadavg"
 _STEPS = 10
+_LATE_STEPS = (30, 300)
 # Sessions of the programs, closed when all have run.
 _opened: list[aiohttp.ClientSession] = []
 Program = Callable[[], Awaitable[object] | object]
@@ -74,6 +78,9 @@ def programs() -> dict[str, Callable[[], Program]]:
         found[f"call/{wire}/200"] = partial(_call, wire)
         found[f"call/{wire}/tools"] = partial(_call, wire, kind="tools")
     found["agent/10 steps"] = _agent
+    for wire in PROVIDERS:
+        for number in _LATE_STEPS:
+            found[f"step {number}/{wire}"] = partial(_step, wire, number)
     return found
 
 
@@ -208,6 +215,27 @@ def _agent() -> Program:
             return len([event async for event in running])
 
     return run
+
+
+def _step(wire: str, number: int) -> Program:
+    """A step behind so many of a run: a request with all of them, a text, a call and its result."""
+    answered = itertools.count(number + 1)
+    kind = CONTENT_TYPES[wire]
+    _, session = _opened_sessions(lambda http: response(kind, [agent_step(wire, next(answered), 1)]))
+    model = ls.Model(f"{PROVIDERS[wire]}:any", base_url=_URL, api_key="key", session=session)
+    chat = [Message.user("Read all of it.")]
+    for step in range(1, number):
+        call = ToolCall(f"call_{step:04}_0", "look", f'{{"page": {step}}}')
+        chat.append(Message.assistant("I look.", call))
+        chat.append(Message.tool((ToolResult(call.id, look(step), name=call.name),)))
+    run = aiter(ls.Agent(model, tools=[look], max_steps=10_000).stream(chat))
+
+    async def step_of_it() -> None:
+        async for event in run:
+            if isinstance(event, ls.StepStart):
+                return
+
+    return step_of_it
 
 
 async def _run(wanted: str) -> None:

@@ -24,6 +24,7 @@ _UNITS: Final = {
     "first_ms": "{}, first ms",
     "of_single": "{}, of its single stream",
     "kib_per_stream": "{}, KiB",
+    "kib_per_agent": "{}, KiB",
     "longest_wait_ms": "{}, ms",
     "ns_per_fragment": "{} fragments, ns",
     "ms": "{}, ms",

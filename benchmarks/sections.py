@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks.blocking import longest_ms
+from benchmarks.agents import OWN, PEERS
+from benchmarks.agents import figures as agent_figures
+from benchmarks.blocking import first_call_ms, longest_ms
 from benchmarks.concurrency import throughput
 from benchmarks.cpu import MODES, PROVIDERS, measure
 from benchmarks.curves import CURVES, MILLION
@@ -83,9 +85,11 @@ def memory(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 def blocking(args: argparse.Namespace, base: str) -> Iterator[Figure]:
-    """The longest wait of other tasks while a body of 10 MB is read."""
+    """The longest wait of other tasks while a body of 10 MB is read, and in the first call of a process."""
     found = asyncio.run(longest_ms(base))
-    yield {"longest_wait_ms": found, "ratio": ratios(found)}
+    yield {"work": "a body of 10 MB", "longest_wait_ms": found, "ratio": ratios(found)}
+    found = first_call_ms(base, 3 if args.quick else 9)
+    yield {"work": "the first call", "longest_wait_ms": found, "ratio": ratios(found)}
 
 
 def curves(args: argparse.Namespace, base: str) -> Iterator[Figure]:
@@ -103,6 +107,19 @@ def long_runs(args: argparse.Namespace, base: str) -> Iterator[Figure]:
     for name, model, tool in runs:
         found = asyncio.run(step_ms(model, tool, 1 if args.quick else 5))
         yield {"run": name, "ms_per_step": found, "ratio": {"late": found["step 300"] / found["step 30"]}}
+
+
+def agents(args: argparse.Namespace, base: str) -> Iterator[Figure]:
+    """Agents of ten steps with five calls each, at once: CPU, memory, and the longest hold of the loop."""
+    # Those of others take minutes for a thousand.
+    few, many = (20, 50) if args.quick else (200, 1_000)
+    for number, names in {few: (*OWN, *PEERS), many: OWN}.items():
+        for name in names:
+            found = agent_figures(name, base, number)
+            if found is None:
+                print(f"agents: {name} is not installed; see scripts/bench_peers agents", file=sys.stderr)
+            else:
+                yield {"agents": name, "at once": number, **found}
 
 
 def maps(args: argparse.Namespace, base: str) -> Iterator[Figure]:
@@ -197,6 +214,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace, str], Iterator[Figure]]] = {
     "blocking": blocking,
     "curves": curves,
     "long_runs": long_runs,
+    "agents": agents,
     "map": maps,
     "event_log": event_log,
     "store": store,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 from typing import Final
 
 import msgspec
@@ -61,14 +63,17 @@ def price(model: str, usage: Usage) -> float | None:
     returns: None where the provider or the model has no known price, or nothing was counted
     raises:  Unsupported where genai-prices is not installed
     """
-    try:
-        import genai_prices
-    except ImportError:
-        raise Unsupported("prices need genai-prices: pip install 'llmstream-sdk[prices]'") from None
     provider, _, name = model.partition(":")
     seller = _SELLERS.get(provider)
     if seller is None or (usage.input_tokens is None and usage.output_tokens is None):
+        # Without the list, which takes a tenth of a second to load.
+        if not _is_installed():
+            raise _missing()
         return None
+    try:
+        import genai_prices
+    except ImportError:
+        raise _missing() from None
     try:
         counted = genai_prices.Usage(**_counted(usage))
         found = genai_prices.calc_price(counted, name, provider_id=seller)
@@ -76,6 +81,15 @@ def price(model: str, usage: Usage) -> float | None:
         # A model that is not in the list.
         return None
     return float(found.total_price)
+
+
+@functools.cache
+def _is_installed() -> bool:
+    return importlib.util.find_spec("genai_prices") is not None
+
+
+def _missing() -> Unsupported:
+    return Unsupported("prices need genai-prices: pip install 'llmstream-sdk[prices]'")
 
 
 def known_models(provider: str) -> list[ListedModel]:
@@ -87,7 +101,7 @@ def known_models(provider: str) -> list[ListedModel]:
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:
-        raise Unsupported("prices need genai-prices: pip install 'llmstream-sdk[prices]'") from None
+        raise _missing() from None
     found = next((one for one in get_snapshot().providers if one.id == seller), None)
     models = found.models if found is not None else []
     return [

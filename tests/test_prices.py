@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 
 import pytest
@@ -112,3 +113,15 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genai_prices", None)
     with pytest.raises(ls.Unsupported, match=r"pip install 'llmstream-sdk\[prices\]'"):
         price("openai:gpt-5", ls.Usage(input_tokens=1))
+
+
+def test_the_list_is_loaded_where_needed() -> None:
+    """It takes a tenth of a second, for nothing where a provider has no public price."""
+    code = (
+        "import sys, llmstream as ls\n"
+        "from llmstream.prices import price\n"
+        "assert price('ollama:llama3.2', ls.Usage(input_tokens=1)) is None\n"
+        "assert 'genai_prices' not in sys.modules\n"
+        "assert price('openai:gpt-5', ls.Usage(input_tokens=1))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

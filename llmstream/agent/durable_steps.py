@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-__all__ = ["Do", "Steps", "Under"]
+__all__ = ["Do", "Steps", "Under", "no_nul", "result_key"]
 
 Do: TypeAlias = Callable[[], Awaitable[bytes]]
 
@@ -78,6 +78,16 @@ class Steps(Protocol):
         timeout_s: 0 looks and does not wait; None is as long as the engine lets a run wait
         raises:    Lost
         """
+
+
+def result_key(call_id: str) -> str:
+    """The last part of the key of an external result."""
+    return f"result/{no_nul(call_id)}"
+
+
+def no_nul(call_id: str) -> str:
+    """The id of a call in a key: PostgreSQL has no text with NUL, and a vendor may send anything."""
+    return call_id.replace("\0", "%00")
 
 
 class Under:

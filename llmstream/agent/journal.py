@@ -24,11 +24,12 @@ import anyio.to_thread
 
 from llmstream.agent.durable_steps import Do
 from llmstream.agent.journal_lines import Line, RunRecord, compacted, encode_line, read_lines, sum_of
-from llmstream.chats.content import ToolCall, ToolResult, sync_folder, write_whole
+from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.errors import DecodeError, Interrupted, InvalidRequest, Lost
 from llmstream.file_lock import is_at, lock
+from llmstream.files import replace_file, sync_folder
 
 __all__ = [
     "Journal",
@@ -423,7 +424,7 @@ class JournalFile:
                 os.close(old)
                 old = None
             try:
-                write_whole(self._path, data, prefix=_copy_prefix(self._path))
+                replace_file(self._path, data, prefix=_copy_prefix(self._path))
                 self._file = _open(self._path)  # locked before the old one is unlocked
                 self._sum = _last_sum(self._file)
             finally:
@@ -496,7 +497,7 @@ def _cut(path: str, file: int, end: int) -> int:
         os.ftruncate(file, end)
     except OSError:
         with open(path, "rb") as source:
-            write_whole(path, source.read(end), prefix=_copy_prefix(path))
+            replace_file(path, source.read(end), prefix=_copy_prefix(path))
         renewed = _open(path)
         os.close(file)
         return renewed

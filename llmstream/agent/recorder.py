@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from llmstream.agent.durable_steps import Steps, Under
+from llmstream.agent.durable_steps import Steps, Under, no_nul, result_key
 from llmstream.agent.hooks import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.recorded_model import Digests, PriceOf, RecordedModel
 from llmstream.agent.state import Expense
@@ -199,7 +199,7 @@ class Recorder:
         An eager call starts before its response is recorded; if that breaks off, the next one may use the
         same id with other arguments.
         """
-        name = call.id.replace("/", "%2F")
+        name = no_nul(call.id.replace("/", "%2F"))
         if not eager:
             return name
         digest = hashlib.sha256(f"{call.name}\0{call.arguments}".encode()).hexdigest()[:8]
@@ -399,7 +399,7 @@ class Recorder:
                 found = await self.steps.wait(f"{number}/decision/{call.approval_id}", None)
                 if found is not None:
                     decisions[call.approval_id] = _read(found, dict[str, Any])
-            elif (found := await self.steps.wait(f"{number}/result/{call.call_id}", None)) is not None:
+            elif (found := await self.steps.wait(f"{number}/{result_key(call.call_id)}", None)) is not None:
                 results.append(_read(found, ToolResult))
         return Given(decisions, tuple(results)), False
 

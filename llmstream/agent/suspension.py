@@ -12,11 +12,12 @@ from typing import Self
 
 import msgspec
 
-from llmstream.chats.content import ToolResult, read_whole, write_whole
+from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.file_lock import taking
+from llmstream.files import read_file, replace_file
 from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 
@@ -188,7 +189,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it atomically to a file that only its owner can read; see `Chat.save`."""
-        write_whole(path, self.to_json())
+        replace_file(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -196,7 +197,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
         raises: OSError, DecodeError as `from_json`
         """
-        return cls.from_json(read_whole(path))
+        return cls.from_json(read_file(path))
 
     @classmethod
     def take(cls, path: str | os.PathLike[str]) -> Self:

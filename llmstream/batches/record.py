@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from llmstream.chats.content import write_whole
 from llmstream.errors import InvalidRequest
 from llmstream.file_lock import lock
+from llmstream.files import replace_file
 
 __all__ = ["Part", "Record", "ids_of"]
 
@@ -132,7 +132,7 @@ class Record:
 
         raises: OSError
         """
-        write_whole(self.path, msgspec.json.format(msgspec.json.encode(self._file), indent=1))
+        replace_file(self.path, msgspec.json.format(msgspec.json.encode(self._file), indent=1))
 
     def results_path(self, part: Part) -> str:
         """Where the results of a part are stored."""

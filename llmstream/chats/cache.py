@@ -10,8 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from llmstream.chats.chat import Chat
-from llmstream.chats.content import write_whole
 from llmstream.errors import InvalidRequest
+from llmstream.files import replace_file
 
 _ID_CHARACTERS = frozenset(string.ascii_letters + string.digits + "._-")
 
@@ -61,7 +61,7 @@ class ChatCache:
         """
         path, data = self._path(id), chat.to_json()
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        write_whole(path, data, modified_at_s=self._clock())
+        replace_file(path, data, modified_at_s=self._clock())
 
     def delete(self, id: str) -> None:
         """Remove the chat kept under an id.

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from llmstream.chats.content import read_whole, write_whole
 from llmstream.chats.copying import copy_message, copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.chats.turns import ChatTurn, PlainTurn
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.files import read_file, replace_file
 from llmstream.short_forms import counted
 
 __all__ = [
@@ -336,7 +336,7 @@ class Chat:
 
         raises: InvalidRequest as `to_json`, OSError where the folder cannot be written
         """
-        write_whole(path, self.to_json())
+        replace_file(path, self.to_json())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Chat:
@@ -344,7 +344,7 @@ class Chat:
 
         raises: FileNotFoundError and other OSErrors, DecodeError as `from_json`
         """
-        data = read_whole(path)
+        data = read_file(path)
         try:
             return cls.from_json(data)
         except DecodeError as error:

@@ -38,7 +38,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
-from llmstream.unique_ids import StepIds
+from llmstream.unique_ids import StepIds, UniqueIds
 
 __all__ = ["from_ui", "json_value", "output_value", "to_ui"]
 
@@ -237,10 +237,11 @@ def to_ui(
 ) -> list[dict[str, Any]]:
     """Converts a conversation to a list of UI messages, one for each turn.
 
-    The id is the one in the metadata, else "message-0" and so on; an assistant message with another id
-    begins another UI message. A call without a result has the state "input-available". Images and files of
-    a tool's result have no place in the form and are left out. Some servers repeat the ids of calls; a page
-    has one part for each, so a repeated one gets a number, as in the events of a run: "1/call_0".
+    The id is the one in the metadata, else "message-0" and so on; a further message with the id of an earlier
+    one gets a number: "1.2". An assistant message with another id begins another UI message. A call without a
+    result has the state "input-available". Images and files of a tool's result have no place in the form and
+    are left out. Some servers repeat the ids of calls; a page has one part for each, so a repeated one gets a
+    number, as in the events of a run: "1/call_0".
 
     approvals: ids of approvals, by the id of the call that waits for it
     waiting:   ids that the page has of calls that wait, by their own
@@ -248,15 +249,18 @@ def to_ui(
     """
     found: list[dict[str, Any]] = []
     open_calls: dict[str, dict[str, Any]] = {}  # of the current turn, by their own id
-    ids, step = StepIds(), 0
+    ids, step, turn = StepIds(), 0, ""
+    names = UniqueIds()
     for message in messages:
         if message.role == Role.TOOL:
             for result in message.tool_results:
                 _add_result(result, open_calls)
             continue
-        if not found or not _continues(message, found[-1]):
+        if not found or not _continues(message, found[-1], turn):
             open_calls, ids, step = {}, StepIds(), 0
-            found.append(_begun(message, f"message-{len(found)}"))
+            begun = _begun(message, f"message-{len(found)}")
+            turn = begun["id"]
+            found.append({**begun, "id": names.fresh(turn)})
         else:
             step += 1
         parts = found[-1]["parts"]
@@ -280,12 +284,12 @@ def to_ui(
     return found
 
 
-def _continues(message: Message, last: Mapping[str, Any]) -> bool:
-    """Whether a message is a further response of the turn before it."""
+def _continues(message: Message, last: Mapping[str, Any], turn: str) -> bool:
+    """Whether a message is a further response of the turn before it, which has this id."""
     # Without an id of its own it belongs to the message before it.
-    own_id = (message.metadata or {}).get(_ID, last["id"])
+    own_id = (message.metadata or {}).get(_ID, turn)
     assistant = Role.ASSISTANT.value
-    return message.role == assistant and last["role"] == assistant and own_id == last["id"]
+    return message.role == assistant and last["role"] == assistant and own_id == turn
 
 
 def _begun(message: Message, default_id: str) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from llmstream.chats.content import write_whole
 from llmstream.errors import InvalidRequest
+from llmstream.files import replace_file
 
 __all__ = [
     "MODEL_HELP",
@@ -98,6 +98,6 @@ def write_json(path: Path, value: object) -> None:
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+        replace_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None

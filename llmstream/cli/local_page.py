@@ -14,11 +14,11 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any, Final
 
-from llmstream.chats.content import write_whole
 from llmstream.cli.arguments import number
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, USAGE
 from llmstream.cli.storage import state_file
 from llmstream.cli.terminal import print_message
+from llmstream.files import replace_file
 
 __all__ = ["add_page_options", "listen", "page_token", "serve_page"]
 
@@ -125,5 +125,5 @@ def page_token(name: str) -> str:
             return stored
     token = secrets.token_urlsafe(24)
     with suppress(OSError):
-        write_whole(path, token.encode())
+        replace_file(path, token.encode())
     return token

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from llmstream.chats.content import read_whole
 from llmstream.cli.dialects import wire_of
 from llmstream.cli.errors import FAILED, SUCCESS
 from llmstream.cli.terminal import print_message, write_bytes
@@ -22,6 +21,7 @@ from llmstream.dialects.errors import is_error_body, vendor_error
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.errors import InvalidRequest, LLMStreamError, NotAStream, StreamError
 from llmstream.events import ErrorEvent, Event, Finish, Raw, ResponseMetadata, StreamStart, encode
+from llmstream.files import read_file
 
 if TYPE_CHECKING:
     from llmstream.middleware.caching.form import Answer
@@ -124,7 +124,7 @@ def _stored_answers(file: str) -> list[Answer] | None:
         if b'"llmstream.cache"' in head:
             from llmstream.middleware.caching.form import decode_answer
 
-            return [decode_answer(read_whole(path))]
+            return [decode_answer(read_file(path))]
         if b'"llmstream.cassette"' in head:
             from llmstream.testing.cassette_file import read_cassette
 

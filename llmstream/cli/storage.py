@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 
 from llmstream.chats import Chat, Message
-from llmstream.chats.content import write_whole
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.files import replace_file
 
 __all__ = [
     "OFF",
@@ -172,7 +172,7 @@ class PromptHistory:
         if len(entries) > _MAX_ENTRIES or len(data) > _MAX_BYTES:
             entries = entries[len(entries) // 2 :]
             with suppress(OSError):
-                write_whole(self._path, b"".join(map(_line, entries)))
+                replace_file(self._path, b"".join(map(_line, entries)))
         return entries
 
 

@@ -27,17 +27,20 @@ from llmstream.events import (
     encode,
 )
 
-__all__ = ["Framing", "PayloadDecoder", "SurrogateJoiner"]
+__all__ = ["UNREADABLE", "Framing", "PayloadDecoder", "SurrogateJoiner"]
 
 
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("llmstream")
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 # Shows which event it was; the whole one may be an image.
 _EXCERPT_CHARS = 200
 # An endless stream of broken events would otherwise be an endless stream of errors.
 _MOST_DEFECTS = 100
+
+# Each miss decodes an event twice. More than the events between two blocks.
+_MOST_MISSES: Final = 20
 
 # Far above real use: pings while a model thinks are some kilobytes an hour.
 _SILENT_BYTES: Final = 1024 * 1024
@@ -64,6 +67,7 @@ class PayloadDecoder(Generic[T]):
     # CPython gives an object a dict of its own, which takes 1.3 KB more for each open stream.
     reported_usage = Usage()
     _defects = 0
+    _misses = 0
     _replaced = 0
     _overfull = False
 
@@ -259,7 +263,7 @@ class PayloadDecoder(Generic[T]):
                 self._raw(payload)
             try:
                 wire = decode(payload)
-            except _UNREADABLE as error:
+            except UNREADABLE as error:
                 if (second := self._second_look(payload, error)) is None:
                     if self.done:
                         return
@@ -268,6 +272,19 @@ class PayloadDecoder(Generic[T]):
             on(wire)
             if self.done:
                 return
+
+    # Nearly all events are one more piece of an open block. A dialect may have a strict type for these: it is
+    # decoded faster than the type of all, and needs no look at what else an event may have. What does not fit
+    # it is read by `_read` of this class.
+
+    @property
+    def _tries_plain(self) -> bool:
+        """Whether the strict type is worth trying: not where a server adds a field to each event."""
+        return self._misses < _MOST_MISSES and not self._include_raw
+
+    def _count_misses(self, misses: int, events: int) -> None:
+        """Counts events that did not fit the strict type; only those without one between them that did."""
+        self._misses = self._misses + misses if misses == events else 0
 
     def _second_look(self, payload: bytes, first: Exception) -> T | None:
         """Decodes what the strict decoder rejects: end marks, bad UTF-8, split surrogates."""
@@ -278,7 +295,7 @@ class PayloadDecoder(Generic[T]):
         try:
             value = json.loads(text)
             wire: T = msgspec.convert(value, self._type)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             cause = first if isinstance(first, msgspec.ValidationError) else error
             self.defect(
                 f"an event could not be decoded: {_reason(cause)}. Its text: {text[:_EXCERPT_CHARS]!r}"
@@ -299,7 +316,7 @@ class PayloadDecoder(Generic[T]):
     def _raw(self, payload: bytes) -> None:
         try:
             value: Any = msgspec.json.decode(payload)
-        except _UNREADABLE:
+        except UNREADABLE:
             value = payload.decode("utf-8", "replace")
         self.out.append(Raw(value))
 

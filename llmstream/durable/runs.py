@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import msgspec
 
 from llmstream.addresses import is_postgres, shown, sqlite_path
+from llmstream.agent.durable_steps import result_key
 from llmstream.agent.recorder import checked_result, decision_to
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
@@ -268,7 +269,7 @@ class Runs:
         # All names are checked before anything is given: a wrong one leaves the run as it was.
         steps = pending_calls(record, await self._store.steps(run))
         given: dict[str, Any] = {f"decision/{name}": decision_to(value) for name, value in decisions.items()}
-        given |= {f"result/{call}": checked_result(value, call) for call, value in results.items()}
+        given |= {result_key(call): checked_result(value, call) for call, value in results.items()}
         unknown = [key for key in given if key not in steps]
         if unknown:
             waiting = ", ".join(steps) or "nothing"

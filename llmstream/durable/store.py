@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from llmstream.agent.durable_steps import result_key
 from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 
@@ -121,7 +122,7 @@ def pending_calls(record: RunRecord, steps: Mapping[str, KeptStep]) -> dict[str,
     """
     waiting = record.waits_for
     found = {
-        f"decision/{call.approval_id}" if call.approval_id else f"result/{call.call_id}": waiting.step
+        f"decision/{call.approval_id}" if call.approval_id else result_key(call.call_id): waiting.step
         for call in waiting.pending
     }
     for key, step in steps.items():

@@ -57,7 +57,7 @@ class NDJSONDecoder:
         # A shorter chunk holds no line that is too long; its first, with what was held, is measured above.
         if len(chunk) > self.max_bytes:
             lines = self._within_cap(lines)
-        texts = [text for text in [line.strip(_BLANKS) for line in lines] if text]
+        texts = [text for line in lines if (text := line.strip(_BLANKS))]
         if self.error is not None and not texts:
             raise self.error
         return texts

@@ -37,7 +37,7 @@ from llmstream.streams.model import Model
 from llmstream.transport.deadlines import Watchdog, deadline_error
 from llmstream.transport.http import Response, send
 
-__all__ = ["open_passed", "other_path", "passable"]
+__all__ = ["open_passed", "other_path", "passable", "vendor_path"]
 
 # As `serve.Body` waits for the status of a translated response.
 _HOLD_S: Final = 10.0
@@ -78,7 +78,9 @@ def _is_same_wire(ours: Dialect, theirs: Dialect) -> bool:
     """Claude on a cloud has the name of Anthropic's dialect, but another framing or place of the model."""
     if ours.name != theirs.name or ours.content_type != theirs.content_type:
         return False
-    return bool(MODEL_IN_PATH.search(_path(ours, "m"))) == bool(MODEL_IN_PATH.search(_path(theirs, "m")))
+    return bool(MODEL_IN_PATH.search(vendor_path(ours, "m"))) == bool(
+        MODEL_IN_PATH.search(vendor_path(theirs, "m"))
+    )
 
 
 def _is_same_vendor(one: Provider, other: Provider) -> bool:
@@ -87,7 +89,7 @@ def _is_same_vendor(one: Provider, other: Provider) -> bool:
 
 
 @functools.lru_cache(maxsize=512)
-def _path(dialect: Dialect, model: str, provider: str = "") -> str:
+def vendor_path(dialect: Dialect, model: str, provider: str = "") -> str:
     """The path of a dialect, by any request of it, whose encoding would be a fifth of what a call costs."""
     asked = Request(model=model, messages=(Message.user("Hi"),), settings=Settings(max_output_tokens=16))
     return dialect.encode(asked, provider=provider or dialect.name).http.url.partition("?")[0]
@@ -122,7 +124,7 @@ def _vendor_url(client: ClientCall, model: Model[Any], url: str) -> str:
     kept = "&".join(one for one in query.split("&") if one and not carries_secret(one.partition("=")[0]))
     theirs = other_path(model.provider.dialect, own) if client.other else None
     if theirs is None:
-        theirs = _path(model.provider.dialect, model.name, model.provider.name)
+        theirs = vendor_path(model.provider.dialect, model.name, model.provider.name)
         asked, place = MODEL_IN_PATH.search(own), MODEL_IN_PATH.search(theirs)
         if asked is not None and place is not None:
             theirs = theirs[: place.end()] + own[asked.end() :]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -202,6 +203,7 @@ class Committer:
         self._wake, self._go = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._ahead = 0.0  # the time of day, of the event loop's time
 
     def __contains__(self, run: str) -> bool:
         return run in self._boxes
@@ -210,7 +212,9 @@ class Committer:
         """Begins to commit an outbox; it leaves by itself when it is over."""
         self._boxes.setdefault(box.run, []).append(box)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._work(), name="llmstream log commits")
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._work(), name="llmstream log commits")
+            self._clock_jumped(loop.time())
             self._tick()
 
     def changed(self, box: Outbox) -> None:
@@ -251,10 +255,21 @@ class Committer:
         """Finds the leases to renew, ten times in the length of one."""
         loop = asyncio.get_running_loop()
         now = loop.time()
+        jumped = self._clock_jumped(now)
         for box in self._all():
-            if box.renewal_due(now):
+            if jumped or box.renewal_due(now):
                 self.changed(box)
         self._timer = loop.call_later(self._lease_s / 10, self._tick)
+
+    def _clock_jumped(self, now: float) -> bool:
+        """Whether the time of day was set since the last look, or the machine slept.
+
+        Leases are in the time of day, and renewals are not: to readers all leases may have passed by now.
+        """
+        ahead = time.time() - now
+        jumped = abs(ahead - self._ahead) > self._lease_s / 10
+        self._ahead = ahead
+        return jumped
 
     async def _work(self) -> None:
         loop, next_s = asyncio.get_running_loop(), 0.0

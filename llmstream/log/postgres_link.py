@@ -99,6 +99,9 @@ class PostgresLink:
 
     async def together(self, statements: Sequence[Statement]) -> list[list[Any]]:
         """The rows of each statement, in one transaction and one round trip."""
+        if len(statements) == 1:  # a pipeline costs half as much again
+            ((statement, values),) = statements
+            return [await self.rows(statement, *values)]
         async with self._used() as connection:
             return await _sent(connection, statements)
 

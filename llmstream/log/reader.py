@@ -250,11 +250,7 @@ class Readers:
         """Waits until there may be news; closes the run if its producer has died."""
         ours = self._ours(status.run)
         if status.is_lost and not ours:
-            try:
-                await self.close_lost(status)
-            except LogUnavailable as error:  # the next read finds out, with more patience
-                if not error.retryable:
-                    raise
+            await self._close_patiently(status)
             return
         rest_s = min(_LOOK_S, max(0.0, most_s))
         if status.state == "open" and not ours:
@@ -264,6 +260,19 @@ class Readers:
             # Two of three reports may fail before the producer takes the run for left.
             rest_s = min(rest_s, status.left_s / 3)
         await reader.rest(position, rest_s)
+
+    async def _close_patiently(self, status: RunStatus) -> None:
+        # A full disk can be read: reads alone would never find out that the run gets no end.
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._patience_s
+        while True:
+            try:
+                await self.close_lost(status)
+                return
+            except LogUnavailable as error:
+                if not error.retryable or loop.time() >= until:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
     async def _mark_seen(self, status: RunStatus, seen_s: float) -> float:
         """Reports a reader to a run that ends without any; returns when it last did."""

@@ -26,9 +26,9 @@ _log: Final = logging.getLogger("llmstream")
 # As readers: it limits memory, whatever the length of the run.
 _PAGE_BYTES: Final = 256 * 1024
 
-# Part of the lease for which a lost run is watched before it is closed.
-# When a machine wakes from sleep, all leases have passed, and readers may run before producers do.
-_SECOND_LOOK: Final = 0.1
+# Part of the lease for which a lost run is watched before it is closed. When a machine wakes from sleep, or
+# its clock is set, all leases have passed; producers notice within a tenth of theirs, and renew them.
+_SECOND_LOOK: Final = 0.2
 
 
 async def close_lost(store: Store, status: RunStatus) -> bool:

@@ -183,8 +183,8 @@ class SQLiteStore(Store):
             rows.append(tables.NewBatch(n, new.tail, append.count, now, new.bytes, append.data))
         if append.lost:
             tables.note_change(commit.connection, run)  # its producer, if it lives, is in another process
-        # Batches move a lease on, but a sweep looks at records alone.
-        if not append.count or new.state != "open" or now - written >= append.lease_s / 4:
+        # Batches move a lease on, but never back, if the clock was; and a sweep looks at records alone.
+        if not append.count or new.state != "open" or abs(now - written) >= append.lease_s / 4:
             tables.update_record(commit.connection, n, new)
             written = now
         if new.state == "open":

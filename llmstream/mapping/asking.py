@@ -164,7 +164,8 @@ class Asker:
 
     def _account(self, stream: EventStream[Any], prompt: Prompt, answer: Answer) -> None:
         """Adds tokens and cost of an attempt, failed or not."""
-        answer.usage += stream.total_usage
+        used = stream.total_usage
+        answer.usage = used if answer.attempts == 1 else answer.usage + used
         response = stream.response
         answer.model = f"{response.provider}:{response.model}"
         answer.finish_reason = stream.finish_reason if stream.error is None else None

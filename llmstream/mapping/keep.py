@@ -18,9 +18,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import write_whole
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
 from llmstream.file_lock import is_at, lock
+from llmstream.files import replace_file
 from llmstream.mapping.lines import Line, Lines, records
 from llmstream.mapping.places import NOWHERE, Places
 from llmstream.mapping.result import MapProgress
@@ -89,7 +89,7 @@ class Keep:
     def _begin(self, identity: Identity) -> int:
         """Checks the identity, reads what is there, and cuts off a line that was not completed."""
         if os.fstat(self._file).st_size == 0:
-            write_whole(self.path + ".run", msgspec.json.format(msgspec.json.encode(identity)))
+            replace_file(self.path + ".run", msgspec.json.format(msgspec.json.encode(identity)))
             head = self.lines.head()
             _write(self._file, head, 0)
             return len(head)

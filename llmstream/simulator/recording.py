@@ -10,9 +10,9 @@ from typing import Annotated, Final
 
 import msgspec
 
-from llmstream.chats.content import read_whole
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
+from llmstream.files import read_file
 from llmstream.request import Request
 
 __all__ = ["Received", "Recording", "RequestLog"]
@@ -95,13 +95,13 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         timing_file = place / _TIMING if folder else place.with_name(f"{place.name}.{_TIMING}")
         meta_file = place / _META if folder else None
         try:
-            body = read_whole(body_file)
+            body = read_file(body_file)
             meta = _Meta()
             if meta_file is not None and meta_file.exists():
-                meta = msgspec.json.decode(read_whole(meta_file), type=_Meta)
+                meta = msgspec.json.decode(read_file(meta_file), type=_Meta)
             timing: list[tuple[float, int]] = []
             if timing_file.exists():
-                timing = msgspec.json.Decoder(tuple[float, int]).decode_lines(read_whole(timing_file))
+                timing = msgspec.json.Decoder(tuple[float, int]).decode_lines(read_file(timing_file))
             if any(seconds > _DAY_S for seconds, _ in timing):
                 raise ValueError("the timing is longer than a day")
         except OSError as error:

@@ -79,7 +79,9 @@ class Conversation:
         given: dict[str, Any] = dict(options)
         given.pop("instructions", None)
         self.options = cast(Options, given)
-        self.output = given["output"] = _as_output(options.get("output"))
+        self.output = _as_output(options.get("output"))
+        if self.output is not None:
+            given["output"] = self.output
         if "tools" in given:
             given["tools"] = tool_set(given["tools"])
         self.deadline: float | None = None

@@ -303,7 +303,9 @@ class Model(Generic[T]):
         chat = options.pop("chat", None)
         messages = as_messages(given_prompt(prompt, options))
         given = with_output(output, options)
-        async with EventStream[Any](self, messages, given, chat=chat) as stream:
+        # Not EventStream[Any](...): that goes through typing, in Python code.
+        answer: EventStream[Any] = EventStream(self, messages, given, chat=chat)
+        async with answer as stream:
             if with_defaults(self.options, given).get("output") is None:
                 return await stream.collect()
             async for _ in stream.objects():
@@ -362,9 +364,9 @@ class Model(Generic[T]):
         keeping = background_of(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        from llmstream.streams.lookups import end_kept  # loaded by those who cancel
+        from llmstream.streams.lookups import end_stored  # loaded by those who cancel
 
-        await end_kept(prepared, self._decode_error, self.deadlines, self._session)
+        await end_stored(prepared, self._decode_error, self.deadlines, self._session)
 
     async def submit(
         self, rows: Iterable[Any] | AsyncIterable[Any], *, keep: str | os.PathLike[str], **options: Any
@@ -480,7 +482,8 @@ class Model(Generic[T]):
 
     def _http_call(self, request: Request, options: Options | None, started: float | None) -> Call:
         wire = self._wire(request)
-        model, before = self, list[Warning]()
+        model = self
+        before: list[Warning] = []
         if wire is not None:
             model = copy.copy(self)
             model.provider = dataclasses.replace(self.provider, dialect=wire.dialect)

@@ -345,9 +345,15 @@ def _unknown(name: str) -> InvalidRequest:
     return InvalidRequest(f"unknown option {name!r}. {hint}")
 
 
+# Options that leave the request as it is: a map gives each of its requests one.
+_NOT_SENT: Final = frozenset({"deadlines", "errors", "refresh", "retry"})
+
+
 def _asked(given: dict[str, Any]) -> dict[str, Any]:
     """The fields of a request from the options; options that are not sent are only checked."""
     check_options(given)
+    if given.keys() <= _NOT_SENT:
+        return {}
     tools = tool_set(given.get("tools"))
     specs = () if tools is None else tools.current().specs
     return {
@@ -519,8 +525,9 @@ def check_options(given: Mapping[str, Any]) -> None:
 
     raises: InvalidRequest
     """
+    # A union of types costs more to make than a check: this runs for each response with options.
     for name, kind in (("deadlines", Deadlines), ("retry", Retry)):
-        if not isinstance(given.get(name), kind | None):
+        if not isinstance(given.get(name), kind) and given.get(name) is not None:
             field = "max_retries" if kind is Retry else "total_s"
             raise InvalidRequest(
                 f"{name} must be a {kind.__name__}, got {given[name]!r}. "
@@ -528,10 +535,10 @@ def check_options(given: Mapping[str, Any]) -> None:
             )
     if given.get("errors") not in (None, "raise", "events"):
         raise InvalidRequest(f'errors must be "raise" or "events", got {given["errors"]!r}')
-    if not isinstance(given.get("refresh"), bool | None):
+    if given.get("refresh") not in (None, True, False):
         raise InvalidRequest(f"refresh must be True or False, got {given['refresh']!r}")
     for name in ("provider_options", "headers"):
-        if not isinstance(given.get(name), Mapping | None):
+        if given.get(name) is not None and not isinstance(given[name], Mapping):
             raise InvalidRequest(f"{name} must be a mapping, got {type(given[name]).__name__}")
     for provider, fields in (given.get("provider_options") or {}).items():
         if not isinstance(fields, Mapping):

@@ -30,9 +30,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.chats.content import read_whole, write_whole
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.events import decode, encode
+from llmstream.files import read_file, replace_file
 from llmstream.middleware.caching.form import Answer
 from llmstream.middleware.caching.key import asked_for
 from llmstream.request import Request
@@ -120,7 +120,7 @@ def read_cassette(path: Path) -> list[Recorded]:
     raises: InvalidRequest if it is damaged or of a newer version; FileNotFoundError
     """
     try:
-        return parse_cassette(read_whole(path))
+        return parse_cassette(read_file(path))
     except (ValueError, DecodeError) as error:
         raise InvalidRequest(
             f"{path} is no cassette: {error}. Repair it, or delete it and record it anew."
@@ -149,7 +149,7 @@ def write_cassette(path: Path, answers: Iterable[Recorded]) -> None:
     raises: OSError; TypeError, ValueError or OverflowError for values that JSON cannot hold
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, rendered(answers))
+    replace_file(path, rendered(answers))
     path.chmod(0o644)  # part of the repository, unlike a cache
 
 

@@ -155,12 +155,12 @@ class Watchdog:
     def _arm(self, now: float) -> None:
         self.stop()
         due, idle_s = self._due(now), self._deadlines.idle_s
+        at = None if due is None else due[0]
         # Never later than an idle deadline that begins now, so that the first content arms no second timer.
-        at = [due[0]] if due is not None else []
-        if idle_s is not None:
-            at.append(now + idle_s)
-        if at:
-            self._timer = self._loop.call_at(min(at), self._fire)
+        if idle_s is not None and (at is None or now + idle_s < at):
+            at = now + idle_s
+        if at is not None:
+            self._timer = self._loop.call_at(at, self._fire)
 
     def _fire(self) -> None:
         now = self._loop.time()

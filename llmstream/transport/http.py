@@ -398,9 +398,14 @@ def check_headers(headers: Mapping[str, str]) -> None:
         names, values = "".join(headers), "".join(headers.values())
     except TypeError:
         names = values = ""
-    if not (values.isascii() and values.isprintable() and _TOKEN.fullmatch(names) and "" not in headers):
+    if not (values.isascii() and values.isprintable() and _are_tokens(names) and "" not in headers):
         for name, value in headers.items():
             _check_header(name, value)
+
+
+@functools.lru_cache(maxsize=64)  # the names of one call are those of the next
+def _are_tokens(names: str) -> bool:
+    return _TOKEN.fullmatch(names) is not None
 
 
 def _check_header(name: object, value: object) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import llmstream.chats
 
-BELOW = {f"llmstream.{name}" for name in ("errors", "exchange", "other_sdks", "short_forms", "unique_ids")}
+BELOW = {
+    f"llmstream.{name}" for name in ("errors", "exchange", "files", "other_sdks", "short_forms", "unique_ids")
+}
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = [
     "content",

@@ -255,3 +255,26 @@ def test_a_deeply_nested_result_is_text() -> None:
     call, result = ToolCall("c1", "fetch"), ToolResult("c1", nested)
     (turn,) = to_ui([ls.Message.assistant(call), ls.Message.tool([result])])
     assert turn["parts"][-1]["output"] == nested
+
+
+def test_repeated_message_ids_stay_apart() -> None:
+    """Stored twice, or equal to a number of ours; a further response of a turn is not a repetition."""
+
+    def told(role: str, text: str, name: str | None = None) -> ls.Message:
+        return ls.Message("", role, (Text(text),), None if name is None else {"id": name})
+
+    messages = [
+        told("user", "0", "u"),
+        told("assistant", "1", "a"),
+        told("assistant", "more"),
+        told("user", "2", "u"),
+        told("assistant", "3", "a"),
+        told("assistant", "more", "a"),
+        told("user", "4", "message-5"),
+        told("assistant", "5"),
+    ]
+    found = to_ui(messages)
+    assert [message["id"] for message in found] == ["u", "a", "u.2", "a.2", "message-5", "message-5.2"]
+    texts = [[part["text"] for part in message["parts"] if part["type"] == "text"] for message in found]
+    assert texts == [["0"], ["1", "more"], ["2"], ["3", "more"], ["4"], ["5"]]
+    assert to_ui(from_ui(found)) == found

@@ -124,11 +124,17 @@ async def test_reader_takes_over_from_the_dead(place: str, effects: Effects) -> 
         assert (run.state, run.text) == ("done", ANSWER)
 
 
-async def test_external_result_is_given(place: str) -> None:
-    """A call of a declared tool waits for its result, from any process."""
-    calls = Turn(calls=(Call("lookup", {"id": 3}),))
+@pytest.mark.parametrize("call_id", ["call_1", "strange/\0"], ids=["usual", "strange"])
+async def test_external_result_is_given(place: str, call_id: str) -> None:
+    """A call of a declared tool waits for its result, from any process; whatever the vendor's id of it."""
+    calls = Turn(calls=(Call("lookup", {"id": 3}, id=call_id), Call("weigh", {"item": 1}, id=f"{call_id}2")))
+
+    def weigh(item: int) -> str:
+        """Weigh an item."""
+        return "2 kg"
+
     spec = ls.ToolSpec("lookup", "Look it up elsewhere.", {"type": "object"})
-    agent = ls.Agent(ScriptedModel(by_answers(calls, "Found.")), name="clerk", tools=[spec])
+    agent = ls.Agent(ScriptedModel(by_answers(calls, "Found.")), name="clerk", tools=[spec, weigh])
     async with Runs(place) as runs:
         run = runs.stream(agent, "order", PROMPT)
         _ = [event async for event in run]
@@ -136,8 +142,8 @@ async def test_external_result_is_given(place: str) -> None:
         await runs.decide("order", results={call.call_id: {"price": 5}})
         again = runs.stream(agent, "order")
         assert (await again.collect()).text == "Found."
-        (result,) = [r for m in again.messages() for r in m.tool_results]
-        assert result.content == '{"price":5}'
+        results = [r.content for m in again.messages() for r in m.tool_results]
+        assert results == ['{"price":5}', "2 kg"]
 
 
 async def test_running_run_can_be_stopped(place: str) -> None:

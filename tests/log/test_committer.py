@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -263,3 +264,26 @@ async def test_long_commits_are_rare() -> None:
     took = [ended - began for began, ended in store.commits]
     assert rests
     assert all(rest >= min(0.1, 4.9 * last) for rest, last in zip(rests, took, strict=False))
+
+
+async def test_a_clock_set_forward_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after the sleep of a machine: leases have passed for readers, and are renewed at the next look."""
+    ahead = [0.0]
+    monkeypatch.setattr(time, "time", lambda real=time.time: real() + ahead[0])
+    store = MemoryStore(clock=lambda: time.time())
+    async with ls.open_logs(store, lease_s=600.0) as logs:
+        source = Gated(answer(5), 4)
+        await logs.start("run", source)
+        while (before := await logs.read("run")) is None or before.status.tail < 3:
+            await asyncio.sleep(0.001)
+        committer = logs._opening.result().committer
+        committer._tick()
+        await asyncio.sleep(0)
+        assert not committer._due  # nothing is due for minutes
+        ahead[0] = 3_600.0
+        assert (await logs.read("run")).status.is_lost
+        committer._tick()
+        while (await logs.read("run")).status.is_lost:
+            await asyncio.sleep(0.001)
+        source.gate.set()
+        assert await followed(logs, "run") == answer(5)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import llmstream as ls
 from llmstream.events import encode
-from llmstream.log import Append, Claim, SQLiteStore
-from tests.log.sources import answer, followed, told
+from llmstream.log import Append, Claim, RunStatus, SQLiteStore
+from tests.log.sources import Gated, answer, followed, told
 
 
 async def test_a_newer_file_is_refused(tmp_path: Path) -> None:
@@ -156,3 +158,85 @@ async def test_a_late_look_is_still_fenced(tmp_path: Path) -> None:
     finally:
         await one.aclose()
         await other.aclose()
+
+
+async def test_a_clock_set_back_loses_nothing(tmp_path: Path) -> None:
+    """A run that goes on has its lease by the new time, so that its producer's death is noticed by it."""
+    now = [10_000.0]
+    store = SQLiteStore(tmp_path / "runs.db", clock=lambda: now[0])
+    await store.open()
+    try:
+        run = (await store.acquire(Claim("run", "me", "new", 10.0, 0.0, 600.0, None))).status
+        for seq in range(3):
+            await store.append([Append("run", run.epoch, seq, 1, b"{}", "open", 10.0)])
+            now[0] -= 3_600.0 if seq == 0 else -1.0
+        ((status, _),) = await store.read([("run", 2)], 1000)
+        assert status is not None
+        assert (status.tail, status.is_lost, status.lease_until) == (2, False, 6_411.0)
+        now[0] += 20.0
+        assert (await store.sweep()).lost == ["run"]
+    finally:
+        await store.aclose()
+
+
+class Filling(SQLiteStore):
+    """Its disk is full from `fill` on, as SQLite reports it; knows how many commits failed."""
+
+    failed = 0
+
+    async def append(self, appends: Sequence[Append]) -> Sequence[RunStatus | None]:
+        try:
+            return await super().append(appends)
+        except ls.LogUnavailable as error:
+            self.failed += "database or disk is full" in str(error)
+            raise
+
+    async def fill(self, pages: int | None = None) -> None:
+        """pages: how many the file may have; default: those that it has"""
+        assert self._writing is not None
+        limit = "1" if pages is None else str(pages)  # less than there are means no more
+        await self._writing.run(lambda found: found.execute(f"pragma max_page_count = {limit}").fetchone())
+
+
+async def test_a_full_disk_is_waited_for(tmp_path: Path) -> None:
+    """What was not written is written once there is room."""
+    store = Filling(tmp_path / "runs.db")
+    found = [*answer(5)[:4], *[ls.TextDelta("x" * 5_000, "t")] * 20, *answer(5)[4:]]
+    async with ls.open_logs(store, lease_s=60) as logs:
+        source = Gated(found, 4)
+        live = await logs.start("answer", source)
+        reader = asyncio.ensure_future(followed(logs, "answer"))
+        await store.fill()
+        source.gate.set()
+        while not store.failed:
+            await asyncio.sleep(0.01)
+        await store.fill(1_000_000)
+        assert await live.wait() == "closed"
+        assert await reader == found
+
+
+async def test_a_disk_that_stays_full(tmp_path: Path) -> None:
+    """After the lease it is an error for the producer and for readers, which have seen a part."""
+    store = SQLiteStore(tmp_path / "runs.db")
+    async with ls.open_logs(store, lease_s=0.5) as logs:
+        source = Gated(answer(5), 4)
+        live = await logs.start("answer", source)
+        seen = list[ls.Event]()
+
+        async def read() -> None:
+            async for _, event in logs.follow("answer"):
+                seen.append(event)
+
+        reader = asyncio.ensure_future(read())
+        while len(seen) < 4:
+            await asyncio.sleep(0.01)
+        assert store._writing is not None
+        # Not a single page can be written, not even the end of the run.
+        await store._writing.run(lambda found: found.execute("pragma query_only = on"))
+        source.gate.set()
+        async with asyncio.timeout(60):
+            with pytest.raises(ls.LogUnavailable, match="that the disk is not full"):
+                await live.wait()
+            with pytest.raises(ls.LogUnavailable, match="that the disk is not full"):
+                await reader
+        assert seen == answer(5)[:4]

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from llmstream import __version__
-from llmstream.chats.content import read_whole
 from llmstream.display.plot import percentile
 from llmstream.errors import InvalidRequest
+from llmstream.files import read_file
 
 __all__ = [
     "FORMAT",
@@ -196,7 +196,7 @@ def read_report(file: str) -> Report:
     raises: InvalidRequest if the file cannot be read or is not a report
     """
     try:
-        data = read_whole(file)
+        data = read_file(file)
     except OSError as error:
         raise InvalidRequest(f"cannot read {file}: {error.strerror or error}. Check the path.") from None
     try:

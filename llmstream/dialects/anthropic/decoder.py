@@ -16,6 +16,7 @@ from llmstream.dialects.anthropic.wire import (
     WireMessage,
     count,
     decode_event,
+    decode_plain_event,
     encodable,
     read_usage,
     source_of_citation,
@@ -23,12 +24,20 @@ from llmstream.dialects.anthropic.wire import (
 )
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import Framing, PayloadDecoder
+from llmstream.dialects.decoder import UNREADABLE, Framing, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import UsageCounts
 from llmstream.errors import ProtocolError
-from llmstream.events import Custom, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
+from llmstream.events import (
+    Custom,
+    FinishReason,
+    Metadata,
+    ReasoningDelta,
+    ResponseMetadata,
+    TextDelta,
+    Usage,
+)
 from llmstream.grammar import TRUNCATING
 
 __all__ = ["AnthropicDecoder"]
@@ -106,8 +115,40 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         """Usage that the vendor has reported so far."""
         return self._counts.usage
 
+    def _read(self, payloads: list[bytes]) -> None:
+        """Decodes events. A measured hot loop: a piece of an open block becomes its delta here."""
+        if not self._tries_plain:
+            super()._read(payloads)
+            return
+        decode, out, opened, misses = decode_plain_event.decode, self.out, self._opened, 0
+        for payload in payloads:
+            try:
+                event = decode(payload)
+            except UNREADABLE:
+                misses += 1
+            else:
+                block, delta = opened.get(event.index), event.delta
+                if block is not None:
+                    kind = delta.type
+                    if kind == "text_delta" and block.kind == "text" and (text := delta.text):
+                        out.append(TextDelta(text, block.id))
+                        continue
+                    if kind == "input_json_delta" and block.kind == "tool" and (text := delta.partial_json):
+                        self._blocks.input(block, text)
+                        if self.done:
+                            return
+                        continue
+                    if kind == "thinking_delta" and block.kind == "reasoning" and (text := delta.thinking):
+                        out.append(ReasoningDelta(text, block.id))
+                        continue
+            super()._read([payload])
+            if self.done:
+                return
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
+
     def on(self, wire: WireEvent) -> None:
-        """Maps one event. Text deltas, the most frequent ones, are checked first."""
+        """Maps one event."""
         kind = wire.type
         if kind == "content_block_delta":
             delta = wire.delta

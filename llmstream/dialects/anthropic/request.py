@@ -239,8 +239,10 @@ def _blocks(body: dict[str, Any]) -> Iterator[Any]:
     for name in ("tools", "system"):
         if isinstance(body.get(name), list):
             yield from body[name]
-    for turn in body["messages"] if isinstance(body.get("messages"), list) else ():
-        if isinstance(turn, dict):  # else it is as in the last request, and without marks
+    turns = body["messages"] if isinstance(body.get("messages"), list) else ()
+    # Those that are JSON are as in the last request, and without marks.
+    for turn in [turn for turn in turns if type(turn) is not msgspec.Raw]:
+        if isinstance(turn, dict):
             yield from blocks_of(turn)
 
 

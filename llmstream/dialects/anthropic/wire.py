@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -26,6 +26,7 @@ __all__ = [
     "WireMessage",
     "count",
     "decode_event",
+    "decode_plain_event",
     "encodable",
     "encodable_value",
     "invoke_frame",
@@ -86,7 +87,25 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
     request_id: Any = None
 
 
+class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of text, of reasoning or of an input; `type` says which."""
+
+    type: Literal["text_delta", "input_json_delta", "thinking_delta"]
+    text: str | None = None
+    partial_json: str | None = None
+    thinking: str | None = None
+
+
+class PlainEvent(msgspec.Struct, gc=False):
+    """A `content_block_delta` with such a piece, as nearly all events are. No other event fits it."""
+
+    type: Literal["content_block_delta"]
+    index: int
+    delta: PlainDelta
+
+
 decode_event = msgspec.json.Decoder(WireEvent)
+decode_plain_event = msgspec.json.Decoder(PlainEvent)
 
 
 def encodable(wire: WireEvent) -> WireEvent:

@@ -6,7 +6,7 @@ source: Cohere's API reference, v2/chat, streaming
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ __all__ = [
     "citation_of",
     "cited",
     "decode_event",
+    "decode_plain_event",
     "finish_reason",
     "read_usage",
     "told_citation",
@@ -91,7 +92,48 @@ class WireEvent(msgspec.Struct, gc=False):
     prompt: Any = None
 
 
+class PlainContent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of text."""
+
+    text: str
+
+
+class PlainFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of the input of a call."""
+
+    arguments: str
+
+
+class PlainCall(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of a call that has begun."""
+
+    function: PlainFunction
+
+
+class PlainMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of the message."""
+
+    content: PlainContent | None = None
+    tool_calls: PlainCall | None = None
+
+
+class PlainDelta(msgspec.Struct, gc=False):
+    """A piece of the message."""
+
+    message: PlainMessage
+
+
+class PlainEvent(msgspec.Struct, gc=False):
+    """A piece of text or of an input, as nearly all events are. No other event fits it."""
+
+    type: Literal["content-delta", "tool-call-delta"]
+    index: int
+    delta: PlainDelta
+    logprobs: None = None
+
+
 decode_event: Final = msgspec.json.Decoder(WireEvent)
+decode_plain_event: Final = msgspec.json.Decoder(PlainEvent)
 
 
 # Finish reasons and token counts, read and written.

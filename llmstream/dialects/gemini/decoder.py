@@ -9,18 +9,20 @@ import msgspec
 
 from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.gemini.calls import FunctionCalls
 from llmstream.dialects.gemini.parts import Parts, holds_more, snake
 from llmstream.dialects.gemini.wire import (
     CONTINUATION,
+    NO_COUNTS,
     Candidate,
     Chunk,
     Counts,
     GeminiFraming,
     Part,
     PlainChunk,
+    PlainPart,
     decode_chunk,
     decode_plain_chunk,
     finish_reason,
@@ -58,7 +60,6 @@ _FINISH_FIELDS: Final = (
     "avg_logprobs",
     "token_count",
 )
-_NOT_PLAIN: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _NO_CONTENT: Final = (Raw, ResponseMetadata, ErrorEvent)
 _UNKNOWN: Final = Part()
 _SILENT: Final = (_UNKNOWN, Part(text=""))
@@ -104,57 +105,46 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         """Decodes chunks. Nearly every one continues the open text and becomes a delta here."""
         # A strict type for such chunks costs less than looking for everything else in each (measured).
         decode, reported, blocks = decode_plain_chunk.decode, self._counts.reported, self._blocks
+        out, raw = self.out, self._include_raw
+        ready = self._named and not self.complete
         for payload in payloads:
             try:
                 plain = decode(payload)
-            except _NOT_PLAIN:
+            except UNREADABLE:
                 super()._read([payload])
             else:
-                if self._include_raw:
+                if raw:
                     self._raw(payload)
                 # Only collected here: each chunk repeats the counts, of which the last ones count.
-                if plain.usage_metadata is not None:
+                if plain.usage_metadata is not NO_COUNTS:
                     reported.append(plain.usage_metadata)
-                candidates = plain.candidates
-                parts = candidates[0].content.parts if len(candidates) == 1 else ()
-                text_id = blocks.text_id
-                if (
-                    text_id is None
-                    or self.complete
-                    or not self._named
-                    or len(parts) != 1
-                    or parts[0].thought is not None
-                    or candidates[0].index
-                ):
-                    self._on_plain(plain)
-                elif delta := parts[0].text:
-                    self.out.append(TextDelta(delta, text_id))
+                part, text_id = plain.candidates[0].content.parts[0], blocks.text_id
+                if ready and text_id is not None and part.thought is None:
+                    if text := part.text:
+                        out.append(TextDelta(text, text_id))
+                    continue
+                self._on_plain(plain, part)
             if self.done:
                 return
-        if not self._counts.settle():
+            ready = self._named and not self.complete
+        if not self._counts.settle(payloads):
             self.fail(LimitExceeded("the usage has more fields than can be meant", provider=self.provider))
         if self._responses.last is not None:
             self._note_content(self.out[self._place_at :])
             self._place_at = 0
 
-    def _on_plain(self, wire: PlainChunk) -> None:
-        """Maps a chunk of text and reasoning alone; its counts are already stored."""
+    def _on_plain(self, wire: PlainChunk, part: PlainPart) -> None:
+        """Maps a chunk of text or reasoning alone; its counts are already stored."""
         if not self._named:
             self._introduce(wire)
-        for candidate in wire.candidates:
-            if candidate.index:
-                continue
-            parts = candidate.content.parts
-            if self.complete and self._blocked is None:
-                # Text behind a finish reason: the answer goes on, and a body that breaks off here is
-                # incomplete.
-                self.complete = not any(part.text or part.thought is not None for part in parts)
-            for part in parts:
-                if part.thought:
-                    self._blocks.reasoning(part.text)
-                else:
-                    self._parts.spoke = self._parts.spoke or bool(part.text.strip())
-                    self._blocks.text(part.text)
+        if self.complete and self._blocked is None and (part.text or part.thought is not None):
+            # Text behind a finish reason: the answer goes on, and a body that breaks off here is incomplete.
+            self.complete = False
+        if part.thought:
+            self._blocks.reasoning(part.text)
+        else:
+            self._parts.spoke = self._parts.spoke or bool(part.text.strip())
+            self._blocks.text(part.text)
 
     def on(self, wire: Chunk) -> None:
         """Maps one chunk to events."""
@@ -168,7 +158,7 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
         if wire.model_status is not None and wire.model_status != self._model_status:
             self._model_status = self._finish_fields["model_status"] = wire.model_status
         if wire.usage_metadata is not None:
-            self._counts.reported.append(wire.usage_metadata)
+            self._counts.add(wire.usage_metadata)
         if wire.prompt_feedback is not None:
             self._feedback(wire.prompt_feedback)
         for position, candidate in enumerate(wire.candidates or ()):

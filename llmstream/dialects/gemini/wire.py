@@ -6,15 +6,17 @@ source: "GenerateContentResponse" in Google's references of the Gemini API and o
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from llmstream.dialects.gemini.partial_args import PartialArg
 from llmstream.dialects.google import Sources, document_uri
+from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.wire_values import UsageCounts, added, objects_in, token_count
 from llmstream.errors import InvalidRequest, LimitExceeded, LLMStreamError
 from llmstream.events import FinishReason, Source, Usage
@@ -24,6 +26,7 @@ __all__ = [
     "CODE_EXECUTION",
     "CONTINUATION",
     "FINISH_REASONS",
+    "NO_COUNTS",
     "ArrayElements",
     "Blob",
     "Candidate",
@@ -129,6 +132,9 @@ class Chunk(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
     error: Any = None
 
 
+NO_COUNTS: Final = msgspec.Raw(b"")
+
+
 class PlainPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """A part that is text or reasoning, unsigned."""
 
@@ -137,9 +143,9 @@ class PlainPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainContent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """Text and reasoning of a turn."""
+    """Text or reasoning of a turn."""
 
-    parts: list[PlainPart]
+    parts: tuple[PlainPart]
     role: str | None = None
 
 
@@ -147,14 +153,14 @@ class PlainCandidate(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """An answer that continues its text or reasoning."""
 
     content: PlainContent
-    index: int = 0
+    index: Literal[0] = 0
 
 
 class PlainChunk(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
     """The form of most chunks: text, and the counts so far. Any other field makes decoding fail."""
 
-    candidates: list[PlainCandidate]
-    usage_metadata: Any = None
+    candidates: tuple[PlainCandidate]
+    usage_metadata: msgspec.Raw = NO_COUNTS
     model_version: Any = None
     response_id: Any = None
     create_time: Any = None
@@ -209,6 +215,12 @@ def model_of(url: str) -> str | None:
 # Chunks whose counts are stored before they are merged: enough to make merging cheap, few enough for memory.
 _MOST_HELD: Final = 64
 
+# Of a chunk whose counts are stored.
+_SMALL_BYTES: Final = 64 * 1024
+
+_DIGITS: Final = b"0123456789"
+_NUMBERED_NAME: Final = re.compile(rb'"[^"]*[0-9][^"]*"\s*:')
+
 # Merging copies all known fields, so a server must not add more and more. The vendor has 12.
 _MOST_FIELDS: Final = 200
 
@@ -216,17 +228,26 @@ _MOST_FIELDS: Final = 200
 class Counts:
     """The counts of all chunks. Every chunk has them, so they are merged only when they are read.
 
-    reported: the decoder appends what chunks report; values other than objects are ignored. It stays the
-              same list
+    reported: the decoder appends the JSON of what chunks of text report. It stays the same list
     """
 
     def __init__(self) -> None:
-        self.reported: list[Any] = []
+        self.reported: list[msgspec.Raw] = []
         self._known = UsageCounts(read_usage)
 
-    def settle(self) -> bool:
-        """Merges the stored counts, if there are many; returns False if they have too many fields."""
-        if len(self.reported) >= _MOST_HELD:
+    def add(self, counts: Any) -> None:
+        """Adds what another chunk reports; values other than objects are ignored."""
+        self._merge()
+        self._known.add(counts)
+
+    def settle(self, payloads: list[bytes]) -> bool:
+        """Merges the stored counts, if there are many; returns False if they have too many fields.
+
+        payloads: the latest; stored counts keep theirs in memory
+        """
+        if len(self.reported) >= _MOST_HELD or (
+            self.reported and max(map(len, payloads), default=0) > _SMALL_BYTES
+        ):
             self._merge()
         return len(self._known) <= _MOST_FIELDS
 
@@ -237,18 +258,27 @@ class Counts:
         return self._known.usage
 
     def _merge(self) -> None:
-        last: dict[str, Any] = {}
-        for counts in self.reported:
-            if isinstance(counts, dict):
-                # A null is no value: the earlier one counts.
-                if None in counts.values():
-                    self._known.add(last)
-                    self._known.add(counts)
-                    last = {}
-                else:
-                    last.update(counts)
+        if not self.reported:
+            return
+        # Nearly always all have the same names, and differ in their numbers alone: then the last one has all.
+        raws, last = self.reported, bytes(self.reported[-1])
+        shape = last.translate(None, _DIGITS)
+        if b"".join(raws).translate(None, _DIGITS) == shape * len(raws) and not _NUMBERED_NAME.search(last):
+            raws = raws[-1:]
+        for raw in raws:
+            self._known.add(_counts_of(raw))
         self.reported.clear()
-        self._known.add(last)
+
+
+def _counts_of(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        pass
+    try:
+        return encodable_value(json.loads(bytes(raw).decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:

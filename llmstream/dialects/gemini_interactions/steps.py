@@ -23,7 +23,7 @@ from llmstream.dialects.gemini_interactions.wire import (
 from llmstream.dialects.google import Sources
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.media import base64_bytes
-from llmstream.dialects.payload_size import held_size
+from llmstream.dialects.payload_size import held_size, text_size
 from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -270,11 +270,14 @@ class Steps:
         if isinstance(given, dict) and given:
             step.wire["arguments"] = given
         self._open_call(step)
-        if not isinstance(given, str) or not given:
-            return
+        if isinstance(given, str) and given:
+            self.grow(step, given)
+
+    def grow(self, step: OpenStep, given: str) -> None:
+        """Adds a fragment of the input of a call."""
         step.inputs.append(given)
         step.size += len(given)
-        self._retain(step, sys.getsizeof(given) + _SLOT_BYTES)
+        self._retain(step, text_size(given) + _SLOT_BYTES)
         limit = self._reader.limits.max_tool_input_bytes
         if step.size > limit:
             self._reader.fail(LimitExceeded(f"the input of {step.name!r} is longer than {limit} bytes"))

@@ -27,6 +27,7 @@ __all__ = [
     "Recording",
     "WireEvent",
     "decode_event",
+    "decode_plain_event",
     "is_citation",
     "media_of_piece",
     "read_usage",
@@ -71,7 +72,25 @@ class WireEvent(msgspec.Struct, gc=False, omit_defaults=True):
     step_usage: Any = None
 
 
+class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of text, or of an input; `type` says which."""
+
+    type: Literal["text", "arguments_delta"]
+    text: str | None = None
+    arguments: str | None = None
+
+
+class PlainEvent(msgspec.Struct, gc=False):
+    """A `step.delta` with such a piece, as nearly all events are. No other event fits it."""
+
+    event_type: Literal["step.delta"]
+    index: int
+    delta: PlainDelta
+    metadata: None = None
+
+
 decode_event = msgspec.json.Decoder(WireEvent)
+decode_plain_event = msgspec.json.Decoder(PlainEvent)
 
 
 # Token counts of an interaction, in both directions.

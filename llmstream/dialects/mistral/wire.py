@@ -6,7 +6,7 @@ source: Mistral's API reference, chat completion (streaming)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ __all__ = [
     "Choice",
     "Chunk",
     "decode_chunk",
+    "decode_plain_chunk",
     "finish_reason",
     "places",
     "read_usage",
@@ -86,7 +87,34 @@ class Chunk(msgspec.Struct, gc=False):
     raw_status_code: Any = None
 
 
+class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of text and nothing else."""
+
+    content: str
+    role: str | None = None
+    tool_calls: None = None
+
+
+class PlainChoice(msgspec.Struct, gc=False):
+    """The first choice, while it goes on."""
+
+    delta: PlainDelta
+    index: Literal[0] = 0
+    finish_reason: None = None
+    logprobs: None = None
+    prompt_logprobs: None = None
+
+
+class PlainChunk(msgspec.Struct, gc=False):
+    """A chunk that is one more piece of text, as nearly all are. No other chunk fits it."""
+
+    choices: tuple[PlainChoice]
+    usage: None = None
+    error: None = None
+
+
 decode_chunk: Final = msgspec.json.Decoder(Chunk)
+decode_plain_chunk: Final = msgspec.json.Decoder(PlainChunk)
 
 
 # Finish reasons and token counts, read and written.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import without_lone_surrogates
 from llmstream.dialects.media import image_type
@@ -19,11 +19,10 @@ from llmstream.dialects.ollama.wire import (
     FINISH_REASONS,
     USAGE_FIELDS,
     Call,
-    Fragment,
     Line,
     RepairedLine,
-    decode_fragment,
     decode_line,
+    decode_plain_line,
 )
 from llmstream.dialects.wire_values import iso_time
 from llmstream.events import (
@@ -36,9 +35,6 @@ from llmstream.events import (
 from llmstream.framing.ndjson import NDJSONDecoder
 
 __all__ = ["OllamaDecoder"]
-
-_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
-_NO_FRAGMENT: Final = Fragment()
 
 
 class OllamaDecoder(PayloadDecoder[Line[Any]]):
@@ -63,34 +59,28 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
         self._named = False
 
     def _read(self, payloads: list[bytes]) -> None:
-        """Decodes lines. Nearly every line is only a fragment of text, which is decoded here."""
-        out, blocks, decode = self.out, self._blocks, decode_fragment.decode
+        """Decodes lines. A measured hot loop: a piece of the open text becomes its delta here."""
+        if not self._tries_plain:
+            super()._read(payloads)
+            return
+        out, blocks, decode, misses = self.out, self._blocks, decode_plain_line.decode, 0
         for payload in payloads:
             text_id = blocks.text_id
-            # Outside of an open text the line may begin a block, and a small decoder would lose its other
-            # fields.
-            if text_id is not None and not self._include_raw:
+            # Outside of an open text the line may begin a block, and has the name of the model.
+            if text_id is not None:
                 try:
                     line = decode(payload)
-                except _UNREADABLE:
-                    # Decoded once more below, where defects are reported.
-                    line = _NO_FRAGMENT
-                message = line.message
-                if (
-                    message is not None
-                    and message.content
-                    and not message.thinking
-                    and message.tool_calls is None
-                    and message.images is None
-                    and not line.done
-                    and line.error is None
-                    and line.logprobs is None
-                ):
-                    out.append(TextDelta(message.content, text_id))
-                    continue
+                except UNREADABLE:
+                    misses += 1
+                else:
+                    if not line.done and (text := line.message.content):
+                        out.append(TextDelta(text, text_id))
+                        continue
             super()._read([payload])
             if self.done:
                 return
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
 
     def on(self, wire: Line[Any]) -> None:
         """Maps one line to events."""

@@ -16,13 +16,12 @@ __all__ = [
     "FINISH_REASONS",
     "USAGE_FIELDS",
     "Call",
-    "Fragment",
     "Function",
     "Line",
     "Message",
     "RepairedLine",
-    "decode_fragment",
     "decode_line",
+    "decode_plain_line",
     "object_text",
 ]
 
@@ -58,13 +57,20 @@ class Message(msgspec.Struct, Generic[A], gc=False):
     images: Any = None
 
 
-class Fragment(msgspec.Struct, gc=False):
-    """The fields that show whether a line is only a fragment of text, as nearly all are."""
+class PlainMessage(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of text and nothing else."""
 
-    message: Message[msgspec.Raw] | None = None
-    done: bool | None = None
-    error: msgspec.Raw | None = None
-    logprobs: msgspec.Raw | None = None
+    content: str
+    role: str | None = None
+
+
+class PlainLine(msgspec.Struct, gc=False):
+    """A line that is one more piece of text, as nearly all are. No other fits it but the last one."""
+
+    message: PlainMessage
+    done: bool = False
+    error: None = None
+    logprobs: None = None
 
 
 class Line(msgspec.Struct, Generic[A], gc=False):
@@ -107,7 +113,7 @@ USAGE_FIELDS: Final = (
     "eval_duration",
 )
 
-decode_fragment: Final = msgspec.json.Decoder(Fragment)
+decode_plain_line: Final = msgspec.json.Decoder(PlainLine)
 
 decode_line: Final = msgspec.json.Decoder(Line[msgspec.Raw])
 

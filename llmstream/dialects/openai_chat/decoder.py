@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.openai_chat import wire as wire
@@ -46,8 +46,6 @@ __all__ = ["OpenAIChatDecoder"]
 
 # The ids that Bedrock gives to calls, anew in each answer; see `ToolQuirks.numbered_call_ids`.
 _NUMBERED_ID: Final = re.compile(r"call_\d+")
-
-_UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class OpenAIChatDecoder(PayloadDecoder[Chunk]):
@@ -101,77 +99,36 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
     # The loop over chunks.
 
     def _read(self, payloads: list[bytes]) -> None:
-        """Decodes chunks. A measured hot loop, hence its length (`python -m benchmarks`)."""
-        decode, out, blocks = self._decode, self.out, self._blocks
+        """Decodes chunks. A measured hot loop: a piece of an open block becomes its delta here."""
+        if not self._tries_plain:
+            super()._read(payloads)
+            return
+        decode, out, blocks, misses = wire.plain_chunks.decode, self.out, self._blocks, 0
+        ready = self._plain and not self._beginning
         for payload in payloads:
-            if self._include_raw:
-                self._raw(payload)
-            try:
-                chunk = decode(payload)
-            except _UNREADABLE as error:
-                if (second := self._second_look(payload, error)) is None:
-                    if self.done:
-                        return
-                    continue
-                chunk = second
-            # Nearly every chunk continues the open text or reasoning and holds nothing else. It becomes a
-            # delta here: one function call would cost as much as all of these checks (0.1 us a chunk).
-            choices = chunk.choices
-            if (
-                choices is not None
-                and len(choices) == 1
-                and chunk.usage is None
-                and chunk.error is None
-                and chunk.citations is None
-                and chunk.search_results is None
-                and chunk.x_groq is None
-                and chunk.moderation is None
-            ):
-                choice = choices[0]
-                if (
-                    choice is not None
-                    and choice.finish_reason is None
-                    and choice.usage is None
-                    and choice.logprobs is None
-                    and not choice.index
-                ):
-                    delta = choice.delta
-                    if (
-                        delta is not None
-                        and delta.reasoning is None
-                        and delta.refusal is None
-                        and delta.reasoning_details is None
-                        and delta.annotations is None
-                        and delta.function_call is None
-                        and delta.images is None
-                        and delta.audio is None
-                        and delta.executed_tools is None
-                        and delta.extra_content is None
-                        and delta.reasoning_text is None
-                        and delta.reasoning_opaque is None
-                        and self._plain
-                    ):
-                        content, thought = delta.content, delta.reasoning_content
-                        if delta.tool_calls is not None:
-                            if not content and thought is None and self._continues_call(delta.tool_calls):
-                                continue
-                        elif thought is None:
-                            if blocks.text_id is not None and type(content) is str and content != "":
-                                out.append(TextDelta(content, blocks.text_id))
-                                continue
-                        elif (
-                            not content
-                            and type(thought) is str
-                            and thought
-                            and blocks.reasoning_id is not None
-                        ):
-                            out.append(ReasoningDelta(thought, blocks.reasoning_id))
+            if ready:
+                try:
+                    delta = decode(payload).choices[0].delta
+                except UNREADABLE:
+                    misses += 1
+                else:
+                    text, thought, calls = delta.content, delta.reasoning_content, delta.tool_calls
+                    if calls is not None:
+                        if not text and thought is None and self._continues_call(calls[0]):
                             continue
-            self.payload = payload
-            self.on(chunk)
+                    elif thought is None:
+                        if text and blocks.text_id is not None:
+                            out.append(TextDelta(text, blocks.text_id))
+                            continue
+                    elif thought and not text and blocks.reasoning_id is not None:
+                        out.append(ReasoningDelta(thought, blocks.reasoning_id))
+                        continue
+            super()._read([payload])
             if self.done:
                 return
-            decode = self._decode
+            ready = self._plain and not self._beginning
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
 
     @property
     def usage(self) -> Usage:
@@ -187,7 +144,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             return False
         try:
             value = json.loads(payload)
-        except _UNREADABLE:
+        except UNREADABLE:
             return False
         if value and isinstance(value[0], dict) and value[0].get("error"):
             self.fail(error_from_value(encodable_value(value), provider=self.provider))
@@ -313,7 +270,7 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         """Reads a complete answer, which some servers send although a stream was requested."""
         try:
             delta = wire.deltas.decode(message)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             self.defect(f"a message could not be read: {error}")
             return
         self._answered = True
@@ -396,19 +353,10 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             elif kind == "image_url":
                 self._attachments.add_image(part)
 
-    def _continues_call(self, fragments: Sequence[wire.ToolCallFragment | None]) -> bool:
-        """Adds a piece of the input of a call that streams, as nearly all chunks of a call are.
-
-        returns: False for anything else, which `on` reads
-        """
-        fragment = fragments[0] if len(fragments) == 1 else None
-        if fragment is None or fragment.id or fragment.extra_content is not None or self._beginning:
-            return False
-        function = fragment.function
-        if function is None or function.name:
-            return False
+    def _continues_call(self, fragment: wire.PlainFragment) -> bool:
+        """Adds a piece of the input of a call that streams; returns False for any other, which `on` reads."""
         try:
-            delta = self._tools.continued(fragment.index, function.arguments)
+            delta = self._tools.continued(fragment.index, fragment.function.arguments)
         except LimitExceeded:  # raised again, and reported, in `on`
             return False
         if delta is None:
@@ -533,5 +481,5 @@ def _is_first(index: object) -> bool:
 def _generic(payload: bytes) -> object:
     try:
         return encodable_value(json.loads(payload.decode("utf-8", "replace")))
-    except _UNREADABLE:
+    except UNREADABLE:
         return {}

@@ -8,7 +8,7 @@ harmless difference (a number for an id, null for a list) is not an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -103,7 +103,65 @@ class FirstChunk(Chunk, gc=False):
     created: Any = None
 
 
+class PlainFunction(msgspec.Struct, gc=False):
+    """A piece of the input of a call whose name is known."""
+
+    arguments: str
+    name: None = None
+
+
+class PlainFragment(msgspec.Struct, gc=False):
+    """A piece of a call that has begun."""
+
+    index: int
+    function: PlainFunction
+    id: None = None
+    extra_content: None = None
+
+
+class PlainDelta(msgspec.Struct, gc=False):
+    """A piece of text, of reasoning or of one call. Many servers send null for the other fields."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    tool_calls: tuple[PlainFragment] | None = None
+    reasoning: None = None
+    reasoning_details: None = None
+    refusal: None = None
+    function_call: None = None
+    annotations: None = None
+    images: None = None
+    audio: None = None
+    executed_tools: None = None
+    extra_content: None = None
+    reasoning_text: None = None
+    reasoning_opaque: None = None
+
+
+class PlainChoice(msgspec.Struct, gc=False):
+    """The first choice, while it goes on."""
+
+    delta: PlainDelta
+    index: Literal[0] = 0
+    finish_reason: None = None
+    usage: None = None
+    logprobs: None = None
+
+
+class PlainChunk(msgspec.Struct, gc=False):
+    """A chunk that is one more piece, as nearly all are. No other chunk fits it."""
+
+    choices: tuple[PlainChoice]
+    usage: None = None
+    error: None = None
+    citations: None = None
+    search_results: None = None
+    x_groq: None = None
+    moderation: None = None
+
+
 chunks: Final = msgspec.json.Decoder(Chunk)
+plain_chunks: Final = msgspec.json.Decoder(PlainChunk)
 first_chunks: Final = msgspec.json.Decoder(FirstChunk)
 deltas: Final = msgspec.json.Decoder(Delta)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ from llmstream.dialects.openai_responses.items import (
 from llmstream.dialects.openai_responses.open_items import INPUT, OpenItem, OpenItems, Slot
 from llmstream.dialects.openai_responses.prose_items import Messages, Sources
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent, extras_of, listed_sources
-from llmstream.dialects.payload_size import held_size
+from llmstream.dialects.payload_size import held_size, text_size
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     ToolApprovalRequest,
@@ -154,7 +153,7 @@ class Calls:
         self._reader.out.append(self.start_event(item, item.call_id))
         waiting, item.parts = item.parts, []
         for fragment in waiting:
-            self._emit(item, fragment)
+            self.grow(item, fragment)
         if not is_hosted(wire):
             self.client_called = True
         elif item.kind == "tool_search_call":
@@ -173,8 +172,8 @@ class Calls:
         if not item.parts:
             head = input_layout(item.wire).head
             if head:
-                self._emit(item, head)
-        self._emit(item, quoted(text) if quote else text)
+                self.grow(item, head)
+        self.grow(item, quoted(text) if quote else text)
 
     def _complete_input(self, item: OpenItem, text: str) -> None:
         """Compares the complete input with the fragments; emits the end that they omitted."""
@@ -188,7 +187,7 @@ class Calls:
         given = without_lone_surrogates("".join(item.parts))
         # Only what is missing: fragments that were shown cannot be taken back.
         if len(text) > len(given) and text.startswith(given):
-            self._emit(item, text[len(given) :])
+            self.grow(item, text[len(given) :])
 
     def _end_input(self, item: OpenItem) -> None:
         """Emits the call of a vendor's tool whose input is complete, while its item is still open."""
@@ -203,9 +202,10 @@ class Calls:
         layout = input_layout(item.wire)
         self._complete_input(item, layout.text)
         if layout.tail and not is_json("".join(item.parts) or "{}"):
-            self._emit(item, layout.tail)
+            self.grow(item, layout.tail)
 
-    def _emit(self, item: OpenItem, text: str) -> None:
+    def grow(self, item: OpenItem, text: str) -> None:
+        """Adds a piece of the input of a call."""
         if not text:
             return
         reader = self._reader
@@ -215,7 +215,7 @@ class Calls:
             reader.fail(LimitExceeded(f"the input of the tool call {name!r} grew past {most} bytes"))
             return
         item.parts.append(text)
-        reader.hold(sys.getsizeof(text) + _SLOT_BYTES)
+        reader.hold(text_size(text) + _SLOT_BYTES)
         if item.call_id is not None:
             reader.out.append(ToolInputDelta(text, item.call_id))
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.dialects.base import StreamLimits
-from llmstream.dialects.decoder import PayloadDecoder
+from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value
 from llmstream.dialects.media import Base64Pieces, audio_type
@@ -30,6 +30,7 @@ from llmstream.dialects.openai_responses.wire import (
     events,
     finish_fields,
     pages_of,
+    plain_events,
     read_usage,
     reason_of,
 )
@@ -51,8 +52,43 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
     ) -> None:
         framing = SSEDecoder(max_bytes=limits.max_event_bytes)
         super().__init__(framing, events, provider=provider, include_raw=include_raw, limits=limits)
+        self._response = ResponseReader(self)
         # Assigned, not called: a method in between would cost 3 % of the decoding time.
-        self.on = ResponseReader(self).on  # type: ignore[method-assign]
+        self.on = self._response.on  # type: ignore[method-assign]
+
+    def _read(self, payloads: list[bytes]) -> None:
+        """Decodes events. A measured hot loop: a piece of an open text or input becomes its delta here."""
+        if not self._tries_plain:
+            super()._read(payloads)
+            return
+        decode, out, misses, by_place = plain_events.decode, self.out, 0, self._response.items.by_place
+        for payload in payloads:
+            try:
+                event = decode(payload)
+            except UNREADABLE:
+                misses += 1
+            else:
+                item, delta = by_place.get(event.output_index), event.delta
+                if item is not None and delta:
+                    if event.type == "response.output_text.delta":
+                        if (
+                            item.block is not None
+                            and event.content_index == 0
+                            and not event.logprobs
+                            and item.given
+                        ):
+                            out.append(TextDelta(delta, item.block))
+                            continue
+                    elif item.parts and item.kind == "function_call" and not item.ended and not item.done:
+                        self._response.calls.grow(item, delta)
+                        if self.done:
+                            return
+                        continue
+            super()._read([payload])
+            if self.done:
+                return
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
 
     def end(self) -> None:
         """Does nothing: a response without its last event is not complete."""

@@ -7,7 +7,7 @@ share one Struct, so that an event is decoded once, and a harmless difference is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -26,6 +26,7 @@ __all__ = [
     "finish_fields",
     "listed_sources",
     "pages_of",
+    "plain_events",
     "read_usage",
     "reason_of",
     "source_of",
@@ -80,7 +81,18 @@ class WireEvent(msgspec.Struct, gc=False):
     object: Any = None
 
 
+class PlainEvent(msgspec.Struct, gc=False):
+    """A piece of text or of the arguments of a call, as nearly all events are. No other event fits it."""
+
+    type: Literal["response.output_text.delta", "response.function_call_arguments.delta"]
+    output_index: int
+    delta: str
+    content_index: int = -1
+    logprobs: list[None] | None = None
+
+
 events: Final = msgspec.json.Decoder(WireEvent)
+plain_events: Final = msgspec.json.Decoder(PlainEvent)
 
 
 # How a response ended, in both directions.

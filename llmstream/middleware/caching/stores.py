@@ -19,9 +19,9 @@ import anyio.to_thread
 import msgspec
 
 from llmstream.addresses import is_redis, shown, sqlite_path
-from llmstream.chats.content import read_whole, write_whole
 from llmstream.errors import InvalidRequest
 from llmstream.file_lock import is_at, lock
+from llmstream.files import read_file, replace_file
 
 __all__ = ["CacheStore", "FolderStore", "Kept", "MappingStore", "SharedStore", "Watched", "as_store"]
 
@@ -162,7 +162,7 @@ class FolderStore:
     def _get(self, key: str) -> bytes | None:
         file = self._file(key)
         try:
-            data = read_whole(file)
+            data = read_file(file)
         except FileNotFoundError:
             return None
         if self._max_bytes is not None:
@@ -178,7 +178,7 @@ class FolderStore:
         self._make()
         with self._space.room_for(len(data), self._file(key)):
             # The system's own time is some milliseconds old, and would mix up the order of use.
-            write_whole(self._file(key), data, time.time())
+            replace_file(self._file(key), data, time.time())
 
     async def claim(self, key: str, owner: str) -> bool:
         """As in `SharedStore`."""

@@ -82,6 +82,7 @@ def split_address(text: str) -> tuple[str, str, str]:
     return f"{scheme}{colon}{host}", f"{slash}{path}".rstrip("/"), f"{mark}{query}"
 
 
+@functools.lru_cache(maxsize=256)  # asked at each call, of one address
 def versioned(text: str) -> str:
     """Adds /v1 to an address, unless its path has a version.
 
@@ -97,12 +98,14 @@ def version_of(url: str) -> str:
     return found[0].rstrip("/") if found else ""
 
 
+@functools.lru_cache(maxsize=256)  # asked at each call, of one address
 def versioned_host(text: str) -> str:
     """Adds /v1 to an address without a path; a path (a proxy's) stays as it is."""
     host, path, query = split_address(text)
     return f"{host}{path or '/v1'}{query}"
 
 
+@functools.lru_cache(maxsize=256)  # asked at each call, of one address
 def without_version(text: str, *versions: str) -> str:
     """Removes the version ("v1" by default) from the end of an address: the dialect's path has it."""
     host, path, query = split_address(text)

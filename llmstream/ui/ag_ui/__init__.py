@@ -4,8 +4,7 @@ source: https://docs.ag-ui.com, the schema of version 1.0, and npm `@ag-ui/clien
 """
 
 from llmstream.ui.ag_ui.application import activity, custom, state, state_delta
-from llmstream.ui.ag_ui.interrupts import interrupts
-from llmstream.ui.ag_ui.loading import dump
+from llmstream.ui.ag_ui.loading import dump, interrupts
 from llmstream.ui.ag_ui.reader import Context, Limits, RunInput, read
 from llmstream.ui.ag_ui.writer import PROTOCOL_VERSION, Writer
 

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from llmstream.agent.suspension import Suspension
 from llmstream.ui.ag_ui.output import OWN, present
 
-__all__ = ["Waiting", "interrupt_of", "interrupts"]
+__all__ = ["Waiting", "interrupt_of"]
 
 _DECISION_SCHEMA: Final = {
     "type": "object",
@@ -62,21 +61,6 @@ def interrupt_of(waiting: Waiting, expires_at_s: float | None = None) -> dict[st
             expiresAt=None if expires_at_s is None else _moment(expires_at_s),
         ),
     }
-
-
-def interrupts(suspension: Suspension) -> list[dict[str, Any]]:
-    """Returns the interrupts of a suspended run, for a page that loads: its `agent.pendingInterrupts`.
-
-    Those of sub-agents have the arguments with them, since `dump` does not show their calls.
-    """
-    found = []
-    for pending in suspension.pending:
-        if pending.approval_id:
-            # A slash is in the ids of sub-agents' calls alone: the calls above them, joined by it.
-            arguments = pending.arguments if pending.agent and "/" in pending.call_id else None
-            waiting = Waiting(pending.approval_id, pending.call_id, pending.name, arguments)
-            found.append(interrupt_of(waiting, suspension.expires_at_s))
-    return found
 
 
 def _moment(time_s: float) -> str:

@@ -11,6 +11,9 @@ import pytest
 
 import llmstream as ls
 from llmstream import serve
+from llmstream.chats.content import ToolCall as CallPart
+from llmstream.chats.content import ToolResult as ResultPart
+from llmstream.chats.message import Message
 from llmstream.events import (
     Event,
     File,
@@ -262,6 +265,32 @@ async def test_reloaded_page_decides(client: Client) -> None:
     assert seen["runs"][0]["outcome"] == "success"
     assert [message["role"] for message in seen["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert server.deleted == ["notes.txt"]
+
+
+async def test_reloaded_page_with_repeated_ids(client: Client) -> None:
+    """A server counts its calls from 0 in each run: the result belongs to the call that waited."""
+    server = Approvals()
+    turn = Turn(
+        events=(StreamStart(), ToolCall("delete", '{"path":"b.txt"}', "call_0"), Finish("tool-calls"))
+    )
+    server.agent = ls.Agent(ScriptedModel(turn, "Done."), tools=[ls.tool(server.delete, needs_approval=True)])
+    made = [Message.assistant(CallPart("call_0", "delete", '{"path":"a.txt"}')), Message.assistant("Done.")]
+    thread = [Message.user("a"), made[0], Message.tool([ResultPart("call_0", "a.txt is gone")]), made[1]]
+    await client.talk(server.respond, said("b"), messages=ag_ui.dump(thread))
+    (suspension,) = server.waiting.values()
+    (thread,) = server.histories.values()
+    # As an application has it that stores the calls by the names of their vendor.
+    messages, interrupts = ag_ui.dump(thread, suspension), ag_ui.interrupts(suspension)
+    yes = {"decide": {"status": "resolved", "payload": {"approved": True}}}
+    seen = await client.talk(server.respond, yes, messages=messages, interrupts=interrupts)
+    assert seen["runs"][0]["outcome"] == "success"
+    calls = [call["id"] for message in assistants(seen) for call in message.get("toolCalls", ())]
+    assert interrupts[0]["toolCallId"] == calls[1] != calls[0]
+    results = [message for message in seen["messages"] if message["role"] == "tool"]
+    assert [(message["toolCallId"], message["content"]) for message in results] == [
+        (calls[0], "a.txt is gone"),
+        (calls[1], "b.txt is gone"),
+    ]
 
 
 async def test_unclear_decision_runs_nothing(client: Client) -> None:

@@ -10,11 +10,21 @@ import llmstream as ls
 from llmstream.chats.content import Document, Image, Reasoning, Text, ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.errors import InvalidRequest
+from llmstream.events import Finish, StreamStart
+from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.request import ToolSpec
 from llmstream.testing import Call, ScriptedModel, Turn
 from llmstream.ui import ag_ui
 
 SIGNED = {"acme": {"signature": "s"}}
+
+
+COUNTED = [ToolCallEvent("look", f'{{"place":{place}}}', "call_0") for place in (1, 2, 3)]
+
+
+def look(place: int) -> str:
+    """Look."""
+    return f"at {place}"
 
 
 def read(messages: list[dict[str, Any]]) -> list[tuple[str, tuple[Any, ...]]]:
@@ -73,9 +83,70 @@ def test_repeated_call_ids_stay_apart() -> None:
     ]
     (_, one, first), (_, two, second) = ([Message.user("Go"), *turn] for turn in turns)
     found = ag_ui.dump([Message.user("Go"), one, first, Message.user("Again"), two, second])
-    calls = [message["toolCalls"][0]["function"]["arguments"] for message in found if "toolCalls" in message]
-    assert calls == ['{"n":1}', '{"n":2}']
-    assert [message["content"] for message in found if message["role"] == "tool"] == ["1", "2"]
+    calls = [message["toolCalls"][0] for message in found if "toolCalls" in message]
+    assert [call["function"]["arguments"] for call in calls] == ['{"n":1}', '{"n":2}']
+    results = [message for message in found if message["role"] == "tool"]
+    assert [message["content"] for message in results] == ["1", "2"]
+    assert [message["toolCallId"] for message in results] == [call["id"] for call in calls]
+    assert_ids_differ(found)
+
+
+def assert_ids_differ(found: list[dict[str, Any]]) -> None:
+    """A client takes equal ids for one message, or for one call."""
+    ids = [message["id"] for message in found]
+    calls = [call["id"] for message in found for call in message.get("toolCalls", ())]
+    assert (sorted(ids), sorted(calls)) == (sorted(set(ids)), sorted(set(calls)))
+
+
+async def test_steps_repeat_ids_of_calls() -> None:
+    """A server that counts from 0 in each response; the page that was there has the same ids."""
+    turns = [Turn(events=(StreamStart(), call, Finish("tool-calls"))) for call in COUNTED]
+    run = ls.Agent(ScriptedModel(*turns, "Done."), tools=[look]).stream("Go")
+    writer = ag_ui.Writer("t", "r")
+    async for event in run:
+        writer.feed(event)
+    found = ag_ui.dump(run.messages())
+    calls = [call["id"] for message in found for call in message.get("toolCalls", ())]
+    assert calls == ["call_0", "1/call_0", "2/call_0"]
+    assert [message["content"] for message in found if message["role"] == "tool"] == ["at 1", "at 2", "at 3"]
+    assert_ids_differ(found)
+    live = [call["id"] for one in writer._out.transcript.messages for call in one.get("toolCalls", ())]
+    assert live == calls
+
+
+def test_repeated_message_ids_stay_apart() -> None:
+    """Such as those of a message that a page sent twice; the first keeps its id."""
+    ids = ["u", "r-0-0", "u", "r-0-0", "", "r-0-1"]
+    roles = ["user", "assistant"] * 3
+    texts = [str(number) for number in range(6)]
+    messages = [
+        Message("", role, (Text(text),), {"id": name})
+        for name, role, text in zip(ids, roles, texts, strict=True)
+    ]
+    found = ag_ui.dump(messages)
+    assert [message["content"] for message in found] == texts
+    assert [message["id"] for message in found[:2]] == ["u", "r-0-0"]
+    assert_ids_differ(found)
+    assert ag_ui.dump(ag_ui.read({"threadId": "t", "runId": "r", "messages": found}).messages) == found
+
+
+@pytest.mark.parametrize("earlier", [True, False], ids=["another turn", "an earlier step"])
+async def test_waiting_call_with_a_repeated_id(earlier: bool) -> None:
+    """The earlier call keeps its result, and the interrupt is about the call that waits."""
+    first, second, _ = [Turn(events=(StreamStart(), call, Finish("tool-calls"))) for call in COUNTED]
+    model = ScriptedModel(first, *(["Looked."] if earlier else []), second)
+    agent = ls.Agent(model, tools=[ls.tool(look, needs_approval=lambda given: given["place"] == 2)])
+    run = agent.stream("Go")
+    await run.collect()
+    if earlier:
+        run = agent.stream([*run.messages(), Message.user("Again")])
+        await run.collect()
+    assert run.suspended is not None
+    found = ag_ui.dump(run.messages(), run.suspended)
+    assert_ids_differ(found)
+    one, two = [call["id"] for message in found for call in message.get("toolCalls", ())]
+    assert [message["toolCallId"] for message in found if message["role"] == "tool"] == [one]
+    assert [interrupt["toolCallId"] for interrupt in ag_ui.interrupts(run.suspended)] == [two]
 
 
 async def test_waiting_calls_have_no_results() -> None:
