@@ -155,8 +155,8 @@ def test_closed_standard_stream_is_harmless(command: str, closed: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "operands"),
     [
-        ("logs show -r trip", {"action": "show", "words": ["trip"], "response": True}),
-        ("logs export trip --format html snake", {"words": ["trip", "snake"], "format": "html"}),
+        ("logs show -r trip", {"action": "show", "operands": ["trip"], "response": True}),
+        ("logs export trip --format html snake", {"operands": ["trip", "snake"], "format": "html"}),
         ("models openai --json gpt mini", {"provider": "openai", "text": ["gpt", "mini"], "json": True}),
         ("keys set --file openai", {"action": "set", "provider": "openai", "file": True}),
         ("chat how -m sim:demo are you", {"prompt": ["how", "are", "you"], "model": "sim:demo"}),
