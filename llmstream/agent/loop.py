@@ -175,6 +175,7 @@ class Loop:
                 # Also of a step that failed or was left: the finish of the run reports its reason.
                 self._finish = step.finish
             self.suspended = step.record()
+            step.release()
             if self._chat is not None:
                 self._chat.add(self.state.conversation)
             # Of a durable run the decision may be there already.
