@@ -93,6 +93,23 @@ async def paced(address: str, seconds: float) -> float:
         return (time.process_time() - began) / (RUNS * count) * 1e6
 
 
+async def followed(address: str, seconds: float) -> float:
+    """As `paced`, and each run has a reader in the same process, from its beginning to its end."""
+    count = int(seconds * RATE)
+
+    async def read(run: str) -> None:
+        seen = [seq async for seq, _ in logs.follow(run)]
+        assert len(seen) == count + 4
+
+    async with open_logs(address) as logs:
+        began = time.process_time()
+        runs = [f"followed {began} {n}" for n in range(RUNS)]
+        for run in runs:
+            await logs.start(run, words(count, 1 / RATE))
+        await asyncio.gather(*[read(run) for run in runs])
+        return (time.process_time() - began) / (RUNS * count) * 1e6
+
+
 async def idle(seconds: float) -> float:
     """The same sources without a log."""
     count = int(seconds * RATE)
@@ -228,6 +245,15 @@ def _paced(store: str, address: str, quick: bool) -> dict[str, float]:
     return {"bare": sources + bare, "log": asyncio.run(paced(address, seconds))}
 
 
+def _followed(store: str, address: str, quick: bool) -> dict[str, float]:
+    seconds = 1.0 if quick else 5.0
+    sources = asyncio.run(idle(seconds))
+    per_commit = RUNS * RATE // COMMITS
+    bare = bare_append(store, address, per_commit, 1, int(seconds * COMMITS))
+    bare += bare_read(store, address, 10_000, 1)
+    return {"bare": sources + bare, "log": asyncio.run(followed(address, seconds))}
+
+
 def _burst(store: str, address: str, quick: bool) -> dict[str, float]:
     count = 10_000 if quick else 100_000
     bare = bare_append(store, address, 1, 1_000, count // 1_000)
@@ -241,6 +267,7 @@ def _read(store: str, address: str, quick: bool) -> dict[str, float]:
 
 WORK: Final[dict[str, Callable[[str, str, bool], dict[str, float]]]] = {
     "append, 200 runs": _paced,
+    "append and read, 200 runs": _followed,
     "append, one run": _burst,
     "read": _read,
 }

@@ -13,7 +13,7 @@ from typing import Final
 
 __all__ = ["is_own", "variables"]
 
-# Its names are not case-sensitive, as those of a dict are.
+# Names are not case-sensitive there; those of a dict are.
 _WINDOWS: Final = os.name == "nt"
 
 # What the environment held when it was last read, as os.environ holds it and as text.

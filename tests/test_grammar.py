@@ -117,6 +117,26 @@ def test_guard_passes_deltas_as_same_list() -> None:
     assert guard.feed(batch) is batch
 
 
+def test_guard_keeps_deltas_in_their_order() -> None:
+    """Deltas between events of other kinds, and one whose block has to be opened."""
+    guard = Guard()
+    inner: list[Event] = [
+        TextStart("0"),
+        TextDelta("a", "0"),
+        TextDelta("b", "0"),
+        ReasoningStart("1"),
+        ReasoningDelta("c", "1"),
+        TextDelta("d", "0"),
+        TextEnd("0"),
+        ReasoningDelta("e", "1"),
+        TextDelta("f", "9"),
+        ReasoningDelta("g", "1"),
+    ]
+    passed = guard.feed(inner)
+    assert passed == [*inner[:8], TextStart("9"), *inner[8:]]
+    assert check([*guard.start(), *passed, *guard.close(Usage(), FAILED)]) == []
+
+
 def test_the_guard_finishes_what_stops_early() -> None:
     guard = Guard()
     events = guard.start() + guard.feed([TextStart("0"), TextDelta("a", "0")])

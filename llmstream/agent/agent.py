@@ -31,7 +31,7 @@ from llmstream.agent.config import (
 )
 from llmstream.agent.context.effects import ContextEffect
 from llmstream.agent.durable_steps import Steps
-from llmstream.agent.history import KeptHistory, own_view, settled, shared_message
+from llmstream.agent.history import ChatHistory, own_view, settled, shared_message
 from llmstream.agent.hooks import Hooks, Instructions, PrepareStep, Repair
 from llmstream.agent.journal import Journal, recovered
 from llmstream.agent.loop import Loop
@@ -324,8 +324,8 @@ class Agent(Generic[Deps, T]):
         conversation = settled(with_system(own, [*earlier, *asked]))
         make_request(config.model.name, conversation, unchecked)  # an invalid prompt fails at once
         state = self._state(conversation, deps)
-        kept = _kept_history(chat, config, asked, state.conversation)
-        return AgentRun(Loop(config, state, total_s=_total_s(config), kept=kept, steps=steps))
+        history = _chat_history(chat, config, asked, state.conversation)
+        return AgentRun(Loop(config, state, total_s=_total_s(config), chat=history, steps=steps))
 
     @overload
     async def run(
@@ -417,9 +417,11 @@ class Agent(Generic[Deps, T]):
         # A copy: a suspension is a value that may be saved or shown again.
         state.usage_by_model = dict(suspension.usage_by_model)
         state.cost_estimate = suspension.cost_estimate
-        kept = _kept_history(chat, config, [], state.conversation)
+        history = _chat_history(chat, config, [], state.conversation)
         total_s = _total_s(config)
-        return AgentRun(Loop(config, state, total_s=total_s, resumption=resumption, kept=kept, steps=steps))
+        return AgentRun(
+            Loop(config, state, total_s=total_s, resumption=resumption, chat=history, steps=steps)
+        )
 
     def check(
         self,
@@ -496,15 +498,15 @@ class Agent(Generic[Deps, T]):
         return RunState(given, config.clock, config.price, conversation=conversation)
 
 
-def _kept_history(
+def _chat_history(
     chat: Chat | None, config: AgentConfig, prompt: list[Message], history: list[Message]
-) -> KeptHistory | None:
+) -> ChatHistory | None:
     """What passes a run on to its chat."""
     if chat is None:
         return None
     model = config.model
     asked = asked_settings(with_defaults(model.options, config.options))
-    return KeptHistory(chat.turn(f"{model.provider.name}:{model.name}", asked), prompt, history)
+    return ChatHistory(chat.turn(f"{model.provider.name}:{model.name}", asked), prompt, history)
 
 
 def _total_s(config: AgentConfig) -> float | None:

@@ -162,8 +162,18 @@ class StepCalls:
             yield result_event(lost)
 
     async def aclose(self) -> None:
-        """Cancels running calls and waits for their cleanup, even if the waiter is cancelled again."""
-        await self._runner.aclose()
+        """Cancels running calls and waits for their cleanup, even if the waiter is cancelled again.
+
+        No call can be started afterwards.
+        """
+        try:
+            await self._runner.aclose()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Lets go of what only running calls need; none can be started any more."""
+        self._runner.release()
 
     async def superseded(self) -> list[Event]:
         """Stops the calls of a failed response; returns an error result for each."""

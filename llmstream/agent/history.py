@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmstream.chats.turns import ChatTurn
     from llmstream.events import Event
 
-__all__ = ["KeptHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
+__all__ = ["ChatHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]
 
 
 class SettledPart:
@@ -51,7 +51,7 @@ class SettledPart:
         return [call for _, calls in found for call in calls]
 
 
-class KeptHistory:
+class ChatHistory:
     """Passes on to a chat what a run adds to its history.
 
     Messages that a context effect puts in place of earlier ones are not passed on: the chat has the

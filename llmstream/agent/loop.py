@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.agent.config import AgentConfig
 from llmstream.agent.durable_steps import Steps
-from llmstream.agent.history import KeptHistory, is_empty, settled
+from llmstream.agent.history import ChatHistory, is_empty, settled
 from llmstream.agent.hooks import Stop, call_hook
 from llmstream.agent.model_response import ModelResponse
 from llmstream.agent.nested import in_step, turn_calls
@@ -55,7 +55,7 @@ class Loop:
         *,
         total_s: float | None,
         resumption: Resumption | None = None,
-        kept: KeptHistory | None = None,
+        chat: ChatHistory | None = None,
         steps: Steps | None = None,
     ) -> None:
         self.state = state
@@ -76,7 +76,7 @@ class Loop:
         # The same objects: `unchanged_prompt` compares identities.
         self._prompt = list(state.conversation)
         self._resumption = resumption
-        self._kept = kept
+        self._chat = chat
         self._planner = StepPlanner(
             config.prepare_step,
             config.hooks.before_model,
@@ -99,9 +99,9 @@ class Loop:
 
     async def events(self) -> AsyncGenerator[Event]:
         """Yields every event of the run, with one `stream-start`. No task remains when it ends."""
-        began, watch, kept = False, self.context.watch, self._kept
-        if kept is not None:
-            kept.begin()
+        began, watch, chat = False, self.context.watch, self._chat
+        if chat is not None:
+            chat.begin()
         if watch is not None:
             model = self._config.model
             watch.began(self._config.name, model.provider.name, model.name, model.known_secrets)
@@ -119,8 +119,8 @@ class Loop:
                         yield StreamStart()
                     began = True
                     event = in_step(event, self.state.step, self.context.ids)
-                    if kept is not None:
-                        kept.feed(event)
+                    if chat is not None:
+                        chat.feed(event)
                     yield event
         finally:
             # In a finally, so also for what was raised at the reader: it left, or was cancelled.
@@ -130,10 +130,10 @@ class Loop:
                 self.context.journal.leave()
                 await self.aclose()
             finally:
-                if kept is not None:
+                if chat is not None:
                     # Placeholders for calls that wait are not for the chat: their results come when the run
                     # is resumed.
-                    kept.add(self._history(settle=self.suspended is None))
+                    chat.add(self._history(settle=self.suspended is None))
                 if watch is not None:
                     watch.ended(self.state, self.finish_reason, failure, suspended=self.suspended is not None)
 
@@ -175,8 +175,9 @@ class Loop:
                 # Also of a step that failed or was left: the finish of the run reports its reason.
                 self._finish = step.finish
             self.suspended = step.record()
-            if self._kept is not None:
-                self._kept.add(self.state.conversation)
+            step.release()
+            if self._chat is not None:
+                self._chat.add(self.state.conversation)
             # Of a durable run the decision may be there already.
             if self.suspended is not None and await self._goes_on(self.suspended):
                 self.suspended = None

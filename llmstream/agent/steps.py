@@ -257,6 +257,11 @@ class RunStep:
         if self.calls is not None:
             await self.calls.aclose()
 
+    def release(self) -> None:
+        """Lets go of what only running calls need, when all have ended or wait."""
+        if self.calls is not None:
+            self.calls.release()
+
     def record(self) -> Suspension | None:
         """Adds the results to the conversation; if calls wait, returns the suspended run instead."""
         context, state, calls = self._context, self._context.state, self.calls

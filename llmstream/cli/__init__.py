@@ -93,6 +93,12 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return SUCCESS
             _check_command(parser, arguments[0])
             parsed, unknown = parser.parse_known_args(arguments)
+            # argparse takes all optional operands at the first one and has no place for one after an option,
+            # as in `logs show -r ID`. Its parser for that does not go with subcommands, so the command's own
+            # reads all arguments again.
+            if unknown and not any(argument.startswith("-") for argument in unknown):
+                bare = argparse.Namespace(command=parsed.command)
+                parsed, unknown = parsed.parser.parse_known_intermixed_args(arguments[1:], bare)
             if unknown:
                 parsed.parser.error(_unrecognized(parsed.parser, unknown))
             status: int = importlib.import_module(f"{__name__}.{parsed.command}").run(parsed)

@@ -40,6 +40,8 @@ __all__ = ["Block", "Blocks"]
 
 # Memory of an entry in a CPython list, and in a set with its spare room.
 _SLOT_BYTES: Final = 8
+# Memory of an ASCII text besides its characters, and of its place in a list.
+_PIECE_BYTES: Final = text_size("") + _SLOT_BYTES
 # A place in a set of CPython, with its share of the spare ones.
 _NAME_BYTES: Final = 64
 
@@ -219,17 +221,17 @@ class Blocks(Generic[B]):
     def input(self, block: B, fragment: str) -> None:
         """Adds a fragment of a call's input; past the cap on one input the stream ends."""
         reader = self._reader
-        held = text_size(fragment)
         # Most fragments are ASCII, for which no copy is made. Half a character counts too.
         size = len(fragment)
+        held = size + _PIECE_BYTES
         if not fragment.isascii():
             size = len(fragment.encode("utf-8", "surrogatepass"))
+            held = text_size(fragment) + _SLOT_BYTES
         block.size += size
         if block.size > reader.limits.max_tool_input_bytes:
             self._refuse_input(block)
             return
         block.parts.append(fragment)
-        held += _SLOT_BYTES
         block.held += held
         reader.hold(held)
         reader.out.append(ToolInputDelta(fragment, block.id))

@@ -220,6 +220,9 @@ def as_index(value: Any) -> int | None:
 # A pointer in a list of CPython.
 _SLOT_BYTES: Final = 8
 
+# Memory of an ASCII text besides its characters, and of its place in a list.
+_PIECE_BYTES: Final = text_size("") + _SLOT_BYTES
+
 # Memory of places in a CPython set and dict.
 _NAME_BYTES: Final = 200
 
@@ -322,7 +325,18 @@ class ToolCallTracker:
         call = self._by_index.get(index)
         if call is None or not call.pieces or call.id is None or call.closed:
             return None
-        self._grow(call, arguments)
+        if not arguments.isascii():
+            self._grow(call, arguments)
+            return ToolInputDelta(arguments, call.id)
+        # As in `_grow`, without its calls: fragments are as frequent as words. Past a cap, `add` fails.
+        size = len(arguments)
+        held = self._held + size + _PIECE_BYTES
+        if call.size + size > self._limits.max_tool_input_bytes or held > self._limits.max_held_bytes:
+            return None
+        self._held = held
+        call.size += size
+        call.chars += size
+        call.pieces.append(arguments)
         return ToolInputDelta(arguments, call.id)
 
     def finish(

@@ -54,6 +54,8 @@ def objects_in(value: object) -> list[dict[str, Any]]:
 
 def token_count(value: object) -> int | None:
     """Reads a number of tokens, also from a float or text; None for anything else."""
+    if type(value) is int:
+        return value if -(2**63) < value < 2**63 else None
     if isinstance(value, str) and value.isdecimal() and len(value) < 19:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -117,7 +119,7 @@ class UsageCounts:
 
 def _size(value: object) -> int:
     # Nearly all values are counts, which do not grow.
-    return 0 if isinstance(value, int | None) else held_size(value)
+    return 0 if value is None or isinstance(value, int) else held_size(value)
 
 
 LOGPROBS: Final = "logprobs"

@@ -10,10 +10,10 @@ a few places between them. The next request starts at the last of these places b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 
@@ -25,7 +25,7 @@ from llmstream.events import Warning
 if TYPE_CHECKING:
     from llmstream.dialects.requests import RequestWarnings
 
-__all__ = ["Carry", "HasWritten", "Written", "in_turns", "write"]
+__all__ = ["Carry", "Written", "in_turns", "write"]
 
 # Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded anew.
 _MAX_BYTES: Final = 64 * 1024 * 1024
@@ -76,8 +76,9 @@ def write(
 
     returns:  the wire's messages, as objects or as their JSON; what is carried at the end
     """
-    # Not isinstance with the protocol: typing looks at its members each time, half of a short request's time.
-    written = cast(HasWritten, messages).written if hasattr(messages, "written") else None
+    # Messages of a conversation have one, from its second request on. Not isinstance with a protocol: typing
+    # looks at its members each time, half of a short request's time.
+    written: Written | None = getattr(messages, "written", None)
     if written is None:
         made = encode(messages, carry)
         assert made is not None  # nothing stands before it
@@ -97,15 +98,6 @@ def in_turns(turns: list[dict[str, Any]], carry: Carry, answer: str = "assistant
         carry.unfinished = turns[-1]["role"] == answer
         carry.begun = True
     return turns
-
-
-class HasWritten(Protocol):
-    """Messages of a request that belongs to a conversation with earlier and later requests."""
-
-    @property
-    def written(self) -> Written | None:
-        """What the messages became before; None for the first request, which may be the only one."""
-        ...
 
 
 class _Place(NamedTuple):
@@ -133,6 +125,7 @@ class Written:
         self._objects: list[int] = []  # indexes of the items that stay objects
         self._warnings: list[Warning] = []
         self._places: list[_Place] = []
+        self._full: int | None = None  # number of messages that are too much
         # What may change in place: the value, its copy, and the index of its message.
         self._values: list[object] = []
         self._copies: list[object] = []
@@ -152,8 +145,12 @@ class Written:
         self._wire = wire
         while self._places and not _can_start(messages, self._places[-1].messages, known):
             self._places.pop()
+            self._full = None
         before, start = len(warnings), _Place(0, 0, 0, 0, 0, carry)
-        ends = _ends(messages, self._places[-1].messages if self._places else 0)
+        ends: list[int] = []
+        if self._full is None or len(messages) <= self._full:
+            self._full = None
+            ends = _ends(messages, self._places[-1].messages if self._places else 0)
         rest: list[Any] = []
         for end in dict.fromkeys((*ends, len(messages))):
             while True:
@@ -200,19 +197,22 @@ class Written:
         stays: Callable[[Any], bool],
     ) -> bool:
         """Adds a segment behind a place; False if it cannot be known again, or is too large."""
-        values = [_mutable(message.parts, message.metadata) for message in messages]
+        values = [_mutable(message) for message in messages]
         try:
             copies = [None if found is None else list(map(_copied, found)) for found in values]
             encoded = list(map(_encode, made))
         except (TypeError, ValueError, RecursionError, OverflowError):
             return False  # the request says which value is no JSON
         size = place.size + sum(map(len, encoded))
+        if size > _MAX_BYTES:
+            self._full = place.messages + len(messages)
         if size > _MAX_BYTES or None in copies:
             return False
         for item, data in zip(made, encoded, strict=True):
-            if stays(item):
+            kept = stays(item)
+            if kept:
                 self._objects.append(len(self._items))
-            self._items.append(item if stays(item) else msgspec.Raw(data))
+            self._items.append(item if kept else msgspec.Raw(data))
         self._warnings += warnings
         for number, (found, copied) in enumerate(zip(values, copies, strict=True), len(self._known)):
             self._values += found or ()
@@ -283,22 +283,25 @@ _UNCHANGING: Final = (str, bytes, int, float, NoneType)
 _FIELDS: dict[type, Callable[[Any], tuple[Any, ...]] | None] = {}
 
 
-def _mutable(parts: Iterable[object], metadata: object) -> list[object] | None:
+def _mutable(message: Message) -> list[object] | None:
     """Returns the values of a message that can change in place; None if they are not known."""
-    found: list[object] = [] if metadata is None else [metadata]
-    for part in parts:
-        fields = _FIELDS.get(type(part)) or _fields_of(type(part))
-        if fields is None:
-            return None
-        for value in fields(part):
-            if type(value) is tuple and value:
-                inner = _mutable(value, None)
-                if inner is None:
-                    return None
-                found += inner
-            elif not isinstance(value, _UNCHANGING) and value != ():
-                found.append(value)
-    return found
+    found: list[object] = [] if message.metadata is None else [message.metadata]
+    known = type(message.parts) is tuple and all(_collect(part, found) for part in message.parts)
+    return found if known else None
+
+
+def _collect(part: object, found: list[object]) -> bool:
+    """Adds the values of a part that can change; False if it can itself."""
+    fields = _FIELDS.get(type(part)) or _fields_of(type(part))
+    if fields is None:
+        return False
+    for value in fields(part):
+        if type(value) is tuple:
+            if not all(_collect(inner, found) for inner in value):
+                return False
+        elif not isinstance(value, _UNCHANGING):
+            found.append(value)
+    return True
 
 
 def _fields_of(kind: type) -> Callable[[Any], tuple[Any, ...]] | None:

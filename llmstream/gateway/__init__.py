@@ -8,6 +8,7 @@ from llmstream.gateway.gateway import Gateway
 from llmstream.gateway.ledger import Budget, Key, Ledger, open_ledger
 from llmstream.gateway.routes import Limits, Price, Route, Routes, Target, load_settings
 from llmstream.gateway.running import asgi, gateway_of
+from llmstream.gateway.telemetry import Telemetry
 
 __all__ = [
     "Budget",
@@ -19,6 +20,7 @@ __all__ = [
     "Route",
     "Routes",
     "Target",
+    "Telemetry",
     "asgi",
     "gateway_of",
     "load_settings",

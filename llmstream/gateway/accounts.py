@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llmstream.gateway.routes import Target
     from llmstream.streams.model import Model
 
-__all__ = ["NO_CONTENT", "Account", "Lane", "Outcome", "Row", "estimated_tokens", "worth_another"]
+__all__ = ["NO_CONTENT", "Account", "Lane", "Outcome", "Row", "Trace", "estimated_tokens", "worth_another"]
 
 NO_CONTENT: Final = frozenset(
     {StreamStart, ResponseMetadata, Raw, TextStart, TextEnd, ReasoningStart, ReasoningEnd, ErrorEvent, Finish}
@@ -92,6 +92,22 @@ class Row(msgspec.Struct, kw_only=True):
     tried: str = ""
 
 
+class Trace(Protocol):
+    """Observes one call, for telemetry."""
+
+    def asked(self, model: str) -> None:
+        """A model, "provider:model", is asked."""
+
+    def first(self, after_s: float) -> None:
+        """The first content has come."""
+
+    def failed_over(self, error: ErrorInfo, duration_s: float) -> None:
+        """The model failed, and another may be asked."""
+
+    def ended(self, usage: Usage) -> None:
+        """The call is settled, and its row complete."""
+
+
 class Account:
     """Collects what one call used, and settles it once.
 
@@ -110,9 +126,11 @@ class Account:
         input_estimate: int,
         price: Callable[[str, Usage, Target | None], float | None],
         settled: Callable[[Row], object],
+        trace: Trace | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.row = row
+        self._trace = trace
         self.wire = ""
         self.usage = Usage()
         self.chars = 0
@@ -131,12 +149,16 @@ class Account:
         """Notes the model that is asked now."""
         self.row.model, self._target = f"{model.provider.name}:{model.name}", target
         self.wire = model.provider.dialect.name
+        if self._trace is not None:
+            self._trace.asked(self.row.model)
 
     def begin(self) -> None:
         """Notes the first content."""
         if not self.began:
             self.began = True
             self.row.first_s = self._clock() - self._start
+            if self._trace is not None:
+                self._trace.first(self.row.first_s)
 
     def failed_over(self, error: ErrorInfo) -> None:
         """Notes a model that failed before its first content, and that the next one is asked."""
@@ -144,6 +166,8 @@ class Account:
         # The next model is billed on its own: what the failed one reported does not belong to the answer.
         self.complete = False
         self.usage = Usage()
+        if self._trace is not None:
+            self._trace.failed_over(error, self._clock() - self._start)
 
     def failed(self, error: ErrorInfo) -> None:
         """Notes the failure of the response."""
@@ -161,6 +185,8 @@ class Account:
         row.code = self._error.code if self._error is not None else ""
         row.outcome = self._outcome()
         row.cost_usd = self._price(row.model, usage, self._target)
+        if self._trace is not None:
+            self._trace.ended(usage)
         self._settled(row)
         if self.over is not None:
             self.over()

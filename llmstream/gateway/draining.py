@@ -62,6 +62,13 @@ class Drains:
                 leaving.add_done_callback(self._tasks.discard)
             raise
 
+    def go_on(self, reading: asyncio.Task[None]) -> None:
+        """Waits for a task that reads on without its client, for so long as for a response."""
+        self._tasks.add(reading)
+        reading.add_done_callback(self._tasks.discard)
+        timer = asyncio.get_running_loop().call_later(_LONGEST_S, reading.cancel)
+        reading.add_done_callback(lambda _: timer.cancel())
+
     async def finish(self, limit_s: float) -> None:
         """Waits until all are over; leaves those that take longer."""
         tasks = set(self._tasks)

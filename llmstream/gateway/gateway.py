@@ -30,9 +30,17 @@ from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, 
 from llmstream.gateway.draining import Drains
 from llmstream.gateway.ledger import Key, Ledger
 from llmstream.gateway.metrics import Metrics
-from llmstream.gateway.passing import open_passed, other_path, passable
+from llmstream.gateway.passing import (
+    Fallbacks,
+    needs_http,
+    open_passed,
+    other_path,
+    passable,
+    socket_model,
+)
 from llmstream.gateway.recordings import CallRecord, Recordings
 from llmstream.gateway.routes import Limits, Route, RouteLike, Routes, Target, routes_of
+from llmstream.gateway.telemetry import Telemetry
 from llmstream.gateway.translating import answer_whole, events_of
 from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
@@ -45,6 +53,7 @@ from llmstream.usage import Usage
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from llmstream.gateway.sockets import ClientSocket, PassedSocket
     from llmstream.serve.asgi import Receive, Scope, Send
 
 __all__ = ["Gateway"]
@@ -97,6 +106,7 @@ class Gateway:
     max_body_bytes: of a request; larger ones are refused
     heartbeat_s:    silence after which a stream gets bytes that clients ignore
     metrics:        serves /metrics for Prometheus; needs the extra `gateway`
+    telemetry:      OpenTelemetry's spans and metrics; needs the extra `otel`
     """
 
     def __init__(
@@ -112,6 +122,7 @@ class Gateway:
         max_body_bytes: int = 32 * 1024 * 1024,
         heartbeat_s: float = 15.0,
         metrics: bool = False,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.routes = routes_of(routes)
         self.admission = Admission(
@@ -124,10 +135,13 @@ class Gateway:
         self._carrier = _carrier_of(self.admission)
         self.draining = False
         self.drains = Drains()
+        self.sockets: set[PassedSocket] = set()
+        self.fallbacks = Fallbacks()
         self.recordings = Recordings(recordings) if isinstance(recordings, str | Path) else recordings
         if self.recordings is None and any(route.record for route in self.routes.all):
             raise InvalidRequest("a route has `record`, and there is no folder. Pass recordings=FOLDER.")
         self._metrics = Metrics() if metrics else None
+        self.telemetry = telemetry
         self.max_body_bytes = max_body_bytes
         self._heartbeat_s = heartbeat_s
         self._sides = [server_side(dialect) for dialect in default_dialects()]
@@ -200,6 +214,48 @@ class Gateway:
         route = self._route_of_other(client) if client.other else self.routes.find(client.model)
         return await self._respond(client, key, route)
 
+    async def answer_socket(self, http: HttpRequest, client: ClientSocket) -> Body | None:
+        """Passes the messages of a client's WebSocket to its vendor and back, until either side closes.
+
+        Returns the response to a handshake that is refused: with 426 where only HTTP has an answer.
+
+        http:   the handshake
+        client: its socket, not accepted yet
+        """
+        side = self._side_of("POST", http.url.partition("?")[0])
+        try:
+            key = await self.admission.admit(http)
+            if self.draining:
+                raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
+            if side is None or not self._has_sockets(http, side, key) or self.fallbacks.has(http, key.name):
+                raise Refused(needs_http(http.url.partition("?")[0]))
+        except Exception as error:
+            return _whole(error_reply(side or self._router.guess(http), _failure(error)))
+        from llmstream.gateway.sockets import PassedSocket  # loaded by those whose clients have a WebSocket
+
+        socket = PassedSocket(self, http, side, client)
+        self.sockets.add(socket)
+        try:
+            await socket.run()
+        finally:
+            self.sockets.discard(socket)
+        return None
+
+    def _has_sockets(self, http: HttpRequest, side: ServerSide, key: Key) -> bool:
+        """Whether a model that the key may use has sockets for clients of this wire."""
+        for route in self.routes.all:
+            if key.may_use(route.pattern) or "*" in route.pattern:
+                model, target = route.asked(_NO_MODEL)[0]
+                client = ClientCall(side, http, _NO_MODEL, streamed=True)
+                if socket_model(client, model, target.lane) is not None:
+                    return True
+        return False
+
+    def stop_sockets(self) -> None:
+        """Closes the WebSockets of clients, each once its responses in progress are over."""
+        for socket in list(self.sockets):
+            socket.stop()
+
     def _find_side(self, method: str, path: str) -> ServerSide | None:
         return self._router.find(HttpRequest(path, method=method))
 
@@ -239,6 +295,21 @@ class Gateway:
         if not client.model:
             self.admission.check_model(key, route.pattern)
         targets = route.asked(client.model or _NO_MODEL)
+        account = await self.enter(client, key, route, targets)
+        if route.record and self.recordings is not None:
+            record = self.recordings.begin(account, client.http, given_secrets(client.http))
+            _recorded.set(record)
+            tapped.set(record.asked)
+        opening = self._opened(client, targets, account, drain=route.drain)
+        return await (self.drains.opened(opening, account) if route.drain else opening)
+
+    async def enter(
+        self, client: ClientCall, key: Key, route: Route, targets: Sequence[tuple[Model[Any], Target]]
+    ) -> Account:
+        """Returns the account of a call that limits and budgets allow; who gets it settles it.
+
+        raises: Refused
+        """
         first, target = targets[0]
         row = Row(
             started=time.time(),
@@ -259,13 +330,8 @@ class Gateway:
         if self._metrics is not None:
             self._metrics.began()
         # Past the reserve every path settles: here, when the body ends, or when the client leaves.
-        account = Account(row, input_estimate=asked, price=self._price, settled=self._settled)
-        if route.record and self.recordings is not None:
-            record = self.recordings.begin(account, client.http, given_secrets(client.http))
-            _recorded.set(record)
-            tapped.set(record.asked)
-        opening = self._opened(client, targets, account, drain=route.drain)
-        return await (self.drains.opened(opening, account) if route.drain else opening)
+        trace = None if self.telemetry is None else self.telemetry.began(row, client.http.headers)
+        return Account(row, input_estimate=asked, price=self._price, settled=self._settled, trace=trace)
 
     async def _opened(
         self,
@@ -403,6 +469,8 @@ class Gateway:
         if self.recordings is not None:
             self.recordings.close()
         self.admission.close()
+        if self.telemetry is not None:
+            self.telemetry.close()
 
     @property
     def asgi(self) -> Callable[[Scope, Receive, Send], Awaitable[None]]:

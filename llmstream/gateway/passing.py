@@ -10,12 +10,13 @@ import asyncio
 import copy
 import functools
 import re
+import time
 from typing import Any, Final
 from urllib.parse import unquote
 
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Dialect, Encoded
-from llmstream.errors import IncompleteStream, LLMStreamError
+from llmstream.errors import BadRequest, IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
 from llmstream.gateway.accounts import Account, worth_another
 from llmstream.gateway.client_wire import (
@@ -37,7 +38,7 @@ from llmstream.streams.model import Model
 from llmstream.transport.deadlines import Watchdog, deadline_error
 from llmstream.transport.http import Response, send
 
-__all__ = ["open_passed", "other_path", "passable"]
+__all__ = ["Fallbacks", "needs_http", "open_passed", "other_path", "passable", "socket_model", "vendor_path"]
 
 # As `serve.Body` waits for the status of a translated response.
 _HOLD_S: Final = 10.0
@@ -78,7 +79,9 @@ def _is_same_wire(ours: Dialect, theirs: Dialect) -> bool:
     """Claude on a cloud has the name of Anthropic's dialect, but another framing or place of the model."""
     if ours.name != theirs.name or ours.content_type != theirs.content_type:
         return False
-    return bool(MODEL_IN_PATH.search(_path(ours, "m"))) == bool(MODEL_IN_PATH.search(_path(theirs, "m")))
+    return bool(MODEL_IN_PATH.search(vendor_path(ours, "m"))) == bool(
+        MODEL_IN_PATH.search(vendor_path(theirs, "m"))
+    )
 
 
 def _is_same_vendor(one: Provider, other: Provider) -> bool:
@@ -87,7 +90,7 @@ def _is_same_vendor(one: Provider, other: Provider) -> bool:
 
 
 @functools.lru_cache(maxsize=512)
-def _path(dialect: Dialect, model: str, provider: str = "") -> str:
+def vendor_path(dialect: Dialect, model: str, provider: str = "") -> str:
     """The path of a dialect, by any request of it, whose encoding would be a fifth of what a call costs."""
     asked = Request(model=model, messages=(Message.user("Hi"),), settings=Settings(max_output_tokens=16))
     return dialect.encode(asked, provider=provider or dialect.name).http.url.partition("?")[0]
@@ -122,7 +125,7 @@ def _vendor_url(client: ClientCall, model: Model[Any], url: str) -> str:
     kept = "&".join(one for one in query.split("&") if one and not carries_secret(one.partition("=")[0]))
     theirs = other_path(model.provider.dialect, own) if client.other else None
     if theirs is None:
-        theirs = _path(model.provider.dialect, model.name, model.provider.name)
+        theirs = vendor_path(model.provider.dialect, model.name, model.provider.name)
         asked, place = MODEL_IN_PATH.search(own), MODEL_IN_PATH.search(theirs)
         if asked is not None and place is not None:
             theirs = theirs[: place.end()] + own[asked.end() :]
@@ -296,3 +299,44 @@ class _Passing:
         self._watchdog.stop()
         self._response.close()
         self._reading.leave()
+
+
+# WebSockets, which pass or are refused.
+
+# Long enough for the retries of a client, short enough to be forgotten once its settings have changed.
+_FALLBACK_S: Final = 60.0
+_MOST_FALLBACKS: Final = 1_000
+
+
+def needs_http(what: str) -> BadRequest:
+    """Returns the refusal upon which clients use HTTP."""
+    return BadRequest(
+        f"{what} has no WebSocket through this gateway. Use HTTP.", status=426, reason="websocket_unsupported"
+    )
+
+
+def socket_model(client: ClientCall, model: Model[Any], lane: str) -> Model[Any] | None:
+    """Returns the model on the client's own wire, whose vendor has sockets; None if there is none."""
+    found = passable(client, model, lane)
+    return found if found is not None and found.provider.dialect.sockets is not None else None
+
+
+class Fallbacks:
+    """Clients whose sockets asked for what needs HTTP: their next handshake is refused, and they use it.
+
+    By key and program: at the handshake, nobody knows the model yet.
+    """
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str], float] = {}
+
+    def add(self, http: HttpRequest, key_name: str) -> None:
+        """Notes a client."""
+        if len(self._until) >= _MOST_FALLBACKS:
+            self._until.clear()
+        self._until[key_name, http.headers.get("user-agent", "")] = time.monotonic() + _FALLBACK_S
+
+    def has(self, http: HttpRequest, key_name: str) -> bool:
+        """Whether a client was noted of late."""
+        until = self._until.get((key_name, http.headers.get("user-agent", "")), 0.0)
+        return time.monotonic() < until

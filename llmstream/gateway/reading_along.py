@@ -51,6 +51,12 @@ class ReadStream:
         if self._behind_bytes >= _AT_ONCE_BYTES:
             self._catch_up()
 
+    @property
+    def over(self) -> bool:
+        """Whether the response is over, or nobody can tell."""
+        self._catch_up()
+        return self._decoder is None or self._decoder.done or self.failure is not None
+
     def _catch_up(self) -> None:
         if self._behind:
             pieces = b"".join(self._behind)

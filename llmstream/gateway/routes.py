@@ -15,6 +15,7 @@ import msgspec
 
 from llmstream.addresses import sqlite_path
 from llmstream.errors import InvalidRequest, LLMStreamError, NotFound
+from llmstream.gateway.telemetry import TelemetrySettings
 from llmstream.providers.registry import find_provider, our_provider_names
 from llmstream.streams.attempts import Retry
 from llmstream.streams.model import Model
@@ -276,6 +277,7 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_log: str | None = None
     tags: dict[str, str] = {}
     recordings: RecordingSettings = RecordingSettings()
+    telemetry: TelemetrySettings | None = None
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -288,6 +290,7 @@ class Settings(msgspec.Struct, frozen=True):
     keep_log_s: how long the log keeps a call; by default SQLite keeps all, and Redis 90 days
     tags:    budgets of tags, such as "20usd/30d"
     recordings: for routes with `record`
+    telemetry:  OpenTelemetry; None is off
     """
 
     routes: Routes
@@ -300,6 +303,7 @@ class Settings(msgspec.Struct, frozen=True):
     keep_log_s: float | None
     tags: dict[str, str]
     recordings: RecordingSettings
+    telemetry: TelemetrySettings | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -344,6 +348,7 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
         None if found.keep_log is None else duration_s(found.keep_log),
         found.tags,
         msgspec.structs.replace(found.recordings, folder=str(where.parent / found.recordings.folder)),
+        found.telemetry,
     )
     _check(where, settings)
     return settings

@@ -19,6 +19,7 @@ from llmstream.gateway.gateway import Gateway
 from llmstream.gateway.ledger import Ledger, open_ledger
 from llmstream.gateway.recordings import Recordings
 from llmstream.gateway.routes import Settings, load_settings
+from llmstream.gateway.telemetry import telemetry_of
 from llmstream.server_side.local_only import is_loopback
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def gateway_of(settings: Settings, *, allow_remote: bool | None = None) -> Gatew
         recordings=_recordings_of(settings),
         max_body_bytes=settings.max_body_bytes,
         metrics=_has_metrics() if settings.metrics is None else settings.metrics,
+        telemetry=telemetry_of(settings.telemetry),
     )
 
 

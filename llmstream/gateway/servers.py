@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("llmstream.gateway")
 
+# As uvicorn's; proxies cut connections that are silent for 30 to 60 s.
+_PING_S: Final = 20.0
+
 __all__ = ["aiohttp_application", "asgi_application"]
 
 
@@ -31,9 +34,10 @@ def asgi_application(gateway: Gateway) -> Callable[[Scope, Receive, Send], Await
         if scope["type"] == "lifespan":
             await _lifespan(gateway, receive, send)
             return
-        if scope["type"] != "http":
-            # A WebSocket: closing it before it is accepted is a refusal.
-            await send({"type": "websocket.close", "code": 1003})
+        if scope["type"] == "websocket":
+            refused = await gateway.answer_socket(_of_scope(scope), _ASGISocket(receive, send))
+            if refused is not None:
+                await _refuse_asgi(refused, scope, send)
             return
         http, most = _of_scope(scope), gateway.max_body_bytes
 
@@ -43,6 +47,47 @@ def asgi_application(gateway: Gateway) -> Callable[[Scope, Receive, Send], Await
         await asgi_adapter.respond(answer)(scope, receive, send)
 
     return application
+
+
+class _ASGISocket:
+    """A client's WebSocket; see `sockets.ClientSocket`."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+
+    async def accept(self) -> None:
+        await self._send({"type": "websocket.accept"})
+
+    async def receive(self) -> bytes | None:
+        while True:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                return None
+            if message["type"] == "websocket.receive":
+                text: str | None = message.get("text")
+                return message.get("bytes") or b"" if text is None else text.encode()
+
+    async def send(self, message: bytes) -> None:
+        try:
+            await self._send({"type": "websocket.send", "text": message.decode("utf-8", "replace")})
+        except RuntimeError as error:  # what servers raise once the client has left
+            raise ConnectionError(str(error)) from None
+
+    async def close(self, code: int, reason: str) -> None:
+        await self._send({"type": "websocket.close", "code": code, "reason": reason})
+
+
+async def _refuse_asgi(body: Body, scope: Scope, send: Send) -> None:
+    """Answers a handshake with a status; servers without that extension answer 403."""
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await body.aclose()
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in body.headers.items()]
+    await send({"type": "websocket.http.response.start", "status": body.status, "headers": headers})
+    # In one message: granian 2.8 takes no second one.
+    page = b"".join([chunk async for chunk in body])
+    await send({"type": "websocket.http.response.body", "body": page, "more_body": False})
 
 
 async def _lifespan(gateway: Gateway, receive: Receive, send: Send) -> None:
@@ -72,7 +117,7 @@ def _of_scope(scope: Scope) -> HttpRequest:
     query: bytes = scope.get("query_string", b"")
     url = raw.partition(b"?")[0] + (b"?" + query if query else b"")
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    return HttpRequest(url.decode("latin-1"), b"", headers, scope["method"])
+    return HttpRequest(url.decode("latin-1"), b"", headers, scope.get("method", "GET"))
 
 
 async def _read_asgi(receive: Receive, http: HttpRequest, most: int) -> bytes:
@@ -120,6 +165,10 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
         async def answer() -> Body:
             return await gateway.answer(http, lambda: _read_aiohttp(incoming, http, most))
 
+        if headers.get("upgrade", "").lower() == "websocket":
+            socket = _AiohttpSocket(incoming, most)
+            refused = await gateway.answer_socket(http, socket)
+            return socket.response if refused is None else await aiohttp_adapter.respond(incoming, refused)
         try:
             return await aiohttp_adapter.respond(incoming, answer)
         except (LLMStreamError, TimeoutError) as error:
@@ -132,13 +181,41 @@ def aiohttp_application(gateway: Gateway) -> web.Application:
         yield
         await _ended(warming)
 
+    async def stop_sockets(_: web.Application) -> None:
+        gateway.stop_sockets()
+
     async def close(_: web.Application) -> None:
         await gateway.aclose()
 
     application.router.add_route("*", "/{path:.*}", handle)
     application.cleanup_ctx.append(warm)
+    application.on_shutdown.append(stop_sockets)
     application.on_cleanup.append(close)
     return application
+
+
+class _AiohttpSocket:
+    """A client's WebSocket; see `sockets.ClientSocket`."""
+
+    def __init__(self, incoming: web.Request, max_message_bytes: int) -> None:
+        # Pings: nothing else ends a socket whose client is gone without a word.
+        self.response = web.WebSocketResponse(
+            heartbeat=_PING_S, max_msg_size=max_message_bytes, decode_text=False
+        )
+        self._incoming = incoming
+
+    async def accept(self) -> None:
+        await self.response.prepare(self._incoming)
+
+    async def receive(self) -> bytes | None:
+        message = await self.response.receive()
+        return bytes(message.data) if message.type in (web.WSMsgType.TEXT, web.WSMsgType.BINARY) else None
+
+    async def send(self, message: bytes) -> None:
+        await self.response.send_frame(message, web.WSMsgType.TEXT)
+
+    async def close(self, code: int, reason: str) -> None:
+        await self.response.close(code=code, message=reason.encode())
 
 
 async def _read_aiohttp(incoming: web.Request, http: HttpRequest, most: int) -> bytes:

@@ -407,11 +407,11 @@ def _traced(plan: Plan, notes: _Notes) -> Plan:
     def decoder() -> Decoder:
         return TappedDecoder(plan.decoder(), tap)
 
-    stored = plan.kept
+    stored = plan.stored
     return msgspec.structs.replace(
         plan,
         prepare=noted(plan.prepare),
-        kept=None if stored is None else msgspec.structs.replace(stored, reopen=noted(stored.reopen)),
+        stored=None if stored is None else msgspec.structs.replace(stored, reopen=noted(stored.reopen)),
         continued=None if plan.continued is None else noted(plan.continued),
         decoder=decoder,
         observe=joined(plan.observe, notes.observed),

@@ -76,9 +76,10 @@ class PostgresStore(Store):
     """
 
     def __init__(self, address: str) -> None:
-        # Three connections: readers do not queue behind commits, and one that listens can do nothing else.
+        # Four connections: readers do not queue behind commits, commits, which renew leases, not behind the
+        # starts of hundreds of runs, and one that listens can do nothing else.
         self._writing, self._reading = PostgresLink(address), PostgresLink(address)
-        self._listening = PostgresLink(address)
+        self._claiming, self._listening = PostgresLink(address), PostgresLink(address)
 
     async def open(self) -> None:
         """As in `Store`."""
@@ -91,13 +92,13 @@ class PostgresStore(Store):
 
     async def aclose(self) -> None:
         """As in `Store`."""
-        for link in (self._writing, self._reading, self._listening):
+        for link in (self._writing, self._reading, self._claiming, self._listening):
             await link.aclose()
 
     async def acquire(self, claim: Claim) -> Acquired:
         """As in `Store`."""
         while True:
-            async with self._writing.transaction() as run:
+            async with self._claiming.transaction() as run:
                 old, now = await _locked(run, claim.run)
                 new = acquired(old, claim, now)
                 if new is None:

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Continued",
-    "KeptAnswer",
     "Plan",
     "PlannedModel",
     "Prepared",
     "Secrets",
+    "StoredAnswer",
     "asking_to_keep",
     "background_of",
     "call_plan",
@@ -118,7 +118,7 @@ Continued: TypeAlias = Callable[[Place], Awaitable[Prepared]]
 """Prepares the request that continues a cut answer at a place."""
 
 
-class KeptAnswer(msgspec.Struct, frozen=True):
+class StoredAnswer(msgspec.Struct, frozen=True):
     """Requests for an answer that its vendor stores.
 
     reopen:  prepares the request for the stream after a position
@@ -140,7 +140,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     model, call_id: identify the call in observations
     request:     for observers with `wants_content`
     adapter:     removes refused fields from requests; None to keep them
-    kept:        requests for the stored answer, if it should be resumed after a break
+    stored:      requests for the stored answer, if it should be resumed after a break
     learn:       whether a refusal (URL, status, headers, body) makes another attempt useful
     follows:     whether `decoder` may return a decoder of stored answers
     continued:   prepares the next request, if the vendor splits long answers and they should continue
@@ -163,7 +163,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     include_raw: bool = False
     new_keys: bool = False
     adapter: Adapter | None = None
-    kept: KeptAnswer | None = None
+    stored: StoredAnswer | None = None
     follows: bool = True
     continued: Continued | None = None
     sockets: SocketWay | None = None
@@ -275,7 +275,7 @@ def call_plan(model: PlannedModel, request: Request, given: Options, before: lis
         decoder=functools.partial(
             _new_decoder, reading, make_decoder, name, request.include_raw, model.limits
         ),
-        kept=_kept(model, background, request) if background and given.get("background") else None,
+        stored=_stored(model, background, request) if background and given.get("background") else None,
         follows=background is not None,
         continued=_continued(model, sent, inliner, adapter) if background is None else None,
         sockets=sockets,
@@ -304,19 +304,19 @@ def reattached_plan(
     request = msgspec.structs.replace(request, model=token.model)
     _, reading = in_output_mode(model, request)
     after = None if from_start else Position(token.response_id, token.sequence_number)
-    kept = _kept(model, background, request)
+    stored = _stored(model, background, request)
     return _plan(
         model,
         request,
         options,
         _new_id(),
-        prepare=lambda: kept.reopen(Position(token.response_id)),
+        prepare=lambda: stored.reopen(Position(token.response_id)),
         decoder=lambda: reading(
             background.following_decoder(
                 provider=name, include_raw=request.include_raw, limits=model.limits, after=after
             )
         ),
-        kept=kept,
+        stored=stored,
     )
 
 
@@ -371,9 +371,9 @@ def _plan(model: PlannedModel, request: Request, given: Options, call_id: str, *
     )
 
 
-def _kept(model: PlannedModel, background: Background, request: Request) -> KeptAnswer:
+def _stored(model: PlannedModel, background: Background, request: Request) -> StoredAnswer:
     """The requests for the rest of a stored answer."""
-    return KeptAnswer(
+    return StoredAnswer(
         lambda position: model._addressed(Encoded(background.resume(position)), request),
         lambda position: model._addressed(Encoded(background.look_up(position.response_id)), request),
         background.is_made,

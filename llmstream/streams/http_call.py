@@ -209,8 +209,8 @@ class HTTPCall:
         self._report = report = Reporter(
             plan.provider, plan.model, plan.call_id, plan.observe, plan.request, attempts.without_secrets
         )
-        if plan.kept is not None:
-            self._reopener = Reconnector(attempts, plan, plan.kept, report)
+        if plan.stored is not None:
+            self._reopener = Reconnector(attempts, plan, plan.stored, report)
         if plan.continued is not None:
             self._continuer = Continuer(
                 self._attempts, plan, plan.continued, report, request=self._request, slow_down=self._slow_down

@@ -38,7 +38,7 @@ __all__ = [
     "capabilities_of",
     "check_model",
     "count_tokens",
-    "end_kept",
+    "end_stored",
     "list_models",
 ]
 
@@ -300,7 +300,7 @@ def capabilities_of(model: str, provider: Provider) -> Capabilities:
     )
 
 
-async def end_kept(
+async def end_stored(
     prepared: Prepared,
     decode_error: Callable[[int, dict[str, str], bytes], LLMStreamError],
     deadlines: Deadlines,

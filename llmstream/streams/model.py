@@ -364,9 +364,9 @@ class Model(Generic[T]):
         keeping = background_of(self.provider.dialect, token, provider=self.provider.name)
         request = Request(model=token.model)
         prepared = await self._addressed(Encoded(keeping.cancel(token.response_id)), request)
-        from llmstream.streams.lookups import end_kept  # loaded by those who cancel
+        from llmstream.streams.lookups import end_stored  # loaded by those who cancel
 
-        await end_kept(prepared, self._decode_error, self.deadlines, self._session)
+        await end_stored(prepared, self._decode_error, self.deadlines, self._session)
 
     async def submit(
         self, rows: Iterable[Any] | AsyncIterable[Any], *, keep: str | os.PathLike[str], **options: Any

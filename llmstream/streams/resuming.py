@@ -21,7 +21,7 @@ from llmstream.streams.attempts import Attempts, budget_of, wait_before_retry_s
 from llmstream.transport.deadlines import Watchdog
 
 if TYPE_CHECKING:
-    from llmstream.streams.call_plan import Continued, KeptAnswer, Plan, Prepared
+    from llmstream.streams.call_plan import Continued, Plan, Prepared, StoredAnswer
     from llmstream.streams.reporting import Reporter
     from llmstream.transport.http import Body
 
@@ -32,8 +32,8 @@ __all__ = [
     "checked",
     "followed",
     "is_break",
-    "open_kept",
-    "read_kept",
+    "open_stored",
+    "read_stored",
 ]
 
 ResumedBody: TypeAlias = "Body | bytes"
@@ -74,7 +74,7 @@ def is_break(error: LLMStreamError) -> bool:
             return isinstance(error, ConnectionLost | ConnectionFailed | IncompleteStream)
 
 
-async def open_kept(plan: Plan, prepared: Prepared) -> Body:
+async def open_stored(plan: Plan, prepared: Prepared) -> Body:
     """Opens a stored answer as a stream.
 
     raises: the vendor's error; TransportError
@@ -100,7 +100,7 @@ async def checked(plan: Plan, response: Body) -> Body:
         response.close()
 
 
-async def read_kept(plan: Plan, prepared: Prepared) -> bytes:
+async def read_stored(plan: Plan, prepared: Prepared) -> bytes:
     """Reads a stored answer so far, in one piece.
 
     raises: the vendor's error; TransportError, LimitExceeded
@@ -124,10 +124,10 @@ class Reconnector:
     minutes only; after that this polls until the answer is complete.
     """
 
-    def __init__(self, attempts: Attempts, plan: Plan, kept: KeptAnswer, report: Reporter) -> None:
+    def __init__(self, attempts: Attempts, plan: Plan, stored: StoredAnswer, report: Reporter) -> None:
         self._attempts = attempts
         self._plan = plan
-        self._kept = kept
+        self._stored = stored
         self._report = report
         self._stuck = (-1, 0)  # where the answer broke off last, and how often it did there
 
@@ -175,19 +175,19 @@ class Reconnector:
 
     async def _stream(self, position: Position) -> Body:
         attempts, started = self._attempts, asyncio.get_running_loop().time()
-        prepared = await attempts.clock.in_time(self._kept.reopen(position), started, "idle")
+        prepared = await attempts.clock.in_time(self._stored.reopen(position), started, "idle")
         attempts.secrets = prepared.secrets
-        return await attempts.clock.in_time(open_kept(self._plan, prepared), started, "idle")
+        return await attempts.clock.in_time(open_stored(self._plan, prepared), started, "idle")
 
     async def _wait_for_all(self, position: Position) -> bytes:
         """Polls until the answer is complete; only step and total deadline end this earlier."""
         attempts = self._attempts
         while True:
             started = asyncio.get_running_loop().time()
-            prepared = await attempts.clock.in_time(self._kept.look_up(position), started)
+            prepared = await attempts.clock.in_time(self._stored.look_up(position), started)
             attempts.secrets = prepared.secrets
-            body = await attempts.clock.in_time(read_kept(self._plan, prepared), started)
-            if self._kept.is_made(body):
+            body = await attempts.clock.in_time(read_stored(self._plan, prepared), started)
+            if self._stored.is_made(body):
                 return body
             await attempts.clock.in_time(asyncio.sleep(_LOOK_AGAIN_S), asyncio.get_running_loop().time())
 

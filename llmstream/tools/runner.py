@@ -99,6 +99,12 @@ Around: TypeAlias = Callable[[ToolCall, Execution], Awaitable[ToolCallStatus | N
 Emit: TypeAlias = Callable[[CallEvent], Awaitable[None]]
 
 
+async def _closed(call: ToolCall) -> Verdict:
+    raise RuntimeError(
+        f"{call.name}: the calls of this step are over. This is a bug in llmstream; please report it."
+    )
+
+
 class CallRunner:
     """Runs the calls of one response, each in its own task from its `start` on.
 
@@ -160,6 +166,13 @@ class CallRunner:
     def busy(self) -> bool:
         """Whether a call still runs."""
         return bool(self._running)
+
+    def release(self) -> None:
+        """Forgets the functions of its owner, when all calls are done; none can be started any more."""
+        # The owner has the runner, and the runner its methods: with them, the history of a run that has ended
+        # would be in memory until the garbage collector looks at the oldest objects.
+        self.gate, self.emit = _closed, None
+        self._around = self._context = None
 
     def start(self, call: ToolCall) -> None:
         """Starts a call, unless it was started before; a waiting call passes the gate again."""

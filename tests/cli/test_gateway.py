@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 
 from llmstream.cli import main
 from llmstream.errors import InvalidRequest
+from llmstream.gateway import Key, open_ledger
+from llmstream.gateway.accounts import Row
 from llmstream.gateway.routes import duration_s, read_budget
 
 FILE = """
@@ -131,6 +134,26 @@ def test_check_finds_missing_keys(
     errors = capsys.readouterr().err
     assert "openai:b: the variable TEAM is not set" in errors
     assert "there is no key yet" in errors
+    file.write_text('[models.a]\nuse = "openai:b"')
+    assert main(["gateway", "check", str(file)]) == 2
+    assert 'Set OPENAI_API_KEY, or name its variable: api_key_env = "..."' in capsys.readouterr().err
+
+
+def test_keys_show_what_counts(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a budget, what was spent within its window."""
+    assert main(["gateway", "log", "--file", str(file)]) == 0
+    assert "no call is in the log" in capsys.readouterr().err
+    ledger = open_ledger(file.parent / "gateway.db")
+    key = Key(name="ada", budget_usd=1.0, budget_s=86400.0)
+    ledger.add_key(key)
+    now = time.time()
+    for started, cost_usd in ((now - 3 * 86400, 0.5), (now, 0.25)):
+        ledger.reserve(Row(started=started, key="ada"), key, 10, cost_usd)
+    ledger.close()
+    assert main(["gateway", "keys", "list", "--file", str(file)]) == 0
+    head, ada = capsys.readouterr().out.splitlines()
+    cells = dict(zip(head.split(), ada.split(), strict=True))
+    assert (cells["BUDGET"], cells["SPENT"]) == ("1usd/1d", "0.25")
 
 
 @pytest.mark.parametrize(

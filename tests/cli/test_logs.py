@@ -189,3 +189,26 @@ def test_nothing_kept_is_said(capsys, monkeypatch):
     assert main(["logs", "path"]) == 0
     assert capsys.readouterr().out == "off\n"
     assert main(["logs"]) == 2
+
+
+@pytest.mark.parametrize(
+    "argv", [["prune", "trip", "--older", "1d", "--yes"], ["cost", "trip"], ["path", "trip"]]
+)
+def test_a_name_that_would_be_ignored_is_refused(argv, logs):
+    assert logs(*argv)[0] == 2
+    assert "fjord" in logs("show", "trip")[1]
+
+
+def test_a_name_given_twice_is_one_conversation(logs):
+    assert logs("rm", "trip", "tri", "--yes")[2].strip() == "llmstream: deleted trip"
+    assert (
+        logs("export", "snake", "snake", "--format", "jsonl")[1]
+        == logs("export", "snake", "--format", "jsonl")[1]
+    )
+
+
+def test_a_backup_that_cannot_be_written_does_not_accuse_the_store(logs, tmp_path):
+    status, _, err = logs("backup", str(tmp_path / "none" / "copy.db"))
+    assert status == 2
+    assert "there is no folder" in err
+    assert "chats.db" not in err

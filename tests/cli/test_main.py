@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -149,3 +150,28 @@ def test_closed_standard_stream_is_harmless(command: str, closed: str) -> None:
     assert done.returncode in (0, 3)
     assert b"fault of llmstream" not in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "operands"),
+    [
+        ("logs show -r trip", {"action": "show", "operands": ["trip"], "response": True}),
+        ("logs export trip --format html snake", {"operands": ["trip", "snake"], "format": "html"}),
+        ("models openai --json gpt mini", {"provider": "openai", "text": ["gpt", "mini"], "json": True}),
+        ("keys set --file openai", {"action": "set", "provider": "openai", "file": True}),
+        ("chat how -m sim:demo are you", {"prompt": ["how", "are", "you"], "model": "sim:demo"}),
+    ],
+)
+def test_operands_may_stand_between_options(argv, operands, monkeypatch):
+    found = []
+    command = importlib.import_module(f"llmstream.cli.{argv.split()[0]}")
+    monkeypatch.setattr(command, "run", lambda arguments: found.append(vars(arguments)) or 0)
+    assert main(argv.split()) == 0
+    assert found[0] | operands == found[0]
+
+
+def test_an_operand_too_many_is_named_beside_options(capsys):
+    assert main(["providers", "openai", "--json", "groq"]) == 2
+    assert "unrecognized arguments: groq" in capsys.readouterr().err
+    assert main(["keys", "set", "openai", "--file", "sk-secret"]) == 2
+    assert "sk-secret" not in capsys.readouterr().err

@@ -335,5 +335,20 @@ def test_memory_of_it_is_bounded(provider: str, monkeypatch: pytest.MonkeyPatch)
     for number in range(5):
         assert encoded(provider, messages, repairs) == encoded(provider, messages)
         messages += [Message.assistant(f"Well, {number}."), Message.user(long)]
-    assert repairs.written is not None
-    assert sum(len(bytes(item)) for item in repairs.written._items) <= 5_000
+    written = repairs.written
+    assert written is not None
+    assert sum(len(bytes(item)) for item in written._items) <= 5_000
+    del messages[1:]
+    messages += step(1)
+    assert encoded(provider, messages, repairs) == encoded(provider, messages)
+    assert len(written._places) == 2, "it remembers again what fits"
+
+
+def test_parts_in_a_list_are_read_again():
+    """A list is no tuple: it may get another part."""
+    messages, repairs = [Message.user("Go"), *step(1)], Repairs()
+    parts = [Text("Go")]
+    messages[0].parts = parts  # type: ignore[assignment]  # what callers do
+    for word in ("on", "and", "on"):
+        assert encoded("openai", messages, repairs) == encoded("openai", messages)
+        parts.append(Text(word))

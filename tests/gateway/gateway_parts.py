@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
+import pytest
 import uvicorn
 from aiohttp import web
 
@@ -129,6 +130,13 @@ async def _listening(port: int) -> None:
             else:
                 writer.close()
                 return
+
+
+SERVERS = [
+    "aiohttp",
+    pytest.param("uvicorn", marks=pytest.mark.slow),
+    pytest.param("granian", marks=pytest.mark.slow),
+]
 
 
 @asynccontextmanager

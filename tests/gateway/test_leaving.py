@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gateway_parts import gateway_before, model_at, on_server, request_of
+from gateway_parts import SERVERS, gateway_before, model_at, on_server, request_of
 
 from llmstream.events import Usage
 from llmstream.exchange import HttpRequest
@@ -21,7 +21,6 @@ from llmstream.gateway.sqlite_ledger import SQLiteLedger
 from llmstream.serve.body import Body
 from llmstream.testing import Pace, Turn
 
-SERVERS = ["aiohttp", "uvicorn", "granian"]
 # A client of the vendor's wire, and of another, whose answer is translated.
 CLIENTS = ["anthropic", "openai-chat"]
 
@@ -98,7 +97,7 @@ async def test_vendor_is_left_at_once(tmp_path: Path, server: str, client: str, 
 @pytest.mark.parametrize("client", CLIENTS)
 async def test_drained_calls_are_not_left(tmp_path: Path, client: str, streamed: bool) -> None:
     """With `drain`, what the vendor reports at the end is billed, though its response had not begun."""
-    script = [Turn(text="one two", usage=Usage(1000, 100), pace=Pace(first_s=0.5))]
+    script = [Turn(text="one two", usage=Usage(1000, 100), pace=Pace(first_s=0.2))]
     async with gateway_before("anthropic", script, keys=tmp_path / "gateway.db", drain=True) as (
         url,
         simulator,

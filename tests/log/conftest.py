@@ -1,4 +1,4 @@
-"""Stores for the tests: memory, a file, and a Redis server."""
+"""Stores for the tests: memory, a file, a Redis server, and in the complete run a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,25 @@ def postgres() -> Iterator[PostgresServer]:
     removed(server)
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(scope="session")
+def postgres_database(postgres: PostgresServer) -> str:
+    """The address of one for all tests: each takes 7 MB."""
+    return postgres.database("log")
+
+
+def emptied(address: str) -> str:
+    import psycopg
+
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("drop schema public cascade")
+        connection.execute("create schema public")
+    return address
+
+
+POSTGRES = pytest.param("postgres", marks=pytest.mark.slow)
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", POSTGRES])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of an empty store, for `open_logs`."""
     if request.param == "memory":
@@ -26,7 +44,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return shared_address(request, tmp_path)
 
 
-@pytest.fixture(params=["sqlite", "redis"])
+@pytest.fixture(params=["sqlite", "redis", POSTGRES])
 def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of an empty store that processes share."""
     return shared_address(request, tmp_path)
@@ -35,4 +53,6 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def shared_address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:{tmp_path / 'runs.db'}"
+    if request.param == "postgres":
+        return emptied(request.getfixturevalue("postgres_database"))
     return flushed(request.getfixturevalue("redis_server"))

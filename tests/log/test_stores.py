@@ -6,19 +6,11 @@ import pytest
 
 from llmstream.log import MemoryStore, PostgresStore, RedisStore, SQLiteStore, Store
 from llmstream.log.conformance import STORE_CHECKS, StoreCheck
-from tests.postgres import PostgresServer
 
 
 @pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
 async def test_store_passes_every_check(check: StoreCheck, address: str) -> None:
     await check(maker(address))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("check", STORE_CHECKS, ids=lambda check: check.__name__)
-async def test_postgres_passes_every_check(check: StoreCheck, postgres: PostgresServer) -> None:
-    address = postgres.database(f"log_{check.__name__}"[:60])
-    await check(lambda: PostgresStore(address))
 
 
 def maker(address: str):
@@ -27,6 +19,8 @@ def maker(address: str):
         return lambda: store
     if address.startswith("sqlite:"):
         return lambda: SQLiteStore(address.removeprefix("sqlite:"))
+    if address.startswith("postgresql:"):
+        return lambda: PostgresStore(address)
     return lambda: RedisStore(address)
 
 

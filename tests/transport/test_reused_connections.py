@@ -11,6 +11,7 @@ import pytest
 
 from llmstream.errors import ConnectionLost, LLMStreamError, ProtocolError
 from llmstream.exchange import HttpRequest
+from llmstream.transport import http
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.http import send
 from llmstream.transport.sessions import close_session
@@ -148,3 +149,61 @@ async def test_head_for_another_request_is_refused(head: str) -> None:
     async with serving(lambda n: [answer("A", head)]) as server:
         with pytest.raises(ProtocolError):
             await ask(server)
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+BEGUN = CHUNKED + b"1\r\nA\r\n"
+END = b"0\r\n\r\n"
+
+
+@asynccontextmanager
+async def finishing(*script: bytes | asyncio.Event) -> AsyncIterator[tuple[Server, asyncio.Task[None]]]:
+    """An answer whose first piece was read, and the wait for its end; the next request is answered "B"."""
+    async with serving(lambda n: list(script) if n == 0 else [answer("B")]) as server:
+        response = await send(HttpRequest(server.url, b"", {}), Deadlines())
+        assert await response.read() == b"A"
+        yield server, asyncio.create_task(response.finish())
+
+
+@pytest.fixture
+def patient(monkeypatch) -> None:
+    """The end of a body may take as long as a busy machine needs."""
+    monkeypatch.setattr(http, "_DRAIN_S", 30.0)
+
+
+@pytest.mark.usefixtures("patient")
+async def test_end_that_came_keeps_connection() -> None:
+    async with finishing(BEGUN + END) as (server, ended):
+        await ended
+        assert await ask(server) == b"B"
+        assert server.requests == [1, 1]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_end_that_comes_late_is_waited_for() -> None:
+    late = asyncio.Event()
+    async with finishing(BEGUN, late, END) as (server, ended):
+        await asyncio.sleep(0)
+        late.set()
+        await ended
+        assert await ask(server) == b"B"
+        assert server.requests == [1, 1]
+
+
+async def test_end_that_never_comes_costs_it() -> None:
+    """A server that stalls after the last event holds nobody up for longer than the limit."""
+    async with finishing(BEGUN, asyncio.Event()) as (server, ended):
+        await ended
+        assert await ask(server) == b"B"
+        assert server.requests == [1, 2]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_cancelled_wait_for_the_end_closes() -> None:
+    async with finishing(BEGUN, asyncio.Event()) as (server, ended):
+        await asyncio.sleep(0)
+        ended.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await ended
+        assert await ask(server) == b"B"
+        assert server.requests == [1, 2]

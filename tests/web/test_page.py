@@ -319,11 +319,12 @@ async def test_a_phone_has_no_sideways_scroll(browser: Any, server: Any) -> None
     assert watched.complaints == []
 
 
-RENDER = """async (text) => {
+RENDER = """async (given) => {
+  const [text, grows] = Array.isArray(given) ? given : [given, false]
   const { html, render } = await import('./vendor/preact-htm.js')
   const { Markdown } = await import('./markdown.js')
   const place = document.createElement('div')
-  render(html`<${Markdown} text=${text} />`, place)
+  render(html`<${Markdown} text=${text} grows=${grows} />`, place)
   return place.firstChild.innerHTML
 }"""
 
@@ -361,11 +362,24 @@ async def test_markdown_becomes_elements(tabs: Watched) -> None:
     assert "<code>open\n" in await page.evaluate(RENDER, "~~~\nopen\n")
 
 
+async def test_a_table_begins_as_a_table(tabs: Watched) -> None:
+    """While its text grows, no line of bars is shown; a text that ends so is what it is."""
+    page = await tabs.open()
+    text = "So:\n|a|b|\n|--|:-:|\n|1|2|\n\n|c"
+    for end in range(5, len(text) + 1):
+        shown = await page.evaluate(RENDER, [text[:end], True])
+        assert "|" not in shown.replace("\n", ""), text[:end]
+    assert await page.evaluate(RENDER, ["|a", False]) == "<p>|a</p>"
+    assert await page.evaluate(RENDER, ["|a\nand b", True]) == "<p>|a<br>and b</p>"
+    assert "|---" not in await page.evaluate(RENDER, ["a\n```\n|a|", True])
+    assert "<p>x | y</p>" in await page.evaluate(RENDER, ["x | y", True])
+
+
 async def test_markdown_of_any_prefix(tabs: Watched) -> None:
     """A text that streams is rendered at each length; long and nested ones take no time."""
     page = await tabs.open()
     for end in range(0, len(MARKDOWN), 7):
-        await page.evaluate(RENDER, MARKDOWN[:end])
+        await page.evaluate(RENDER, [MARKDOWN[:end], True])
     hostile = ["*" * 20_000, "[" * 20_000, "> " * 10_000, "`" * 5_000 + "a", "- " * 5_000, "**a " * 5_000]
     async with asyncio.timeout(10):
         for text in hostile:

@@ -65,6 +65,10 @@ def _list(settings: Settings, *, as_json: bool) -> None:
     with _open(settings) as ledger:
         found = ledger.keys()
         spent = {one.group: one.cost_usd for one in ledger.sums("key")}
+        for key in found:
+            if key.budget_usd is not None:  # what counts against it
+                since = time.time() - key.budget_s
+                spent[key.name] = sum(one.cost_usd for one in ledger.sums("key", key=key.name, since=since))
     if as_json:
         write_bytes(b"".join(msgspec.json.encode(key) + b"\n" for key in found))
         return
@@ -73,7 +77,7 @@ def _list(settings: Settings, *, as_json: bool) -> None:
         return
     rows = [("NAME", "MODELS", "TAG", "RPM", "TPM", "BUDGET", "SPENT", "CREATED", "")]
     for key in found:
-        budget = "-" if key.budget_usd is None else f"{key.budget_usd:g}/{key.budget_s / 86400:g}d"
+        budget = "-" if key.budget_usd is None else f"{key.budget_usd:g}usd/{key.budget_s / 86400:g}d"
         rows.append(
             (
                 key.name,
@@ -120,6 +124,9 @@ def log(arguments: argparse.Namespace, settings: Settings) -> int:
         calls = ledger.rows(limit=arguments.n, **wanted)
     if arguments.json:
         write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in reversed(calls)))
+        return SUCCESS
+    if not calls:
+        print_message("no call is in the log, or none fits.")
         return SUCCESS
     # The newest last, where a terminal shows it.
     print("\n".join(_table([_HEAD, *(_cells(row) for row in reversed(calls))])))

@@ -40,10 +40,15 @@ def _missing_key(route: Route, target: Target) -> str:
         provider.address(target.base_url)
     except MissingKey as error:
         # Without a key, requests are signed.
-        return "" if provider.sign is not None else f"{route.pattern}: {target.model}: {error.message}"
+        return "" if provider.sign is not None else f"{route.pattern}: {target.model}: {_for_a_file(error)}"
     except LLMStreamError as error:
         return f"{route.pattern}: {target.model}: {error.message}"
     return ""
+
+
+def _for_a_file(error: MissingKey) -> str:
+    """The message, with the remedy of a file in place of that of a program."""
+    return error.message.replace(" or pass api_key=", ', or name its variable: api_key_env = "..."')
 
 
 def _address(settings: Settings) -> Iterator[str]:

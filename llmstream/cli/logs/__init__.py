@@ -65,7 +65,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     add = parser.add_argument
     add("action", metavar="ACTION", nargs="?", choices=_ACTIONS, default="list", help=", ".join(_ACTIONS))
-    add("words", metavar="ID|WORD|FILE", nargs="*", help="conversations, words to search for, or files")
+    add("operands", metavar="ID|WORD|FILE", nargs="*", help="conversations, words to search for, or files")
     add("-q", "--query", metavar="TEXT", help="search for words, as the action search does")
     add("-n", "--limit", metavar="N", type=natural, help="how many; 0 for all (default: 3 in lists, 20 hits)")
     add("--model", metavar="PATTERN", help="only conversations with such a model, such as 'claude*'")
@@ -102,6 +102,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs one action."""
     action = "search" if arguments.query and arguments.action == "list" else arguments.action
+    # `prune trip --older 90d` would delete all that is older, not only the trip.
+    if arguments.operands and action in ("cost", "prune", "path"):
+        raise InvalidRequest(f"logs {action} takes no names, got {' '.join(arguments.operands)}")
     if action == "path":
         print(store_path() or "off")
         return SUCCESS
@@ -128,9 +131,9 @@ def _list(store: Store, arguments: argparse.Namespace) -> None:
     if arguments.response or arguments.extract or arguments.tree or arguments.branch:
         _show(store, arguments)
         return
-    if arguments.words:
+    if arguments.operands:
         raise InvalidRequest(
-            f"unknown action; to show a conversation: llmstream logs show {arguments.words[0]}"
+            f"unknown action; to show a conversation: llmstream logs show {arguments.operands[0]}"
         )
     found = _some(store, arguments, _SHORT)
     if not found:
@@ -154,7 +157,7 @@ def _some(store: Store, arguments: argparse.Namespace, default: int) -> list[Con
 def _search(store: Store, arguments: argparse.Namespace) -> None:
     from llmstream.cli.logs.views import hit_form
 
-    text = " ".join(filter(None, [arguments.query, *map(_requoted, arguments.words)]))
+    text = " ".join(filter(None, [arguments.query, *map(_requoted, arguments.operands)]))
     hits = store.search(
         text,
         model=arguments.model,
@@ -181,7 +184,7 @@ def _requoted(word: str) -> str:
 def _show(store: Store, arguments: argparse.Namespace) -> None:
     from llmstream.cli.logs.views import code_block, last_answer, show, tree_form
 
-    info = _one(store, arguments.words)
+    info = _one(store, arguments.operands)
     if arguments.tree and arguments.json:
         for node in store.tree(info.id):
             write_bytes(msgspec.json.encode(node) + b"\n")
@@ -200,12 +203,12 @@ def _show(store: Store, arguments: argparse.Namespace) -> None:
         show(store, info, arguments.branch)
 
 
-def _one(store: Store, words: list[str]) -> ConversationInfo:
-    """The conversation that is meant; the last one without words."""
-    if len(words) > 1:
-        raise InvalidRequest(f"one conversation at a time, got {len(words)}")
-    if words:
-        return store.info(_named(store, words[0]))
+def _one(store: Store, names: list[str]) -> ConversationInfo:
+    """The conversation of the only name; the last one without names."""
+    if len(names) > 1:
+        raise InvalidRequest(f"one conversation at a time, got {len(names)}")
+    if names:
+        return store.info(_named(store, names[0]))
     found = store.conversations(limit=1, titled=True)
     if not found:
         raise InvalidRequest("no conversation is kept yet. `llmstream chat` keeps each one.")
@@ -245,8 +248,8 @@ def _cost(store: Store, arguments: argparse.Namespace) -> None:
 def _export(store: Store, arguments: argparse.Namespace) -> None:
     from llmstream.store.exporting import exported
 
-    if arguments.words:
-        names = [_named(store, word) for word in arguments.words]
+    if arguments.operands:
+        names = list(dict.fromkeys(_named(store, name) for name in arguments.operands))
     elif arguments.limit is not None or arguments.model or arguments.since or arguments.all:
         names = [info.id for info in _some(store, arguments, 0)]
     else:
@@ -262,9 +265,9 @@ def _export(store: Store, arguments: argparse.Namespace) -> None:
 
 
 def _rm(store: Store, arguments: argparse.Namespace) -> None:
-    if not arguments.words:
+    if not arguments.operands:
         raise InvalidRequest("rm needs the names of conversations; `llmstream logs` lists them")
-    names = [_named(store, word) for word in arguments.words]
+    names = list(dict.fromkeys(_named(store, name) for name in arguments.operands))
     if _may(arguments, f"Delete {', '.join(names)} for good?"):
         store.delete(*names)
         print_message(f"deleted {', '.join(names)}")
@@ -297,18 +300,20 @@ def _may(arguments: argparse.Namespace, question: str) -> bool:
 
 
 def _backup(store: Store, arguments: argparse.Namespace) -> None:
-    if len(arguments.words) != 1:
+    if len(arguments.operands) != 1:
         raise InvalidRequest("backup needs the name of a new file")
-    store.backup(arguments.words[0])
-    print_message(f"a copy of the store is in {arguments.words[0]}")
+    # The store would take an error of this file for one of its own.
+    check_free(arguments.operands[0], force=False, remedy="Name a new file.")
+    store.backup(arguments.operands[0])
+    print_message(f"a copy of the store is in {arguments.operands[0]}")
 
 
 def _import(store: Store, arguments: argparse.Namespace) -> None:
     from llmstream.store.importing import import_file
 
-    if not arguments.words:
+    if not arguments.operands:
         raise InvalidRequest("import needs a file: simonw/llm's logs.db, or an export of ChatGPT or Claude")
-    for name in arguments.words:
+    for name in arguments.operands:
         added, found = import_file(store, Path(name).expanduser())
         earlier = f"; {found - added} were empty or there already" if found > added else ""
         print_message(f"{name}: {added} of {found} conversations added{earlier}")

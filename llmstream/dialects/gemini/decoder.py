@@ -22,6 +22,7 @@ from llmstream.dialects.gemini.wire import (
     GeminiFraming,
     Part,
     PlainChunk,
+    PlainPart,
     decode_chunk,
     decode_plain_chunk,
     finish_reason,
@@ -117,14 +118,12 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
                 # Only collected here: each chunk repeats the counts, of which the last ones count.
                 if plain.usage_metadata is not NO_COUNTS:
                     reported.append(plain.usage_metadata)
-                candidates, text_id = plain.candidates, blocks.text_id
-                if ready and text_id is not None and len(candidates) == 1 and not candidates[0].index:
-                    parts = candidates[0].content.parts
-                    if len(parts) == 1 and parts[0].thought is None:
-                        if delta := parts[0].text:
-                            out.append(TextDelta(delta, text_id))
-                        continue
-                self._on_plain(plain)
+                part, text_id = plain.candidates[0].content.parts[0], blocks.text_id
+                if ready and text_id is not None and part.thought is None:
+                    if text := part.text:
+                        out.append(TextDelta(text, text_id))
+                    continue
+                self._on_plain(plain, part)
             if self.done:
                 return
             ready = self._named and not self.complete
@@ -134,24 +133,18 @@ class GeminiDecoder(PayloadDecoder[Chunk]):
             self._note_content(self.out[self._place_at :])
             self._place_at = 0
 
-    def _on_plain(self, wire: PlainChunk) -> None:
-        """Maps a chunk of text and reasoning alone; its counts are already stored."""
+    def _on_plain(self, wire: PlainChunk, part: PlainPart) -> None:
+        """Maps a chunk of text or reasoning alone; its counts are already stored."""
         if not self._named:
             self._introduce(wire)
-        for candidate in wire.candidates:
-            if candidate.index:
-                continue
-            parts = candidate.content.parts
-            if self.complete and self._blocked is None:
-                # Text behind a finish reason: the answer goes on, and a body that breaks off here is
-                # incomplete.
-                self.complete = not any(part.text or part.thought is not None for part in parts)
-            for part in parts:
-                if part.thought:
-                    self._blocks.reasoning(part.text)
-                else:
-                    self._parts.spoke = self._parts.spoke or bool(part.text.strip())
-                    self._blocks.text(part.text)
+        if self.complete and self._blocked is None and (part.text or part.thought is not None):
+            # Text behind a finish reason: the answer goes on, and a body that breaks off here is incomplete.
+            self.complete = False
+        if part.thought:
+            self._blocks.reasoning(part.text)
+        else:
+            self._parts.spoke = self._parts.spoke or bool(part.text.strip())
+            self._blocks.text(part.text)
 
     def on(self, wire: Chunk) -> None:
         """Maps one chunk to events."""

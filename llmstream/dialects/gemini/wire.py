@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -143,9 +143,9 @@ class PlainPart(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainContent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """Text and reasoning of a turn."""
+    """Text or reasoning of a turn."""
 
-    parts: list[PlainPart]
+    parts: tuple[PlainPart]
     role: str | None = None
 
 
@@ -153,13 +153,13 @@ class PlainCandidate(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """An answer that continues its text or reasoning."""
 
     content: PlainContent
-    index: int = 0
+    index: Literal[0] = 0
 
 
 class PlainChunk(msgspec.Struct, rename="camel", gc=False, forbid_unknown_fields=True):
     """The form of most chunks: text, and the counts so far. Any other field makes decoding fail."""
 
-    candidates: list[PlainCandidate]
+    candidates: tuple[PlainCandidate]
     usage_metadata: msgspec.Raw = NO_COUNTS
     model_version: Any = None
     response_id: Any = None
@@ -219,7 +219,7 @@ _MOST_HELD: Final = 64
 _SMALL_BYTES: Final = 64 * 1024
 
 _DIGITS: Final = b"0123456789"
-_NUMBERED_NAME: Final = re.compile(rb'"[^"]*[0-9]')
+_NUMBERED_NAME: Final = re.compile(rb'"[^"]*[0-9][^"]*"\s*:')
 
 # Merging copies all known fields, so a server must not add more and more. The vendor has 12.
 _MOST_FIELDS: Final = 200

@@ -102,7 +102,8 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             super()._read([payload])
             if self.done:
                 return
-        self._count_misses(misses, len(payloads))
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
 
     def on(self, wire: WireEvent) -> None:
         """Maps one event of the wire to ours."""

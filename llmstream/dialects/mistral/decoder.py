@@ -92,7 +92,8 @@ class MistralDecoder(PayloadDecoder[Chunk]):
             super()._read([payload])
             if self.done:
                 return
-        self._count_misses(misses, len(payloads))
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
 
     def on(self, wire: Chunk) -> None:
         """Maps one chunk to events."""

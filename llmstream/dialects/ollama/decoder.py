@@ -79,7 +79,8 @@ class OllamaDecoder(PayloadDecoder[Line[Any]]):
             super()._read([payload])
             if self.done:
                 return
-        self._count_misses(misses, len(payloads))
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
 
     def on(self, wire: Line[Any]) -> None:
         """Maps one line to events."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -287,7 +286,6 @@ class _Extras(msgspec.Struct):
 
 
 _EXTRAS: Final = _Extras.__struct_fields__
-_quoted_extra: Final = re.compile(f'"(?:{"|".join(_EXTRAS)})"'.encode()).search
 _decode_extras: Final = msgspec.json.Decoder(_Extras).decode
 
 
@@ -299,11 +297,16 @@ class AnswerExtras:
 
     def look(self, payload: bytes) -> None:
         """Stores the fields of a payload that may hold some."""
-        # Decoding costs far more than the search, and few payloads have any of them. One expression for all:
-        # `in` of bytes makes and clears a TypeError each time.
-        if _quoted_extra(payload):
-            found = _read_extras(payload)
-            self._fields.update({name: found[name] for name in _EXTRAS if found.get(name)})
+        try:
+            # To skip all else costs no more than a search for the names.
+            found = _decode_extras(payload)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            read = _read_extras(payload)
+            self._fields.update({name: read[name] for name in _EXTRAS if read.get(name)})
+            return
+        for name in _EXTRAS:
+            if value := getattr(found, name):
+                self._fields[name] = value
 
     def metadata(self, provider: str) -> Metadata | None:
         """Returns all fields under the provider's name; None if there are none."""
@@ -311,10 +314,6 @@ class AnswerExtras:
 
 
 def _read_extras(payload: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.structs.asdict(_decode_extras(payload))
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        pass
     try:
         value = encodable_value(json.loads(payload.decode("utf-8", "replace")))
     except (ValueError, RecursionError):

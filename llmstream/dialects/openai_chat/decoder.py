@@ -127,7 +127,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             if self.done:
                 return
             ready = self._plain and not self._beginning
-        self._count_misses(misses, len(payloads))
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
 
     @property
     def usage(self) -> Usage:

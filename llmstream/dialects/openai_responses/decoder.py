@@ -87,7 +87,8 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
             super()._read([payload])
             if self.done:
                 return
-        self._count_misses(misses, len(payloads))
+        if misses or self._misses:
+            self._count_misses(misses, len(payloads))
 
     def end(self) -> None:
         """Does nothing: a response without its last event is not complete."""

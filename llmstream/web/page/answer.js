@@ -33,7 +33,7 @@ class Part extends Component {
 
   render({ block, last, busy, actions }) {
     switch (block.kind) {
-      case 'text': return html`<${Markdown} text=${block.text} />${block.incomplete && html`<${CutOff} />`}`
+      case 'text': return html`<${Markdown} text=${block.text} grows=${block.open} />${block.incomplete && html`<${CutOff} />`}`
       case 'reasoning': return html`<${Reasoning} block=${block} />`
       case 'tool': return html`<${Tool} block=${block} last=${last} busy=${busy} actions=${actions} />`
       case 'source': return html`<${Source} block=${block} />`
@@ -56,7 +56,7 @@ function Reasoning({ block }) {
       <span class="label">${block.open ? 'Thinking' : 'Thought'}</span>
       ${block.open && html`<span class="newest">${newest}</span>`}
     </summary>
-    <div class="body"><${Markdown} text=${block.text} />${block.incomplete && html`<${CutOff} />`}</div>
+    <div class="body"><${Markdown} text=${block.text} grows=${block.open} />${block.incomplete && html`<${CutOff} />`}</div>
   </details>`
 }
 

@@ -10,8 +10,23 @@ import { CopyButton } from './copy.js'
 const DEEPEST = 8
 const LONGEST_INLINE = 8_000
 
-export function Markdown({ text }) {
-  return html`<div class="markdown">${split(text).map((source, index) => html`<${Block} key=${index} source=${source} />`)}</div>`
+/** grows: more of the text is to come */
+export function Markdown({ text, grows = false }) {
+  const sources = split(text)
+  if (grows && sources.length) sources.push(begun(sources.pop()))
+  return html`<div class="markdown">${sources.map((source, index) => html`<${Block} key=${index} source=${source} />`)}</div>`
+}
+
+/** The head of a table, whose next line is still to come, as a table: it would be shown as lines of bars till then. */
+function begun(source) {
+  const lines = source.split('\n')
+  if (isListLine(lines[0]) || lines.some((line) => /^ {0,3}(`{3,}|~{3,})/.test(line))) return source
+  if (/^ {0,3}\|$/.test(lines.at(-1)) && !lines.at(-2)?.includes('|')) return lines.slice(0, -1).join('\n')
+  const head = lines.findLastIndex((line) => /^ {0,3}\|/.test(line) && /[^\s|:-]/.test(line))
+  if (head < 0 || lines.length - head > 2 || lines[head - 1]?.includes('|')) return source
+  if (lines.length - head === 2 && (!/^[\s|:-]*$/.test(lines.at(-1)) || isTable(lines[head], lines.at(-1)))) return source
+  const marks = `|${'---|'.repeat(cells(lines[head]).length)}`
+  return [...lines.slice(0, head + 1), marks].join('\n')
 }
 
 class Block extends Component {

@@ -164,7 +164,12 @@ def test_feedback_without_a_block_is_ignored(wire):
 
 
 def usage(wire, *counts):
-    return wire.answer(*({**wire.chunk("a", finish="STOP"), "usageMetadata": c} for c in counts)).finish.usage
+    chunks = [{**wire.chunk("a"), "usageMetadata": count} for count in counts]
+    found = wire.answer(*chunks, wire.chunk("a", finish="STOP")).finish.usage
+    # Beside a finish reason they are read in another way.
+    ended = [{**wire.chunk("a", finish="STOP"), "usageMetadata": count} for count in counts]
+    assert wire.answer(*ended).finish.usage == found
+    return found
 
 
 def test_thoughts_and_tool_prompts_are_added(wire):
@@ -197,6 +202,11 @@ def test_null_is_no_count_wherever_it_comes(wire):
     )
     assert (told.input_tokens, told.output_tokens) == (9, 199)
     assert told.raw == {"promptTokenCount": 9, "totalTokenCount": None, "candidatesTokenCount": 199}
+
+
+def test_names_with_digits_are_all_kept(wire):
+    told = usage(wire, *[{"promptTokenCount": 9, f"tokens{number}": number} for number in range(3)])
+    assert told.raw == {"promptTokenCount": 9, "tokens0": 0, "tokens1": 1, "tokens2": 2}
 
 
 def test_what_nobody_counted_is_unknown(wire):
