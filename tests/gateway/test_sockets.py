@@ -252,3 +252,29 @@ async def test_strange_messages_are_refused(tmp_path: Path) -> None:
         assert (await socket.receive_json())["status"] == 404
         await socket.send_json({"type": "response.create", "model": "fast", "input": "Hi"})
         assert (await socket.receive_json())["type"] == "response.created"
+
+
+async def test_one_vendor_at_a_time(tmp_path: Path) -> None:
+    """A second vendor is refused while the first one answers, at no cost; afterwards it is asked."""
+    async with Simulator(script_of([SLOW])) as one, Simulator(script_of([Turn(text="Two.")])) as two:
+        models = {
+            name: model_at(simulator.url, "openai-responses", name)
+            for name, simulator in {"a": one, "b": two}.items()
+        }
+        gateway = Gateway(models, keys=tmp_path / "gateway.db")
+        async with on_server("aiohttp", gateway) as url, connected(url) as connection:
+            await connection.response.create(model="a", input="Hello", stream_id="1")
+            await connection.recv()
+            await connection.response.create(model="b", input="Hello", stream_id="2")
+            events = await answer(connection)
+            refused = events[-1]
+            assert (refused.type, refused.status, refused.stream_id) == ("error", 400, "2")
+            await answer(connection)
+            await connection.response.create(model="b", input="Hello")
+            assert text(await answer(connection)) == "Two."
+    rows = rows_of(tmp_path)
+    assert [(row.asked, row.outcome, row.output_tokens) for row in rows] == [
+        ("a", "complete", 100),
+        ("b", "failed", 0),
+        ("b", "complete", rows[2].output_tokens),
+    ]
