@@ -10,6 +10,7 @@ __all__ = ["StepIds", "UniqueIds"]
 
 # What a dict takes for one, with its spare room.
 _ENTRY_BYTES: Final = 64
+_EMPTY_TEXT_BYTES: Final = sys.getsizeof("")
 
 
 class UniqueIds:
@@ -71,7 +72,8 @@ class UniqueIds:
     def _add(self, name: str) -> None:
         self._taken[name] = None
         if self._hold is not None:
-            self._hold(sys.getsizeof(name) + _ENTRY_BYTES)
+            size = _EMPTY_TEXT_BYTES + len(name) if name.isascii() else sys.getsizeof(name)
+            self._hold(size + _ENTRY_BYTES)
 
 
 class StepIds:

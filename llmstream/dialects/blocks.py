@@ -57,7 +57,7 @@ class Block(msgspec.Struct, eq=False):
     metadata: of the start, and of the call
     invalid:  of a call, where its input may be JSON and is known to be wrong
     parts:    fragments of a call's input; size: their length in bytes
-    held:     memory counted for it, in bytes
+    held:     memory counted for it besides its parts, in bytes
     """
 
     kind: str
@@ -110,6 +110,7 @@ class Blocks(Generic[B]):
         self.reasoning_id: str | None = None
         self.ids = UniqueIds(hold=reader.hold)
         self._reader = reader
+        self._most_input = reader.limits.max_tool_input_bytes
         self._make = make
         self._key = key
         self._closing = closing
@@ -228,11 +229,11 @@ class Blocks(Generic[B]):
             size = len(fragment.encode("utf-8", "surrogatepass"))
             held = text_size(fragment) + _SLOT_BYTES
         block.size += size
-        if block.size > reader.limits.max_tool_input_bytes:
+        if block.size > self._most_input:
             self._refuse_input(block)
             return
         block.parts.append(fragment)
-        block.held += held
+        # Let go when the block closes, see `_remove`.
         reader.hold(held)
         reader.out.append(ToolInputDelta(fragment, block.id))
 
@@ -279,7 +280,7 @@ class Blocks(Generic[B]):
 
     def _remove(self, index: Hashable) -> B:
         block = self.opened.pop(index)
-        self._reader.let_go(block.held)
+        self._reader.let_go(block.held + _size_of_pieces(block.parts))
         self._held_back.pop(index, None)
         if block.kind in self._prose:
             del self._prose[block.kind][index]
@@ -429,3 +430,11 @@ class Blocks(Generic[B]):
         reader = self._reader
         reader.complete = reader.done = True
         reader.out.append(Finish(reason, reader.usage, raw, metadata))
+
+
+def _size_of_pieces(pieces: list[str]) -> int:
+    """Returns the memory of fragments, as each was counted when it came."""
+    text = "".join(pieces)
+    if text.isascii():
+        return len(text) + _PIECE_BYTES * len(pieces)
+    return sum(text_size(piece) + _SLOT_BYTES for piece in pieces)

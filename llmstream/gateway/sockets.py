@@ -233,7 +233,8 @@ class PassedSocket:
                 else:
                     await self._pass_on(message, found)
             except Exception as error:
-                await self._refuse(error, found.stream_id)
+                with suppress(OSError):  # the client has left, as the next `receive` says
+                    await self._refuse(error, found.stream_id)
 
     async def _pass_on(self, message: bytes, found: _Message) -> None:
         """Passes a message that asks for nothing new, such as `response.steer`."""
@@ -266,8 +267,8 @@ class PassedSocket:
             self._drain = self._drain or route.drain
             call = _Call(account, model, vendor, lane)
         except BaseException as error:
-            if isinstance(error, LLMStreamError):
-                account.failed(error.info)
+            if isinstance(error, LLMStreamError | Refused):
+                account.failed(error.error.info if isinstance(error, Refused) else error.info)
             account.settle()
             raise
         self._calls.append(call)

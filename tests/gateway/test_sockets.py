@@ -23,6 +23,8 @@ pytest.importorskip("websockets", reason="the client's WebSockets are not instal
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 SLOW = Turn(text="one two three four five six", usage=Usage(1000, 100), pace=Pace(delta_s=0.05))
+SLOWER = Turn(text="one two three four five six", usage=Usage(1000, 100), pace=Pace(delta_s=0.2))
+SILENT = Turn(text="one two three four", fault=Stall(after_events=6, stall_s=None))
 
 
 @asynccontextmanager
@@ -165,7 +167,8 @@ async def test_keys_and_limits_hold(tmp_path: Path) -> None:
 @pytest.mark.parametrize("drain", [False, True], ids=["left", "drained"])
 @pytest.mark.parametrize("server", SERVERS)
 async def test_left_sockets_leave_the_vendor(tmp_path: Path, server: str, drain: bool) -> None:
-    async with gateway_at([SLOW], tmp_path, server=server, drain=drain) as (url, simulator, _):
+    turn = SLOWER if drain else SILENT
+    async with gateway_at([turn], tmp_path, server=server, drain=drain) as (url, simulator, _):
         async with connected(url) as connection:
             await connection.response.create(model="fast", input="Hello")
             while (await connection.recv()).type != "response.output_text.delta":
@@ -197,8 +200,7 @@ async def test_broken_vendors_break_the_socket(tmp_path: Path, clean: bool) -> N
 
 async def test_silent_vendors_time_out(tmp_path: Path) -> None:
     """A vendor that falls silent in a response ends at the model's deadline, with an error."""
-    silent = Turn(text="one two three four", fault=Stall(after_events=6, stall_s=None))
-    async with Simulator(script_of([silent])) as simulator:
+    async with Simulator(script_of([SILENT])) as simulator:
         model = model_at(simulator.url, "openai-responses", deadlines=ls.Deadlines(idle_s=0.3))
         gateway = Gateway({"sim": model}, keys=tmp_path / "gateway.db")
         async with on_server("aiohttp", gateway) as url, connected(url) as connection:
@@ -210,7 +212,7 @@ async def test_silent_vendors_time_out(tmp_path: Path) -> None:
 
 async def test_steering_passes(tmp_path: Path) -> None:
     """A steered response and its successor are one call, with the usage of both."""
-    turns = [SLOW, Turn(text="Deux.", usage=Usage(10, 1))]
+    turns = [SLOWER, Turn(text="Deux.", usage=Usage(10, 1))]
     async with gateway_at(turns, tmp_path) as (url, _, _), connected(url) as connection:
         await connection.response.create(model="fast", input="Count")
         created = await connection.recv()
@@ -252,3 +254,32 @@ async def test_strange_messages_are_refused(tmp_path: Path) -> None:
         assert (await socket.receive_json())["status"] == 404
         await socket.send_json({"type": "response.create", "model": "fast", "input": "Hi"})
         assert (await socket.receive_json())["type"] == "response.created"
+
+
+async def test_one_vendor_at_a_time(tmp_path: Path) -> None:
+    """Another vendor is asked once the first one has answered; while it answers, that is refused and free."""
+    turns = [Turn(text="One."), SILENT]
+    async with Simulator(script_of(turns)) as one, Simulator(script_of([Turn(text="Two.")])) as two:
+        models = {
+            name: model_at(simulator.url, "openai-responses", name)
+            for name, simulator in {"a": one, "b": two}.items()
+        }
+        gateway = Gateway(models, keys=tmp_path / "gateway.db")
+        async with on_server("aiohttp", gateway) as url, connected(url) as connection:
+            await connection.response.create(model="a", input="Hello")
+            assert text(await answer(connection)) == "One."
+            await connection.response.create(model="b", input="Hello")
+            assert text(await answer(connection)) == "Two."
+            await connection.response.create(model="a", input="Hello", stream_id="1")
+            await connection.recv()
+            await connection.response.create(model="b", input="Hello", stream_id="2")
+            refused = (await answer(connection))[-1]
+            assert (refused.type, refused.status, refused.stream_id) == ("error", 400, "2")
+    rows = rows_of(tmp_path)
+    assert [(row.asked, row.outcome) for row in rows] == [
+        ("a", "complete"),
+        ("b", "complete"),
+        ("a", "left"),
+        ("b", "failed"),
+    ]
+    assert (rows[3].input_tokens, rows[3].output_tokens) == (0, 0)
