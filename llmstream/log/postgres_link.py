@@ -24,7 +24,12 @@ Run: TypeAlias = Callable[..., Awaitable[list[Any]]]
 # How long a connection, and one statement, is waited for; half of the default lease.
 _TIMEOUT_S: Final = 5.0
 
-_OPTIONS: Final = f"-c statement_timeout={int(_TIMEOUT_S * 1000)} -c lock_timeout={int(_TIMEOUT_S * 1000)}"
+# A process that is paused in a transaction keeps its locks: the server ends that connection before others
+# give up waiting for them. A transaction takes two round trips.
+_OPTIONS: Final = (
+    f"-c statement_timeout={int(_TIMEOUT_S * 1000)} -c lock_timeout={int(_TIMEOUT_S * 1000)} "
+    f"-c idle_in_transaction_session_timeout={int(_TIMEOUT_S * 500)}"
+)
 
 # Of `pg_advisory_xact_lock`: `create table if not exists` of two processes at once fails in one of them.
 _TABLES_LOCK: Final = 7_317_041
