@@ -44,10 +44,11 @@ __all__ = ["SQLiteLedger"]
 
 # One transaction takes well under a millisecond, so that 5 s mean a stuck process.
 _BUSY_S: Final = 5.0
+_WAIT_WHILE_BUSY: Final = f"pragma busy_timeout = {_BUSY_S * 1000:.0f}"
 # How old the keys may be that a call is checked with while the file is busy.
 _MOMENT_S: Final = 1.0
-# `tidy` is called long before; SQLite itself would wait for the disk in the middle of a call (1,000 pages).
-_PAGES_BEFORE_TIDY: Final = 16_000
+# In pages. `tidy` is called long before; after 1,000, SQLite would wait for the disk in the middle of a call.
+_TIDY_LATE: Final = "pragma wal_autocheckpoint = 16000"
 _VERSION: Final = 2
 _SET_VERSION: Final = f"pragma user_version = {_VERSION}"
 _CALLS_OF_KEY: Final = (
@@ -352,7 +353,7 @@ class SQLiteLedger(Ledger):
                 raise Busy from None
             raise
         finally:
-            self._db.execute(f"pragma busy_timeout = {_BUSY_S * 1000:.0f}")
+            self._db.execute(_WAIT_WHILE_BUSY)
 
     def tidy(self) -> None:
         """Moves what is in the WAL into the file, and waits for the disk."""
@@ -371,7 +372,7 @@ def _connect(path: str | os.PathLike[str]) -> sqlite3.Connection:
     try:
         db = private_sqlite.connect(where, busy_s=_BUSY_S)
         db.execute("pragma synchronous = normal")
-        db.execute(f"pragma wal_autocheckpoint = {_PAGES_BEFORE_TIDY}")
+        db.execute(_TIDY_LATE)
         (version,) = db.execute("pragma user_version").fetchone()
         if version > _VERSION:
             raise InvalidRequest(f"{where} was written by a newer version of llmstream. Update it.")

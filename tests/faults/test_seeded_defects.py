@@ -290,7 +290,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "mistral",
     ),
     "wrong shapes are nobody's": (
-        both(put(decoder, "_UNREADABLE", ()), put(answer.Answer, "_unforeseen", not_caught)),
+        both(put(decoder, "UNREADABLE", ()), put(answer.Answer, "_unforeseen", not_caught)),
         24,
         "shape: []",
         "openai-responses",
@@ -305,7 +305,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         both(put(Guard, "feed", all_pass), put(decoder.PayloadDecoder, "_read", read_to_the_end)),
         26,
         "the answer in one segment with what follows",
-        "anthropic",
+        "bedrock-converse",
     ),
     "an error event is an answer": (
         put(http_call, "_has_content", lambda events: True),
@@ -321,7 +321,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
     ),
     "no limit of a line": (unlimited, 29, "a line past its limit", "openai-chat"),
     "no limit of depth": (
-        both(put(decoder, "_UNREADABLE", (ValueError,)), put(answer.Answer, "_unforeseen", not_caught)),
+        both(put(decoder, "UNREADABLE", (ValueError,)), put(answer.Answer, "_unforeseen", not_caught)),
         31,
         "JSON nested 100000 deep, in a field that nobody reads",
         "mistral",

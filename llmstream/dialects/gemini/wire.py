@@ -219,7 +219,7 @@ _MOST_HELD: Final = 64
 _SMALL_BYTES: Final = 64 * 1024
 
 _DIGITS: Final = b"0123456789"
-_NUMBERED_NAME: Final = re.compile(rb'"[^"]*[0-9][^"]*"\s*:')
+_A_DIGIT: Final = re.compile(r"[0-9]").search
 
 # Merging copies all known fields, so a server must not add more and more. The vendor has 12.
 _MOST_FIELDS: Final = 200
@@ -261,12 +261,12 @@ class Counts:
         if not self.reported:
             return
         # Nearly always all have the same names, and differ in their numbers alone: then the last one has all.
-        raws, last = self.reported, bytes(self.reported[-1])
-        shape = last.translate(None, _DIGITS)
-        if b"".join(raws).translate(None, _DIGITS) == shape * len(raws) and not _NUMBERED_NAME.search(last):
-            raws = raws[-1:]
-        for raw in raws:
-            self._known.add(_counts_of(raw))
+        *before, last = self.reported
+        shape, counts = bytes(last).translate(None, _DIGITS), _counts_of(last)
+        if b"".join(before).translate(None, _DIGITS) != shape * len(before) or _has_numbered_name(counts):
+            for raw in before:
+                self._known.add(_counts_of(raw))
+        self._known.add(counts)
         self.reported.clear()
 
 
@@ -279,6 +279,21 @@ def _counts_of(raw: msgspec.Raw) -> Any:
         return encodable_value(json.loads(bytes(raw).decode("utf-8", "replace")))
     except (ValueError, RecursionError):
         return None
+
+
+def _has_numbered_name(counts: Any) -> bool:
+    """Whether a name has a digit, at any depth."""
+    # No recursion: a server may nest it nearly as deep as the stack.
+    rest = [counts]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            if any(map(_A_DIGIT, value)):
+                return True
+            rest += value.values()
+        elif isinstance(value, list):
+            rest += value
+    return False
 
 
 def read_usage(raw: dict[str, Any]) -> Usage:

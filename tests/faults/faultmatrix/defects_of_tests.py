@@ -203,7 +203,7 @@ DEFECTS_OF_TESTS: dict[str, Defect] = {
     "the umask decides": defect(
         as_the_umask_wants,
         "T14",
-        "chats/test_files.py::test_only_owner_may_read_at_any_umask[0]",
+        "test_files.py::test_only_owner_may_read_at_any_umask[0]",
     ),
     "anybody is served": defect(
         put(server, "host_is_local", lambda header: True),

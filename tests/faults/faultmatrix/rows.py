@@ -135,7 +135,7 @@ ELSEWHERE: dict[str, list[tuple[str, str]]] = {
     "T13": [("faults/test_threats.py", "test_nothing_is_read_that_could_run")],
     "T14": [
         ("agent/test_journal.py", "test_the_file_is_its_owners_alone"),
-        ("chats/test_files.py", "test_only_owner_may_read_at_any_umask"),
+        ("test_files.py", "test_only_owner_may_read_at_any_umask"),
     ],
     "T15": [
         ("simulator/test_server.py", "test_other_hosts_rejected_by_default"),
