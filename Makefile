@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(VENV)/.demo
 	@$(BIN)/llmstream demo
 
-# The quick tests: some 20,000 in a minute on two cores. `make check` runs the slow ones too.
+# The quick tests: some 15,000 in two minutes on two cores. `make check` runs the slow ones too.
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal $(PYTEST_ARGS)
 

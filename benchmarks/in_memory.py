@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
 
+from llmstream.transport import sessions
 from llmstream.transport.aiohttp_patches import CarefulConnector
 
 BLOCK_BYTES = 16 * 1024
@@ -49,6 +51,9 @@ class _Connection(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def _send(self, pieces: list[bytes], number: int) -> None:
+        if number == len(pieces):
+            for hook in before_last_piece:
+                hook()
         if number:
             self._protocol.data_received(pieces[number - 1])
         if number < len(pieces):
@@ -75,12 +80,11 @@ class _Connection(asyncio.Transport):
 class _Connecting:
     """What both connectors do in place of opening a socket."""
 
-    answers: Answers
     _factory: Callable[[], Any]
 
-    async def _create_connection(self, *_: object) -> Any:
+    async def _create_connection(self, req: aiohttp.ClientRequest, *_: object) -> Any:
         protocol = self._factory()
-        protocol.connection_made(_Connection(protocol, self.answers))
+        protocol.connection_made(_Connection(protocol, _answers[req.url.port or 0]))
         return protocol
 
 
@@ -92,13 +96,29 @@ class _OurConnector(_Connecting, CarefulConnector):
     """As the sessions of llmstream have it."""
 
 
-def sessions(answers: Answers) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
-    """A plain session, and one set up as llmstream's; the running loop's, for the caller to close."""
-    plain, ours = _PlainConnector(), _OurConnector(limit=0)
-    plain.answers = ours.answers = answers
-    return aiohttp.ClientSession(connector=plain), aiohttp.ClientSession(
-        connector=ours,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
-        read_bufsize=64 * 1024,
-    )
+before_last_piece: list[Callable[[], object]] = []
+"""Called before the last piece of each response is received."""
+
+# By the port of their address.
+_answers: list[Answers] = []
+
+
+def address(answers: Answers) -> str:
+    """Where the requests get these answers."""
+    _answers.append(answers)
+    return f"http://127.0.0.1:{len(_answers) - 1}"
+
+
+@contextmanager
+def no_sockets() -> Iterator[None]:
+    """Lets llmstream open its session, once more or at first, with connections that end in this process."""
+    sessions.CarefulConnector = _OurConnector  # type: ignore[misc]  # a subclass of it
+    try:
+        yield
+    finally:
+        sessions.CarefulConnector = CarefulConnector  # type: ignore[misc]
+
+
+def plain_session() -> aiohttp.ClientSession:
+    """A session as a program has it, for the caller to close."""
+    return aiohttp.ClientSession(connector=_PlainConnector())

@@ -32,7 +32,14 @@ from benchmarks.bodies import BODIES, CONTENT_TYPES, FRAGMENTS, agent_step, body
 from benchmarks.cpu import PROVIDERS, readers
 from benchmarks.floor import FLOORS
 from benchmarks.floor_calls import CALL_FLOORS
-from benchmarks.in_memory import BLOCK_BYTES, Answers, response, sessions
+from benchmarks.in_memory import (
+    BLOCK_BYTES,
+    address,
+    before_last_piece,
+    no_sockets,
+    plain_session,
+    response,
+)
 from benchmarks.long_runs import look
 from llmstream.accumulate import Accumulator
 from llmstream.chats.content import ToolCall, ToolResult
@@ -42,13 +49,17 @@ from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.events import Event
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, Settings, ToolSpec
+from llmstream.transport.sessions import close_session
 
 EMPTY = "empty"
+# Programs of which only the end counts: from the last bytes of the response, which hold the last events of
+# the wire (stop, usage, end mark), to the end of the call.
+_END = "end of "
+_LAST_EVENTS = 3
 # Bytecode is specialised after some calls of a function (PEP 659). Programs that decode call theirs for
 # each event.
 _WARM_UP, _WARM_UP_DECODING = 8, 2
 _ROUNDS = 2
-_URL = "http://127.0.0.1/v1"
 _MARK = "getloadavg"
 _STEPS = 10
 _LATE_STEPS = (30, 300)
@@ -77,6 +88,9 @@ def programs() -> dict[str, Callable[[], Program]]:
         found[f"floor/{wire}/200"] = partial(_floor, wire)
         found[f"call/{wire}/200"] = partial(_call, wire)
         found[f"call/{wire}/tools"] = partial(_call, wire, kind="tools")
+    for wire in ("openai-chat", "anthropic"):
+        found[f"{_END}floor/{wire}"] = partial(_floor, wire, 1, ending=True)
+        found[f"{_END}call/{wire}"] = partial(_call, wire, 1, ending=True)
     found["agent/10 steps"] = _agent
     for wire in ("openai-chat", "anthropic"):  # to come so far takes a quarter of a minute
         for number in _LATE_STEPS:
@@ -165,28 +179,35 @@ def _folding(kind: str) -> Program:
     return fold
 
 
-def _answered(wire: str, count: int, kind: str) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
-    """Sessions in which each request gets an answer of so many events."""
-    answer = response(CONTENT_TYPES[wire], body_of(wire, count, kind))
-    return _opened_sessions(lambda request: answer)
+def _answered(wire: str, count: int, kind: str, *, ending: bool) -> str:
+    """An address where each request gets an answer of so many events.
+
+    ending: its last events come by themselves
+    """
+    events = body_of(wire, count, kind)
+    cut = -_LAST_EVENTS if ending else len(events)
+    answer = response(CONTENT_TYPES[wire], events[:cut])
+    if ending:
+        *answer, end = answer
+        last = b"".join(events[cut:])
+        answer.append(b"%x\r\n%b\r\n%b" % (len(last), last, end))
+    return address(lambda request: answer)
 
 
-def _opened_sessions(answers: Answers) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
-    made = sessions(answers)
-    _opened.extend(made)
-    return made
+def _model(wire: str, base: str) -> ls.Model:
+    return ls.Model(f"{PROVIDERS[wire]}:any", base_url=f"{base}/v1", api_key="key")
 
 
-def _floor(wire: str, count: int = 200) -> Program:
+def _floor(wire: str, count: int = 200, *, ending: bool = False) -> Program:
     """The same as `_call` by hand."""
-    session, _ = _answered(wire, count, "text")
-    return readers(wire, _URL, session)["floor"]
+    url, session = f"{_answered(wire, count, 'text', ending=ending)}/v1", plain_session()
+    _opened.append(session)
+    return readers(wire, url, session)["floor"]
 
 
-def _call(wire: str, count: int = 200, kind: str = "text") -> Program:
+def _call(wire: str, count: int = 200, kind: str = "text", *, ending: bool = False) -> Program:
     """A call from `Model.stream` to the end, all but the kernel."""
-    _, session = _answered(wire, count, kind)
-    model = ls.Model(f"{PROVIDERS[wire]}:any", base_url=_URL, api_key="key", session=session)
+    model = _model(wire, _answered(wire, count, kind, ending=ending))
 
     async def read() -> int:
         wanted = ls.TextDelta if kind == "text" else ls.ToolCall
@@ -201,8 +222,8 @@ def _agent() -> Program:
     calling = response(CONTENT_TYPES["openai-chat"], body_of("openai-chat", FRAGMENTS, "tools"))
     ending = response(CONTENT_TYPES["openai-chat"], body_of("openai-chat", FRAGMENTS))
     last = _STEPS - 1
-    _, session = _opened_sessions(lambda http: ending if http.count(b'"tool_call_id"') == last else calling)
-    model = ls.Model("openai:any", base_url=_URL, api_key="key", session=session)
+    base = address(lambda http: ending if http.count(b'"tool_call_id"') == last else calling)
+    model = _model("openai-chat", base)
 
     def weather(place: str) -> str:
         """Tells the weather."""
@@ -221,8 +242,7 @@ def _step(wire: str, number: int) -> Program:
     """A step behind so many of a run: a request with all of them, a text, a call and its result."""
     answered = itertools.count(number + 1)
     kind = CONTENT_TYPES[wire]
-    _, session = _opened_sessions(lambda http: response(kind, [agent_step(wire, next(answered), 1)]))
-    model = ls.Model(f"{PROVIDERS[wire]}:any", base_url=_URL, api_key="key", session=session)
+    model = _model(wire, address(lambda http: response(kind, [agent_step(wire, next(answered), 1)])))
     chat = [Message.user("Read all of it.")]
     for step in range(1, number):
         call = ToolCall(f"call_{step:04}_0", "look", f'{{"page": {step}}}')
@@ -240,6 +260,11 @@ def _step(wire: str, number: int) -> Program:
 
 async def _run(wanted: str) -> None:
     """In the counted process: each program, between two marks."""
+    with no_sockets():
+        await _run_programs(wanted)
+
+
+async def _run_programs(wanted: str) -> None:
     gc.disable()
     for name, make in programs().items():
         if name == EMPTY or fnmatch.fnmatch(name, wanted):
@@ -247,15 +272,29 @@ async def _run(wanted: str) -> None:
             await _repeat(program, _WARM_UP_DECODING if name.startswith("decode") else _WARM_UP)
             gc.collect()
             gc.freeze()
-            print(name)
-            os.getloadavg()
-            await _repeat(program, _ROUNDS)
-            gc.collect()  # what a round leaves to the collector is part of its cost
-            os.getloadavg()
+            if name.startswith(_END):
+                await _repeat_ends(name, program)
+            else:
+                print(name)
+                os.getloadavg()
+                await _repeat(program, _ROUNDS)
+                gc.collect()  # what a round leaves to the collector is part of its cost
+                os.getloadavg()
             gc.unfreeze()
     gc.enable()
     while _opened:
         await _opened.pop().close()
+    await close_session()
+
+
+async def _repeat_ends(name: str, program: Program) -> None:
+    """Marks the end of each round, as if it were a program of its own."""
+    before_last_piece.append(os.getloadavg)
+    for _ in range(_ROUNDS):
+        print(name)
+        await _repeat(program, 1)
+        os.getloadavg()
+    before_last_piece.clear()
 
 
 async def _repeat(program: Program, rounds: int) -> None:
@@ -279,9 +318,12 @@ def count(wanted: str = "*") -> dict[str, int]:
         if done.returncode:
             raise RuntimeError(f"valgrind failed:\n{done.stderr[-2000:]}")
         names = done.stdout.split("\n")[:-1]
-        counts = dict(zip(names, _marked(file, len(names)), strict=True))
-    empty = counts.pop(EMPTY)
-    return {name: (value - empty) // _ROUNDS for name, value in counts.items()}
+        counted = list(zip(names, _marked(file, len(names)), strict=True))
+    (_, empty), *others = counted
+    counts = dict.fromkeys((name for name, _ in others), 0)
+    for name, value in others:
+        counts[name] += (value - empty) // _ROUNDS
+    return counts
 
 
 def _marked(file: Path, number: int) -> Iterator[int]:

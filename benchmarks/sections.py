@@ -22,7 +22,7 @@ from benchmarks.imports import import_ms
 from benchmarks.installed import footprint
 from benchmarks.latency import between_ms
 from benchmarks.long_runs import RUNS, in_process, over_http, step_ms
-from benchmarks.loops import loops, of_other, us_per_event, version
+from benchmarks.loops import rows
 from benchmarks.mapping import map_figures
 from benchmarks.memory import kib_per_stream
 from benchmarks.serving import TOGETHER, us_per_served
@@ -174,15 +174,9 @@ def installed(args: argparse.Namespace, base: str) -> Iterator[Figure]:
 
 
 def event_loops(args: argparse.Namespace, base: str) -> Iterator[Figure]:
-    """The section cpu for one wire, on the event loops there are, and in other Pythons."""
+    """CPU of chat completions on the event loops there are, here and in other Pythons, and what to use."""
     events, rounds = (5_000, 3) if args.quick else (args.events, args.rounds)
-    for name, factory in loops().items():
-        for writes in MODES:
-            found = us_per_event(factory, base, writes, events, rounds)
-            row = {"python": version(), "loop": name, "writes": writes}
-            yield {**row, "us_per_event": found, "ratio": ratios(found)}
-    for python in args.python:
-        yield from of_other(python, events, rounds)
+    yield from rows(args.python, base, events, rounds)
 
 
 def serving(args: argparse.Namespace, base: str) -> Iterator[Figure]:

@@ -18,7 +18,7 @@ from llmstream.request import (
     ToolChoice,
     ToolSpec,
 )
-from llmstream.structured.modes import asked
+from llmstream.structured.modes import in_mode
 
 __all__ = ["EFFORTS", "Sent", "Wanted", "combinations", "sent"]
 
@@ -113,7 +113,7 @@ def sent(wanted: Wanted) -> Sent:
     )
     try:
         encoded = dialect.encode(
-            asked(request, dialect.output_abilities(request)).request, provider=wanted.provider
+            in_mode(request, dialect.output_abilities(request)).request, provider=wanted.provider
         )
     except LLMStreamError as error:
         return Sent(refusal=f"{type(error).__name__}: {error}")

@@ -26,9 +26,14 @@ async def polite(request: ls.Request, ask: Ask) -> AsyncGenerator[ls.Event]:
 
 async def main(first: str, second: str) -> None:
     retry = ls.Retry(max_retries=0)  # the chain is there for that
-    kept: dict[str, bytes] = {}  # or a folder
+    stored: dict[str, bytes] = {}  # or a folder
     model = wrap(
-        ls.Model(first, retry=retry), polite, fallback(second), extract_thinking(), cache(kept), smooth(0.005)
+        ls.Model(first, retry=retry),
+        polite,
+        fallback(second),
+        extract_thinking(),
+        cache(stored),
+        smooth(0.005),
     )
     for time in ("first", "second"):
         print(f"the {time} time:")
@@ -39,10 +44,10 @@ async def main(first: str, second: str) -> None:
                         for warning in warnings:
                             print(" ", getattr(warning, "message", warning))
                     case ls.ResponseMetadata(provider_metadata={"llmstream": {"cached": True}}):
-                        print("  kept from before")
+                        print("  from the cache")
         for part in stream.message.parts:
             print(f"  {part.part_kind}: {getattr(part, 'text', part)}")
-    print(f"{len(kept)} answer kept; tokens: {stream.usage.total_tokens}")
+    print(f"{len(stored)} answer stored; tokens: {stream.usage.total_tokens}")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 
 from llmstream.errors import DecodeError, ErrorInfo
+from llmstream.first_use import make_decoder
 from llmstream.other_sdks import EVENT, suggests
 from llmstream.usage import Usage
 
@@ -447,7 +448,7 @@ def decode(data: bytes | str) -> Event:
     global _decoder
     # Built at first use: it costs more than the rest of the import.
     if _decoder is None:
-        _decoder = msgspec.json.Decoder(Event)
+        _decoder = make_decoder(Event)
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

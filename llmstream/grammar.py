@@ -80,6 +80,12 @@ _TABLE: Final[dict[type, tuple[Move, Family | None]]] = {
 }
 
 _DELTAS: Final = {kind: family for kind, (move, family) in _TABLE.items() if move == "delta"}
+_OPENING: Final = {kind: family for kind, (move, family) in _TABLE.items() if move == "open"}
+_CLOSING: Final = {kind: family for kind, (move, family) in _TABLE.items() if move == "close"}
+# Those of which the guard keeps nothing.
+_PARTS: Final = frozenset(
+    kind for kind, (move, _) in _TABLE.items() if move == "part" and kind not in (ErrorEvent, RetryNotice)
+)
 
 TRUNCATING: Final = frozenset({"length", "content-filter", "error"})
 """Finish reasons after which a tool input may have stayed incomplete."""
@@ -125,7 +131,7 @@ class _Checker:
         self.count += 1
         entry = _TABLE.get(type(event))
         if entry is None:
-            self.note(position, f"{type(event).__name__} is no event of the union")
+            self.note(position, f"{type(event).__name__} is not an event of the union")
             return
         move, family = entry
         if self.ended is not None:
@@ -183,7 +189,7 @@ class _Checker:
             self.note(position, f"tool call {call_id!r} is made of an incomplete input")
         # A reader that shows deltas and one that takes calls must see the same input.
         elif call_id in self.inputs and event.input != ("".join(self.inputs[call_id]) or "{}"):
-            self.note(position, f"the input of tool call {call_id!r} is not what its deltas said")
+            self.note(position, f"the input of tool call {call_id!r} differs from its deltas")
 
     def result(self, position: int, event: ToolResult) -> None:
         if event.tool_call_id in self.settled:
@@ -203,9 +209,12 @@ class _Checker:
             if family == "tool-input" and event.finish_reason in TRUNCATING:
                 continue
             if not self.errors:
-                self.note(position, f"{family} {block_id!r} is incomplete and no error says why")
+                self.note(position, f"{family} {block_id!r} is incomplete and no error gives the reason")
             elif event.finish_reason != "error":
-                self.note(position, f"{family} {block_id!r} broke off but finish says {event.finish_reason}")
+                self.note(
+                    position,
+                    f"{family} {block_id!r} broke off but the finish reason is {event.finish_reason}",
+                )
 
     def finish(self) -> list[str]:
         if not self.count:
@@ -250,9 +259,9 @@ class Guard:
         """Returns the events, repaired where they break a rule."""
         if self.finished:
             return []
-        # Nearly all events are deltas of an open block. A measured hot loop: a batch of these passes as
-        # the list that it is, and in any other they are copied at once up to an event of another kind, which
-        # goes through `_pass`.
+        # Nearly all events are deltas of an open block, and nearly all others are valid as they are. A
+        # measured hot loop: a batch of these passes as the list that it is. From the first that is not,
+        # events are copied at once up to the next of these.
         opened = self._open
         out: list[Event] | None = None
         passed = 0  # how many of the events are in `out`
@@ -266,9 +275,13 @@ class Guard:
             if type(event) is kind and event.id is block_id:  # type: ignore[union-attr]
                 # It continues the same block as the one before.
                 continue
-            kind, block_id = type(event), getattr(event, "id", "")
-            family = _DELTAS.get(kind)
-            if family is not None and opened.get(block_id) is family and not self._alias:
+            kind = type(event)
+            if (family := _DELTAS.get(kind)) is not None:
+                block_id = getattr(event, "id", "")
+                if opened.get(block_id) is family and not self._alias:
+                    continue
+            elif self._accept(event):
+                kind = None
                 continue
             kind = None  # also a delta, whose block has to be opened or renamed
             here = len(events) - length_hint(rest) - 1
@@ -298,10 +311,34 @@ class Guard:
         out.append(Finish("error", usage, provider_metadata=metadata))
         return out
 
+    def _accept(self, event: Event) -> bool:
+        """Notes an event that is valid as it is; False for what `_pass` has to look at, or to repair."""
+        if self.finished or self._alias:
+            return False
+        # By type: `isinstance` takes a thousand instructions to say no of a Struct.
+        kind = type(event)
+        if (family := _CLOSING.get(kind)) is not None:
+            block_id: str = event.id  # type: ignore[union-attr, assignment]  # every block event has one
+            if self._open.get(block_id) != family or event.incomplete:  # type: ignore[union-attr]
+                return False
+            self._forget(block_id)
+        elif (family := _OPENING.get(kind)) is not None:
+            block_id = event.id  # type: ignore[union-attr, assignment]
+            if (self._open_texts and family == "tool-input") or block_id in self._used:
+                return False
+            self._open_as(block_id, family)
+        elif kind is ToolCall:
+            call_id: str = event.tool_call_id  # type: ignore[union-attr]
+            if call_id in self._called or call_id in self._broken_inputs or call_id in self._open:
+                return False
+            self._called[call_id] = None
+        else:
+            return kind in _PARTS
+        return True
+
     def _pass(self, event: Event, out: list[Event]) -> None:
         if self.finished:
             return
-        # By type: `isinstance` takes a thousand instructions to say no of a Struct.
         move, family = _TABLE[type(event)]
         if family is not None:
             self._block(event, move, family, out)

@@ -18,6 +18,8 @@ from typing import Annotated, Any, ClassVar, Final
 import msgspec
 from msgspec import inspect as shapes
 
+from llmstream.first_use import make_decoder, prepared
+
 __all__ = [
     "Choice",
     "convert",
@@ -121,7 +123,7 @@ def readable(annotation: Any) -> Any:
 
 def decoder(annotation: Any) -> msgspec.json.Decoder[Any]:
     """Creates a decoder of JSON text to values of a type."""
-    return msgspec.json.Decoder(readable(annotation), dec_hook=_read)
+    return make_decoder(readable(annotation), dec_hook=_read)
 
 
 def convert(raw: Any, annotation: Any) -> Any:
@@ -129,7 +131,7 @@ def convert(raw: Any, annotation: Any) -> Any:
 
     raises: msgspec.ValidationError, with the messages of pydantic where a model does not fit
     """
-    return msgspec.convert(raw, readable(annotation), str_keys=True, dec_hook=_read)
+    return msgspec.convert(raw, prepared(readable(annotation)), str_keys=True, dec_hook=_read)
 
 
 def _write(value: Any) -> Any:

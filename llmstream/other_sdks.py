@@ -1,4 +1,4 @@
-"""What other SDKs call things: an AttributeError for one of their names shows ours.
+"""Names in other SDKs: an AttributeError for one of their names shows ours.
 
 The names are those of OpenAI's, Anthropic's, Google's and Vercel's SDKs, LiteLLM, LangChain, pydantic-ai,
 openai-agents and instructor, read 2026-11. Options have a table of their own, in `streams.option_hints`.

@@ -46,7 +46,9 @@ class UniqueIds:
         """Adds an id; returns False if it is in use."""
         if name in self._taken:
             return False
-        self._add(name)
+        self._taken[name] = None
+        if self._hold is not None:
+            self._hold(_held(name))
         return True
 
     def copy(self) -> UniqueIds:
@@ -62,18 +64,19 @@ class UniqueIds:
     def fresh(self, wanted: str) -> str:
         """Adds and returns the requested id, or the next free one with a number."""
         name = wanted
-        while name in self._taken:
+        taken = self._taken
+        while name in taken:
             number = self._numbers.get(wanted, 1) + 1
             self._numbers[wanted] = number
             name = f"{wanted}{self._separator}{number}"
-        self._add(name)
+        taken[name] = None
+        if self._hold is not None:
+            self._hold(_held(name))
         return name
 
-    def _add(self, name: str) -> None:
-        self._taken[name] = None
-        if self._hold is not None:
-            size = _EMPTY_TEXT_BYTES + len(name) if name.isascii() else sys.getsizeof(name)
-            self._hold(size + _ENTRY_BYTES)
+
+def _held(name: str) -> int:
+    return _ENTRY_BYTES + (_EMPTY_TEXT_BYTES + len(name) if name.isascii() else sys.getsizeof(name))
 
 
 class StepIds:

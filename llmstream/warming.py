@@ -1,4 +1,4 @@
-"""Prepares for the first call: what it would import, look up and connect while somebody waits.
+"""Prepares for the first call: imports, name lookup and connection, which it would otherwise wait for.
 
 It imports nothing itself, so that the import of this module holds no loop either.
 """

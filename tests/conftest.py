@@ -7,6 +7,7 @@ import functools
 import gc
 import itertools
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from pathlib import Path
@@ -20,17 +21,21 @@ from hypothesis import settings
 
 from llmstream.errors import InvalidRequest
 from llmstream.streams import attempts
+from tests.examples import QUICK
 from tests.redis_servers import make_redis, redis_server, short_path  # noqa: F401  # fixtures
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 # The same examples in every run, and no deadline on a busy machine; LLMSTREAM_EXPLORE=1 looks for new ones.
 settings.register_profile("llmstream", derandomize="LLMSTREAM_EXPLORE" not in os.environ, deadline=None)
+settings.register_profile("quick", settings.get_profile("llmstream"), max_examples=QUICK)
 settings.load_profile("llmstream")
 
 # By default (pyproject.toml) only the quick tests run; `-m ''` and `-m slow` change that.
 _QUICK = pytest.StashKey[bool]()
 _LEFT_OUT = pytest.StashKey[set[str]]()
+_SLOW_MODULE = re.compile(r"^pytestmark = (?:\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+_TEST = re.compile(r"^(?:async )?def (test_\w+)", re.MULTILINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,8 +78,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if not any(Path(arg).is_dir() for arg in config.args):  # files and tests that are named run complete
         config.option.markexpr = config.option.markexpr.replace("not slow", "")
     config.stash[_QUICK] = config.option.markexpr == "not slow"
+    if config.stash[_QUICK] and "LLMSTREAM_EXPLORE" not in os.environ:
+        settings.load_profile("quick")
     for size in ("COLUMNS", "LINES"):  # readline sets them, and a worker of pytest-xdist inherits them
         os.environ.pop(size, None)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
+    """Leaves a module of slow tests out before it is imported: many import a vendor's client."""
+    if not collector.config.stash[_QUICK] or not isinstance(collector, pytest.Module):
+        return None
+    text = collector.path.read_text(encoding="utf-8")
+    if not collector.get_closest_marker("slow") and not _SLOW_MODULE.search(text):
+        return None
+    names = _TEST.findall(text)
+    collector.config.stash[_LEFT_OUT].update(f"{collector.nodeid}::{name}" for name in names)
+    return pytest.CollectReport(collector.nodeid, "passed", None, [])
 
 
 def pytest_pycollect_makeitem(
@@ -114,6 +134,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"{left_out} slow {functions} not run: scripts/check, or pytest -m ''")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """For `-n auto` one more than the cores: tests wait a lot, for servers and programs."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
     """Replaces lone surrogates, which some tests log: a worker of pytest-xdist cannot send them."""
@@ -148,7 +177,7 @@ _tests = itertools.count()
 @pytest.fixture(autouse=True)
 def frozen() -> None:
     """What has gathered by now is not looked at by each of the many collections that leaks are found by."""
-    if next(_tests) % 100 == 0:
+    if next(_tests) % 250 == 0:
         gc.collect()
         gc.freeze()
 

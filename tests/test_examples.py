@@ -85,11 +85,11 @@ SAID = {
         "sim-mistral             44 events, the same\nsim-ollama              44 events, the same\n",
     ],
     "middleware.py": [
-        "overloaded.json failed (overloaded): too much to do; the next model was asked\n"
+        "overloaded.json failed (overloaded): too much to do; the next model was used\n"
         "  reasoning: Short waves",
         "the second time:\n",
-        "  kept from before\n  reasoning: Short waves are scattered more.\n  text: Because air",
-        "1 answer kept",
+        "  from the cache\n  reasoning: Short waves are scattered more.\n  text: Because air",
+        "1 answer stored",
     ],
     "pattern_matching.py": [
         "ToolInputEnd     input breaks off\nErrorEvent       failed: overloaded: too much to do\nFinish  ",

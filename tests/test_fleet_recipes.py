@@ -137,5 +137,5 @@ def test_killed_dbos_worker_goes_on(recipe):
         first.kill()
     assert len(answered(recipe)) < ROWS
     again = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert again.stdout.split()[-1:] == [str(ROWS)], again.stderr
+    assert again.stdout.split()[-1:] == [str(ROWS)], (again.returncode, again.stderr)
     assert answered(recipe) == list(range(ROWS))

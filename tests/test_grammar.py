@@ -78,13 +78,16 @@ def test_kinds_may_interleave_by_id() -> None:
         (sentence(*TEXT, *TEXT), "second time"),
         (sentence(TextStart("0"), ReasoningDelta("a", "0"), TextEnd("0")), "not open"),
         (sentence(TextStart("0")), "still open"),
-        (sentence(TextStart("0"), TextEnd("0", incomplete=True)), "no error says why"),
-        (sentence(TextStart("0"), TextEnd("0", incomplete=True), ErrorEvent(FAILED)), "finish says stop"),
+        (sentence(TextStart("0"), TextEnd("0", incomplete=True)), "no error gives the reason"),
+        (
+            sentence(TextStart("0"), TextEnd("0", incomplete=True), ErrorEvent(FAILED)),
+            "finish reason is stop",
+        ),
         (sentence(TextStart("0"), *CALL[:-1], TextEnd("0"), CALL[-1]), "while text"),
         (sentence(*CALL[:3], CALL[4], CALL[3]), "before the end of its input"),
         (sentence(*CALL, CALL[-1]), "sent twice"),
-        (sentence(*CALL[:-1], ToolCall("f", "{}", "c1")), "not what its deltas said"),
-        (sentence(CALL[0], ToolInputEnd("c1"), ToolCall("f", "", "c1")), "not what its deltas said"),
+        (sentence(*CALL[:-1], ToolCall("f", "{}", "c1")), "differs from its deltas"),
+        (sentence(CALL[0], ToolInputEnd("c1"), ToolCall("f", "", "c1")), "differs from its deltas"),
         (
             sentence(CALL[0], ToolInputEnd("c1", incomplete=True), ToolCall("f", "{}", "c1")),
             "incomplete input",
@@ -97,7 +100,7 @@ def test_each_broken_law_is_named(events: list[Event], words: str) -> None:
 
 
 def test_something_that_is_no_event_is_named() -> None:
-    assert any("no event" in line for line in check([StreamStart(), "x", Finish("stop")]))  # type: ignore[list-item]
+    assert any("not an event" in line for line in check([StreamStart(), "x", Finish("stop")]))  # type: ignore[list-item]
 
 
 def test_call_cut_by_token_limit_no_error() -> None:

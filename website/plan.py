@@ -141,13 +141,13 @@ PAGES = (
     Page(
         "store.md",
         "Store",
-        "Conversations that are kept in a file. The guide is [Keeping conversations](../guides/store.md).",
+        "Conversations that are stored in a file. The guide is [Keeping conversations](../guides/store.md).",
         "store.*",
     ),
     Page(
         "event-log.md",
         "Event log",
-        "Runs that are kept in a log, followed and stopped from any process. The guide is "
+        "Runs that are stored in a log, followed and stopped from any process. The guide is "
         "[Event log](../guides/event-log.md).",
         "open_logs log.*",
     ),

@@ -58,6 +58,7 @@ function Chat({ saved }) {
     <header><h1>Chat</h1><a className="button" href="/">New chat</a></header>
     <main>
       <div>
+        {messages.length === 0 && !busy && <p className="empty">Ask for a table. It is booked once you approve.</p>}
         {messages.map(message => message.parts.map((part, index) =>
           <Part key={message.id + index} {...{ part, busy, role: message.role, decide: addToolApprovalResponse }} />))}
         {status === 'submitted' && <p className="waiting">…</p>}

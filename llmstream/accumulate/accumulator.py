@@ -480,7 +480,7 @@ async def collect(events: AsyncIterable[Event], *, require_terminal: bool = True
         async for event in events:
             accumulator.feed(event)
         if require_terminal and not accumulator.finished:
-            raise IncompleteStream("the events ended without a finish. What came is kept in .partial.")
+            raise IncompleteStream("the events ended without a finish. What arrived is in .partial.")
     except LLMStreamError as error:
         if error.partial is None:
             error.partial = accumulator.partial

@@ -550,7 +550,7 @@ class _SubAgent:
         try:
             return answer_of(run)
         except LLMStreamError as error:
-            raise ToolError(f"The agent {self._name} gave no answer: {error}") from error
+            raise ToolError(f"The agent {self._name} returned no answer: {error}") from error
 
     def _run(self, prompt: str, context: ToolContext) -> AgentRun[Any]:
         found = context.continued

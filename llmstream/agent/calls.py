@@ -330,7 +330,7 @@ class StepCalls:
         returns: the request as it was recorded first
         """
         if self._recorder is not None:
-            pending = await self._recorder.asked(self._step, self._name(call), pending)
+            pending = await self._recorder.decision_request(self._step, self._name(call), pending)
         will_run = {"tool_name": pending.name, "input": pending.arguments}
         # Page and person see what will run; an equal input is in the call's own event.
         same = (call.name, call.arguments) == (pending.name, pending.arguments)

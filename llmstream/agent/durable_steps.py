@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-__all__ = ["Do", "Steps", "Under", "no_nul", "result_key"]
+__all__ = ["Do", "Steps", "SubAgentSteps", "no_nul", "result_key"]
 
 Do: TypeAlias = Callable[[], Awaitable[bytes]]
 
@@ -90,7 +90,7 @@ def no_nul(call_id: str) -> str:
     return call_id.replace("\0", "%00")
 
 
-class Under:
+class SubAgentSteps:
     """The steps of a sub-agent: those of its parent, below a key."""
 
     def __init__(self, steps: Steps, key: str) -> None:

@@ -12,7 +12,7 @@ from llmstream.chats.message import Message, Role
 from llmstream.tools.outcome import cancelled_results
 
 if TYPE_CHECKING:
-    from llmstream.chats.turns import ChatTurn
+    from llmstream.chats.chat import ChatTurn
     from llmstream.events import Event
 
 __all__ = ["ChatHistory", "SettledPart", "is_empty", "open_calls", "own_view", "settled", "shared_message"]

@@ -28,8 +28,7 @@ from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.errors import DecodeError, Interrupted, InvalidRequest, Lost
-from llmstream.file_lock import is_at, lock
-from llmstream.files import replace_file, sync_folder
+from llmstream.files import is_at, lock, replace_file, sync_folder
 
 __all__ = [
     "Journal",
@@ -246,7 +245,8 @@ class JournalSteps:
             number += 1
         if not recorded:
             raise InvalidRequest(
-                f"run {self.run!r} is over, or ends now. Start another one with its messages, and this one."
+                f"run {self.run!r} is over, or is ending. Start another run with its messages(), "
+                "followed by this one."
             )
 
     async def wait(self, key: str, timeout_s: float | None) -> bytes | None:

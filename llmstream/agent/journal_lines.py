@@ -13,6 +13,7 @@ from llmstream.chats.content import ToolCall, ToolResult, outcome_mark
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError
+from llmstream.first_use import prepared
 
 __all__ = ["Line", "RunRecord", "compacted", "encode_line", "read_lines", "sum_of"]
 
@@ -99,7 +100,7 @@ def read_lines(path: str) -> Iterator[Line]:
                     raise ValueError("it has no checksum")
                 body = _checked(data, kind, after)
                 after, least = sum_of(data), kind
-                yield msgspec.json.decode(body, type=Line)
+                yield msgspec.json.decode(body, type=prepared(Line))
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise DecodeError(f"line {number} of the journal {path} is damaged: {error}") from None
 
@@ -107,12 +108,12 @@ def read_lines(path: str) -> Iterator[Line]:
 def _kind(data: bytes) -> int:
     """What the checksum of a line covers: 0 nothing, 1 the line, 2 also the lines before it.
 
-    raises: ValueError if it does not begin like a line of a journal
+    raises: ValueError if it does not start like a line of a journal
     """
     for kind, start in enumerate((_PLAIN, _SUM, _CHAIN)):
         if data.startswith(start):
             return kind
-    raise ValueError("it does not begin like a line of a journal")
+    raise ValueError("it does not start like a line of a journal")
 
 
 def _checked(data: bytes, kind: int, after: int) -> bytes:
@@ -127,7 +128,7 @@ def _checked(data: bytes, kind: int, after: int) -> bytes:
     body = b"{" + data[at + 2 : -1]
     # Compared as text, so that a bit turned in the checksum itself is found too.
     if data[len(start) : at + 2] != b'%08x",' % zlib.crc32(body, after if kind == 2 else 0):
-        raise ValueError("its checksum is wrong: a line was altered, removed, doubled or moved")
+        raise ValueError("its checksum is wrong: a line was altered, removed, duplicated or moved")
     return body
 
 

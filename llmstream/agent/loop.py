@@ -14,9 +14,8 @@ from llmstream.agent.config import AgentConfig
 from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import ChatHistory, is_empty, settled
 from llmstream.agent.hooks import Stop, call_hook
-from llmstream.agent.model_response import ModelResponse
+from llmstream.agent.model_step import HookResponse, ModelResponse, StepPlanner
 from llmstream.agent.nested import in_step, turn_calls
-from llmstream.agent.planning import HookResponse, StepPlanner
 from llmstream.agent.resumption import Resumption
 from llmstream.agent.state import Budget, Misses, RunState
 from llmstream.agent.steps import ModelStep, ResumedStep, RunContext, RunStep, StaticStep
@@ -197,7 +196,7 @@ class Loop:
         if recorder is None:
             return False
         self.suspended, key = await recorder.suspended(number, made)
-        given, before = await recorder.given(number, key, self.suspended.pending)
+        given, before = await recorder.resume_input(number, key, self.suspended.pending)
         if not given.decisions and not given.results:
             return False
         self._resumption = Resumption.of(
@@ -210,7 +209,7 @@ class Loop:
         )
         # A decision found in the record was used by the process that died.
         if not before:
-            await recorder.go_on(key, given)
+            await recorder.record_resumption(key, given)
         return True
 
     async def _next_step(self) -> RunStep | None:

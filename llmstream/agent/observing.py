@@ -12,7 +12,7 @@ from llmstream.agent.state import RunState
 from llmstream.chats.content import ToolCall
 from llmstream.errors import LLMStreamError
 from llmstream.events import FinishReason, Usage
-from llmstream.streams.observations import CallContent, Observation, cleaned, tell, wants_content
+from llmstream.streams.observations import CallContent, Observation, cleaned, notify, wants_content
 from llmstream.tools.outcome import ToolCallStatus
 from llmstream.tools.tool import Tool
 
@@ -155,7 +155,7 @@ class RunWatch:
         secrets: returns the model's keys, which no observation may show
         """
         self._agent, self._secrets, self._began = agent, secrets, self._clock()
-        tell(self._observe, RunStarted(run_id=self._run_id, agent=agent, provider=provider, model=model))
+        notify(self._observe, RunStarted(run_id=self._run_id, agent=agent, provider=provider, model=model))
 
     def calls(self, step: int) -> Callable[[Observation], object]:
         """The observer for the model calls of a step."""
@@ -168,7 +168,7 @@ class RunWatch:
         ids = {"run_id": self._run_id, "tool_call_id": call.id, "name": call.name}
         is_known = tool is not None
         description = tool.spec.description if tool is not None else ""
-        tell(self._observe, ToolStarted(step=step, description=description, is_known=is_known, **ids))
+        notify(self._observe, ToolStarted(step=step, description=description, is_known=is_known, **ids))
         status, began = None, self._clock()
         try:
             status = await running
@@ -177,7 +177,7 @@ class RunWatch:
             if self._content:
                 result = None if status is None else status.result.content
                 content = ToolContent(arguments=call.arguments, result=result, **ids)
-                tell(self._observe, cleaned(content, self._cleaner()))
+                notify(self._observe, cleaned(content, self._cleaner()))
             finished = ToolFinished(
                 step=step,
                 duration_s=self._clock() - began,
@@ -185,7 +185,7 @@ class RunWatch:
                 is_known=is_known,
                 **ids,
             )
-            tell(self._observe, finished)
+            notify(self._observe, finished)
         return status
 
     def _cleaner(self) -> Callable[[str], str]:
@@ -227,7 +227,7 @@ class RunWatch:
             left=finish_reason is None and error_code is None,
             suspended=suspended,
         )
-        tell(self._observe, finished)
+        notify(self._observe, finished)
 
 
 class _OfCalls:

@@ -1,4 +1,4 @@
-"""A model whose responses are recorded as steps: asked once, then read from the record.
+"""A model whose responses are recorded as steps: requested once, then read from the record.
 
 Outside all middleware, so fallbacks, retries and a cache are within one step. The events go to the reader as
 they come, and the finish when the response is recorded: no call of it runs before.

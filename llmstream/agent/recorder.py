@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from llmstream.agent.durable_steps import Steps, Under, no_nul, result_key
+from llmstream.agent.durable_steps import Steps, SubAgentSteps, no_nul, result_key
 from llmstream.agent.hooks import Again, Proceed, Rewrite, Skip, Stop
 from llmstream.agent.recorded_model import Digests, PriceOf, RecordedModel
 from llmstream.agent.state import Expense
@@ -21,11 +21,12 @@ from llmstream.chats.content import ToolCall, ToolResult, outcome_of
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest, InvalidToolInput, UnknownTool
+from llmstream.first_use import prepared
 from llmstream.streams.call import CallingModel
 from llmstream.tools.approval import Approve, Deny, PendingCall, Run, Settled, Verdict, Wait, as_decision
 from llmstream.tools.outcome import ToolCallStatus, ToolOutcome
 
-__all__ = ["INTERRUPTED", "EndedCall", "Given", "Recorder", "WhenInterrupted"]
+__all__ = ["INTERRUPTED", "EndedCall", "Recorder", "ResumeInput", "WhenInterrupted"]
 
 WhenInterrupted: TypeAlias = Literal["tell", "ask", "again"]
 """What becomes of a call that a crash interrupted and whose tool is not idempotent: the model reads that it
@@ -87,7 +88,7 @@ class EndedCall(msgspec.Struct, frozen=True, omit_defaults=True):
         return ToolCallStatus.of(call, outcome)
 
 
-class _Judged(msgspec.Struct, frozen=True, omit_defaults=True):
+class _RecordedVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """A recorded verdict: of the gate on a call, or of a hook."""
 
     kind: Literal["run", "settled", "wait", "go", "rewrite", "skip", "stop", "again"]
@@ -99,7 +100,7 @@ class _Judged(msgspec.Struct, frozen=True, omit_defaults=True):
     messages: str = ""
 
 
-class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+class ResumeInput(msgspec.Struct, frozen=True, omit_defaults=True):
     """Decisions and results that a suspended run went on with; decisions by `approval_id`."""
 
     decisions: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -135,7 +136,7 @@ def _read(data: bytes, kind: type[T]) -> T:
     raises: DecodeError if it is damaged, of another form, or of a newer version
     """
     try:
-        return msgspec.json.decode(data, type=kind)
+        return msgspec.json.decode(data, type=prepared(kind))
     except msgspec.MsgspecError as error:
         raise DecodeError(f"the record of a step cannot be read: {error}") from None
 
@@ -208,7 +209,7 @@ class Recorder:
     def scope(self, number: int, call_id: str) -> Steps:
         """Where the sub-agent of a call records its own steps."""
         key = f"{number}/call/{call_id}"
-        return Under(self.steps, self._scopes.get(key, key))
+        return SubAgentSteps(self.steps, self._scopes.get(key, key))
 
     async def call(
         self, number: int, name: str, call: ToolCall, run: Callable[[], Awaitable[EndedCall]], *, again: bool
@@ -232,7 +233,7 @@ class Recorder:
         digest = hashlib.sha256(key.encode()).hexdigest()[:16]
         return PendingCall(call.id, call.name, call.arguments, f"{_INTERRUPTED_ID}{digest}")
 
-    async def asked(self, number: int, name: str, pending: PendingCall) -> PendingCall:
+    async def decision_request(self, number: int, name: str, pending: PendingCall) -> PendingCall:
         """Records a request for a decision before anybody sees it; returns the one recorded first."""
         broken_off = pending.approval_id.startswith(_INTERRUPTED_ID)
         key = f"{number}/approval/{name}" + ("/interrupted" if broken_off else "")
@@ -255,10 +256,10 @@ class Recorder:
         async def do() -> bytes:
             nonlocal asked
             asked = True
-            return _encode(_judged(await judge()))
+            return _encode(_recorded_verdict(await judge()))
 
         data = await self.steps.step(self.numbered(f"{number}/before_tool/{name}"), do, again=True)
-        verdict = _verdict(_read(data, _Judged))
+        verdict = _verdict(_read(data, _RecordedVerdict))
         if isinstance(verdict, Wait) and verdict.pending.approval_id and not asked:
             await ask(verdict.pending)
         return verdict
@@ -272,10 +273,10 @@ class Recorder:
         async def do() -> bytes:
             status, stop = await review()
             live.append(status)
-            return _encode(_Judged("settled", ended=EndedCall.of(status), stop=stop))
+            return _encode(_RecordedVerdict("settled", ended=EndedCall.of(status), stop=stop))
 
         data = await self.steps.step(self.numbered(f"{number}/after_tool/{name}"), do, again=True)
-        found = _read(data, _Judged)
+        found = _read(data, _RecordedVerdict)
         assert found.ended is not None
         return (live[0] if live else found.ended.restored()), found.stop
 
@@ -286,16 +287,16 @@ class Recorder:
 
         async def do() -> bytes:
             found = await hook()
-            judged = _hook_judged(found)
-            if judged is None:
+            recorded = _recorded_decision(found)
+            if recorded is None:
                 raise _NoDecision(found)
-            return _encode(judged)
+            return _encode(recorded)
 
         try:
             data = await self.steps.step(key, do, again=True)
         except _NoDecision as error:
             return error.args[0]  # whoever asked the hook reports it
-        return _hook_decision(_read(data, _Judged))
+        return _hook_decision(_read(data, _RecordedVerdict))
 
     # The conversation: messages that were sent to the run, and what effects made of the history.
 
@@ -333,7 +334,7 @@ class Recorder:
 
         The number of the next message is taken by whoever is first: who sends it, or the run at its end.
         """
-        if isinstance(self.steps, Under):
+        if isinstance(self.steps, SubAgentSteps):
             return []  # nobody sends messages to a sub-agent
 
         async def end() -> bytes:
@@ -387,11 +388,13 @@ class Recorder:
         found = Suspension.from_json(await self.steps.step(key, do, again=True))
         return found, key.replace("/suspension", "/resumption")
 
-    async def given(self, number: int, key: str, pending: Iterable[PendingCall]) -> tuple[Given, bool]:
+    async def resume_input(
+        self, number: int, key: str, pending: Iterable[PendingCall]
+    ) -> tuple[ResumeInput, bool]:
         """What was given for the calls that wait, and whether the run was continued with it before."""
         data = await self.steps.wait(key, 0)
         if data is not None:
-            return _read(data, Given), True
+            return _read(data, ResumeInput), True
         decisions: dict[str, Any] = {}
         results: list[ToolResult] = []
         for call in pending:
@@ -401,9 +404,9 @@ class Recorder:
                     decisions[call.approval_id] = _read(found, dict[str, Any])
             elif (found := await self.steps.wait(f"{number}/{result_key(call.call_id)}", None)) is not None:
                 results.append(_read(found, ToolResult))
-        return Given(decisions, tuple(results)), False
+        return ResumeInput(decisions, tuple(results)), False
 
-    async def go_on(self, key: str, given: Given) -> None:
+    async def record_resumption(self, key: str, given: ResumeInput) -> None:
         """Records what the run goes on with."""
 
         async def do() -> bytes:
@@ -412,52 +415,52 @@ class Recorder:
         await self.steps.step(key, do, again=True)
 
 
-def _judged(verdict: Verdict) -> _Judged:
+def _recorded_verdict(verdict: Verdict) -> _RecordedVerdict:
     match verdict:
         case Run(call, note):
-            return _Judged("run", call, note)
+            return _RecordedVerdict("run", call, note)
         case Settled(call, status, stop):
-            return _Judged("settled", call, ended=EndedCall.of(status), stop=stop)
+            return _RecordedVerdict("settled", call, ended=EndedCall.of(status), stop=stop)
         case Wait(call, pending):
-            return _Judged("wait", call, pending=pending)
+            return _RecordedVerdict("wait", call, pending=pending)
 
 
-def _verdict(found: _Judged) -> Verdict:
+def _verdict(found: _RecordedVerdict) -> Verdict:
     match found:
-        case _Judged(kind="run", call=ToolCall() as call):
+        case _RecordedVerdict(kind="run", call=ToolCall() as call):
             return Run(call, found.note)
-        case _Judged(kind="settled", call=ToolCall() as call, ended=EndedCall() as ended):
+        case _RecordedVerdict(kind="settled", call=ToolCall() as call, ended=EndedCall() as ended):
             return Settled(call, ended.restored(), found.stop)
-        case _Judged(kind="wait", call=ToolCall() as call, pending=PendingCall() as pending):
+        case _RecordedVerdict(kind="wait", call=ToolCall() as call, pending=PendingCall() as pending):
             return Wait(call, pending)
         case _:
             raise DecodeError(f"the recorded verdict on a call is damaged: {found!r}")
 
 
-def _hook_judged(decision: Any) -> _Judged | None:
+def _recorded_decision(decision: Any) -> _RecordedVerdict | None:
     """The recorded form; None for what no hook may return."""
     match decision:
         case None | Proceed():
-            return _Judged("go")
+            return _RecordedVerdict("go")
         case Rewrite(Message() as message):
-            return _Judged("rewrite", messages=dump_messages([message]).decode(), note="one")
+            return _RecordedVerdict("rewrite", messages=dump_messages([message]).decode(), note="one")
         case Rewrite(messages) if isinstance(messages, Iterable) and not isinstance(messages, str):
             found = list(messages)
             if not all(isinstance(message, Message) for message in found):
                 return None
-            return _Judged("rewrite", messages=dump_messages(found).decode())
+            return _RecordedVerdict("rewrite", messages=dump_messages(found).decode())
         case Skip(str() | Message() as result) | Again(str() | Message() as result):
             kind: Literal["skip", "again"] = "skip" if isinstance(decision, Skip) else "again"
             if isinstance(result, str):
-                return _Judged(kind, note=result)
-            return _Judged(kind, messages=dump_messages([result]).decode())
+                return _RecordedVerdict(kind, note=result)
+            return _RecordedVerdict(kind, messages=dump_messages([result]).decode())
         case Stop(reason):
-            return _Judged("stop", note=reason)
+            return _RecordedVerdict("stop", note=reason)
         case _:
             return None
 
 
-def _hook_decision(found: _Judged) -> Any:
+def _hook_decision(found: _RecordedVerdict) -> Any:
     messages = load_messages(found.messages) if found.messages else []
     match found.kind:
         case "rewrite":

@@ -87,7 +87,7 @@ class AgentRun(AsyncOnly, Generic[T]):
 
     def _repr_html_(self) -> str | None:
         """The completed steps as a table, for notebooks; None before the first."""
-        from llmstream.agent.run_table import run_table  # loaded by those who have a notebook
+        from llmstream.agent.state import run_table  # loaded by those who have a notebook
 
         over = self.suspended is not None or self.error is not None
         return run_table(self) if over or self.state.steps else None
@@ -214,7 +214,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         """
         output = required_output(self._loop.output)
         if self.finish_reason is None or self.suspended is not None:
-            raise InvalidRequest("the run is not over: read it, by objects() or collect(), then ask again")
+            raise InvalidRequest("the run is not complete. Read it with objects() or collect() first.")
         if self.error is not None:
             raise self.error
         # Of the last step: `message` may be one of an earlier step, which has content.

@@ -1,4 +1,4 @@
-"""The state of a run, and stop conditions: callables of it, called after each step and its tools."""
+"""The state of a run, as a table too, and stop conditions: callables of it, called after each step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,10 @@ from llmstream.errors import InvalidRequest, InvalidToolInput, UnknownTool
 from llmstream.events import FinishReason, Timings, Usage
 from llmstream.tools.outcome import ToolCallStatus
 from llmstream.tools.signature import check_arguments
+
+if TYPE_CHECKING:
+    from llmstream.agent.run import AgentRun
+    from llmstream.display.table import TableRow
 
 __all__ = [
     "MAX_INVALID_CALLS",
@@ -30,6 +34,7 @@ __all__ = [
     "cost_over",
     "elapsed_over",
     "no_progress",
+    "run_table",
     "step_count",
     "tokens_over",
     "tool_called",
@@ -290,3 +295,49 @@ class Misses:
         for name in missed - ran:
             self._counts[name] = self._counts.get(name, 0) + 1
         return self._limit is not None and any(self._counts[n] >= self._limit for n in missed - ran)
+
+
+# The steps of a run as an HTML table for notebooks.
+
+
+def run_table(run: AgentRun[Any]) -> str:
+    """The completed steps of a run: model, calls, tokens, cost and times of each, and their sums.
+
+    The sum of the tokens includes sub-agents. The times are those of the responses, without tools.
+    """
+    # Loaded by those who have a notebook.
+    from llmstream.display.table import CallCell, TableRow, html_table
+
+    times = [step.timings.total_s for step in run.steps if step.timings.total_s is not None]
+    total = TableRow(
+        "Total", usage=run.total_usage, cost=run.cost_estimate, total_s=sum(times) if times else None
+    )
+    rows = [_row(step) for step in run.steps]
+    if run.suspended is not None:
+        calls = [CallCell(call.name, pending=True) for call in run.suspended.pending]
+        rows.append(TableRow(str(run.step), finish="suspended", calls=calls, usage=run.usage))
+    return html_table(repr(run).strip("<>"), rows, total, error=run.error)
+
+
+def _row(step: Step) -> TableRow:
+    from llmstream.display.table import CallCell, TableRow
+
+    ran = {status.tool_call_id for status in step.statuses}
+    calls = [CallCell(status.name, status.error) for status in step.statuses]
+    # Calls that the vendor ran have their results in the message; others wait for a decision.
+    done = ran | {result.tool_call_id for result in step.message.tool_results}
+    calls += [
+        CallCell(call.name, pending=call.id not in done)
+        for call in step.message.tool_calls
+        if call.id not in ran
+    ]
+    return TableRow(
+        str(step.number),
+        step.model,
+        step.finish_reason,
+        calls,
+        step.usage,
+        step.cost_estimate,
+        step.timings.first_content_s,
+        step.timings.total_s,
+    )

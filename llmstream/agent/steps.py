@@ -27,9 +27,8 @@ from llmstream.agent.durable_steps import Steps
 from llmstream.agent.history import SettledPart
 from llmstream.agent.hooks import Again, StepPlan, Stop, reviewed
 from llmstream.agent.journal import RunJournal
-from llmstream.agent.model_response import ModelResponse, PlanMemory, no_content_error
+from llmstream.agent.model_step import HookResponse, ModelResponse, PlanMemory, no_content_error, prepared
 from llmstream.agent.observing import RunWatch
-from llmstream.agent.planning import HookResponse, prepared
 from llmstream.agent.recorded_model import RecordedModel
 from llmstream.agent.recorder import Recorder
 from llmstream.agent.resumption import Resumption, check_continuation
@@ -274,7 +273,7 @@ class RunStep:
             statuses = in_call_order(calls, state.conversation[-1])
             for status in statuses:
                 if status.value is not None:
-                    # By the id in the events: some vendors count ids anew in each response.
+                    # By the id in the events: some vendors restart ids in each response.
                     context.values[context.ids.shown(status.tool_call_id, self.number)] = status.value
             # The step is not counted: it continues when the run is resumed.
             if calls.waiting or calls.inner:

@@ -16,8 +16,8 @@ from llmstream.chats.content import ToolResult
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
-from llmstream.file_lock import taking
-from llmstream.files import read_file, replace_file
+from llmstream.files import read_file, replace_file, taking
+from llmstream.first_use import prepared
 from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 
@@ -172,7 +172,7 @@ class Suspension(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 unknown fields
         """
         try:
-            found = msgspec.json.decode(data, type=cls)
+            found = msgspec.json.decode(data, type=prepared(cls))
             if found.version != VERSION:
                 raise DecodeError(
                     f"the suspension has version {found.version}; this llmstream reads version {VERSION}"

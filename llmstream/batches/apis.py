@@ -10,6 +10,7 @@ anthropic 2.12.0, google-genai 3.4.0, mistralai 3.7.0
 
 from __future__ import annotations
 
+import codecs
 import datetime
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import msgspec
 
 from llmstream.errors import DecodeError, Unsupported
 from llmstream.exchange import HttpRequest, HttpResponse
-from llmstream.providers.base.provider import Provider
+from llmstream.providers.base import Provider
 
 __all__ = ["BatchApi", "JobState", "NewJob", "Outcome", "Steps", "api_of"]
 
@@ -67,6 +68,7 @@ class JobState:
     inline:    the results themselves, where the vendor has them in its answer
     problem:   why all of it failed; "" if it did not
     full:      it failed because too much is queued already: later it may be taken
+    missing:   it is over and has answers, but does not name their file yet
     """
 
     over: bool
@@ -75,6 +77,7 @@ class JobState:
     inline: tuple[bytes, ...] = ()
     problem: str = ""
     full: bool = False
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,15 +153,15 @@ def _post(url: str, value: Any, headers: Mapping[str, str] = {}) -> HttpRequest:
 def _object(response: HttpResponse) -> dict[str, Any]:
     """raises: DecodeError"""
     try:
-        return msgspec.json.decode(response.body, type=dict[str, Any])
+        return msgspec.json.decode(response.body.removeprefix(codecs.BOM_UTF8), type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError) as error:
-        raise DecodeError(f"the answer of a batch API could not be read: {error}") from None
+        raise DecodeError(f"the response of a batch API could not be read: {error}") from None
 
 
 def _id(value: Mapping[str, Any], name: str = "id") -> str:
     found = value.get(name)
     if not isinstance(found, str) or not found:
-        raise DecodeError(f"the answer of a batch API has no {name}: {str(value)[:200]}")
+        raise DecodeError(f"the response of a batch API has no {name}: {str(value)[:200]}")
     return found
 
 
@@ -278,9 +281,9 @@ class OpenAIBatches(_FilesApi):
                     return [_id(one)]
             # The list has the newest first; a job of ours cannot be older than its submission.
             old = bool(listed) and _count(listed[-1].get("created_at")) < job.at - _CLOCK_SKEW_S
-            if not found.get("has_more") or not listed or old:
+            before, after = after, f"&after={_segment(_id(listed[-1]))}" if listed else ""
+            if not found.get("has_more") or after in ("", before) or old:
                 break
-            after = f"&after={_segment(_id(listed[-1]))}"
         return []
 
     def state(self, job_id: str) -> Steps[JobState]:
@@ -294,6 +297,7 @@ class OpenAIBatches(_FilesApi):
             problem="; ".join(str(p.get("message") or p.get("code")) for p in problems[:3])
             or ("the batch failed" if status == "failed" else ""),
             full=any("token_limit" in str(p.get("code")) for p in problems),
+            missing=_count(counts.get("completed")) > 0 and not found.get("output_file_id"),
         )
 
 
@@ -320,13 +324,14 @@ class MistralBatches(_FilesApi):
         return _id(_object((yield _post("/v1/batch/jobs", body, job.headers))))
 
     def find(self, job: NewJob) -> Steps[list[str]]:
+        listed: list[dict[str, Any]] = []
         for page in range(_PAGES):
             found = _object((yield _get(f"/v1/batch/jobs?page={page}&page_size=100")))
-            listed = _objects(found.get("data"))
+            before, listed = listed, _objects(found.get("data"))
             for one in listed:
                 if _dict(one.get("metadata")).get("llmstream") == job.name:
                     return [_id(one)]
-            if len(listed) < 100:
+            if len(listed) < 100 or listed == before:
                 break
         return []
 
@@ -339,6 +344,7 @@ class MistralBatches(_FilesApi):
             finished=_count(found.get("completed_requests")),
             downloads=self._contents(found, "output_file", "error_file"),
             problem=(problems or "the job failed") if status == "FAILED" else "",
+            missing=_count(found.get("succeeded_requests")) > 0 and not found.get("output_file"),
         )
 
 
@@ -399,9 +405,9 @@ class AnthropicBatches(BatchApi):
                 # A batch has no name and no metadata there: its size is all that the list shows of it.
                 if sum(map(_count, _dict(one.get("request_counts")).values())) == job.count:
                     ids.append(_id(one))
-            if not found.get("has_more") or not listed:
+            before, after = after, f"&after_id={_segment(_id(listed[-1]))}" if listed else ""
+            if not found.get("has_more") or after in ("", before):
                 break
-            after = f"&after_id={_segment(_id(listed[-1]))}"
         return ids
 
     def state(self, job_id: str) -> Steps[JobState]:
@@ -504,9 +510,9 @@ class GoogleBatches(BatchApi):
             for one in _objects(found.get("operations")):
                 if _dict(one.get("metadata")).get("displayName") == job.name:
                     return [_id(one, "name")]
-            if not found.get("nextPageToken"):
+            before, token = token, f"&pageToken={_segment(str(found.get('nextPageToken') or ''))}"
+            if not found.get("nextPageToken") or token == before:
                 break
-            token = f"&pageToken={_segment(str(found['nextPageToken']))}"
         return []
 
     def state(self, job_id: str) -> Steps[JobState]:
@@ -527,6 +533,7 @@ class GoogleBatches(BatchApi):
             else (),
             inline=tuple(map(_encode, _objects(listed))),
             problem=str(error.get("message") or "the batch failed") if status == "FAILED" else "",
+            missing=_count(stats.get("successfulRequestCount")) > 0 and not (file or listed),
         )
 
     def cancel(self, job_id: str) -> Steps[None]:

@@ -31,6 +31,7 @@ from llmstream.errors import (
     InvalidRequest,
     LLMStreamError,
     MissingKey,
+    ServerError,
 )
 from llmstream.mapping.asking import Price
 from llmstream.mapping.lines import JSONLines
@@ -433,6 +434,8 @@ class Batch(Generic[Item, T]):
         if not state.over:
             part.finished = state.finished
             return
+        if state.missing:
+            raise _no_results(part)
         alone = len(self._open) == 1
         # A full queue is no fault of the rows, and uses up no round; alone in the queue, they will never fit.
         part.problem, part.counts = state.problem, alone or not state.full
@@ -476,6 +479,9 @@ class Batch(Generic[Item, T]):
         """Writes the results of a part beside the record: vendors delete them after a while."""
         path = self._record.results_path(part)
         await self._vendor.download(path + ".tmp", state)
+        if state.finished and not state.problem and not self._has_outcome(part, path + ".tmp"):
+            os.unlink(path + ".tmp")
+            raise _no_results(part)
         # Before the record says so: a record never names results that are not complete.
         os.replace(path + ".tmp", path)
         part.state, part.finished = "collected", part.size
@@ -486,17 +492,21 @@ class Batch(Generic[Item, T]):
         """Counts what the results of a part say about its requests."""
         if part.counts:
             self._tries.update(ids_of(part))
-        seen: set[str] = set()
+        failed: dict[str, tuple[Outcome, MapResult[Any, Any]]] = {}
         for number, (request, outcome) in enumerate(self._outcomes(part)):
             if number % _WITHOUT_PAUSE == 0:
                 await asyncio.sleep(0)
-            if request in seen or request in self._answered:
+            if request in self._answered:
                 continue
-            seen.add(request)
             result = self._reader(part.endpoint).result(outcome)
             if result.error is None:
                 self._answered.add(request)
                 self._errors.pop(request, None)
+            else:
+                failed.setdefault(request, (outcome, result))
+        for request, (outcome, result) in failed.items():
+            # A vendor that repeats a line may have an error in one and the answer in another.
+            if request in self._answered or result.error is None:
                 continue
             self._errors[request] = result.error
             self._spend(request, result)
@@ -506,6 +516,11 @@ class Batch(Generic[Item, T]):
         if part.problem:
             for request in ids_of(part):
                 self._errors.setdefault(request, _refused(part))
+
+    def _has_outcome(self, part: Part, path: str) -> bool:
+        """Whether a file has a result of the part, which neither a page of a proxy nor another job's has."""
+        found = (outcome for line in lines_in(path) if (outcome := self._api.outcome(line)))
+        return any(outcome.custom_id.startswith(f"{part.name}-") for outcome in found)
 
     def _outcomes(self, part: Part) -> Iterator[tuple[str, Outcome]]:
         """The stored outcomes of the rows that are in the input, in the vendor's order."""
@@ -595,6 +610,16 @@ def _output(model: Model[Any], options: dict[str, Any]) -> Output | None:
     from llmstream.structured.output import as_output  # loaded only for structured output
 
     return as_output(wanted)
+
+
+def _no_results(part: Part) -> LLMStreamError:
+    """Without its results the requests would be submitted and paid again."""
+    return ServerError(
+        f"the vendor reports batch {part.job} as complete but returns no results. Try again later, or check "
+        "the batch in the vendor's console.",
+        retryable=True,
+        reason="no-results",
+    )
 
 
 def _refused(part: Part) -> LLMStreamError:

@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from llmstream.errors import InvalidRequest
-from llmstream.file_lock import lock
-from llmstream.files import replace_file
+from llmstream.files import lock, replace_file
+from llmstream.first_use import prepared
 
 __all__ = ["Part", "Record", "ids_of"]
 
@@ -94,7 +94,7 @@ class Record:
         asked = msgspec.json.decode(msgspec.json.encode(asked))  # as it comes back from the file
         try:
             with open(self.path, "rb") as file:
-                found = msgspec.json.decode(file.read(), type=_File)
+                found = msgspec.json.decode(file.read(), type=prepared(_File))
         except FileNotFoundError:
             # Random, since it is the name at the vendor: two records of one account must not find each
             # other's jobs.
@@ -111,7 +111,7 @@ class Record:
         if (found.model, found.asked) != (model, asked):
             raise InvalidRequest(
                 f"{self.path} is the record of a batch of another model, or with other options. Choose "
-                "another file, or ask as before."
+                "another file, or use the earlier model and options."
             )
         return found
 

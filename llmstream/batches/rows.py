@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -158,5 +159,7 @@ def lines_in(path: str) -> Iterator[bytes]:
     """The lines of a file of results."""
     with open(path, "rb") as file:
         for line in file:
-            if line.strip():
-                yield line
+            # A file may begin with a byte order mark, and several of a vendor are one file here.
+            found = line.removeprefix(codecs.BOM_UTF8)
+            if found.strip():
+                yield found

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 from typing import Any, BinaryIO, Final, TypeVar
 
+import msgspec
+
 from llmstream.batches.apis import BatchApi, JobState, NewJob, Steps
-from llmstream.errors import LLMStreamError
+from llmstream.errors import IncompleteStream, LLMStreamError
 from llmstream.exchange import HttpRequest, HttpResponse
 from llmstream.streams.attempts import wait_before_retry_s
 from llmstream.streams.complete import exchange
@@ -17,8 +20,14 @@ __all__ = ["GRACE_S", "UnknownJob", "Vendor"]
 
 T = TypeVar("T")
 
-# Statuses of a server that has not looked at the request.
-_BUSY: Final = (503, 529)
+# Of Anthropic, which has not looked at the request then. Not 503: a proxy sends that, too, for a server that
+# it lost in the middle.
+_OVERLOADED: Final = 529
+
+# Of the end of a file of results: most of its lines are shorter.
+_LOOK_BACK: Final = 64 * 1024
+
+_CUT: Final[LLMStreamError] = IncompleteStream("a file of results ends in the middle of a line")
 
 GRACE_S: Final = 5.0
 """How long a request may take to appear at the vendor after its sender has died."""
@@ -86,7 +95,7 @@ class Vendor:
                 return await self._once(self._api.create(job, lines))
             except LLMStreamError as error:
                 # A server that failed may have created the job first, which would be paid twice.
-                refused = error.status is not None and (error.status < 500 or error.status in _BUSY)
+                refused = error.status is not None and (error.status < 500 or error.status == _OVERLOADED)
                 wait_s = wait_before_retry_s(self._model.retry, error, attempt)
                 if wait_s is None:
                     raise error if refused else UnknownJob(error) from None
@@ -126,15 +135,37 @@ class Vendor:
             attempt += 1
             try:
                 await exchange(self._model, http, into=file)
-                return
+                failure, cut = _CUT, _is_cut(file, began)
+                if not cut:
+                    return
             except LLMStreamError as error:
-                file.seek(began)
-                file.truncate()
-                wait_s = wait_before_retry_s(self._model.retry, error, attempt)
-                if wait_s is None:
-                    raise
+                failure, cut = error, False
+            wait_s = wait_before_retry_s(self._model.retry, failure, attempt)
+            if wait_s is None and cut:
+                return  # the vendor has no more of it, so that its complete lines count
+            file.seek(began)
+            file.truncate()
+            if wait_s is None:
+                raise failure
             await asyncio.sleep(wait_s)
 
 
 def _new(path: str) -> BinaryIO:
-    return open(path, "wb")
+    return open(path, "w+b")
+
+
+def _is_cut(file: BinaryIO, began: int) -> bool:
+    """Whether what was written since then ends in the middle of a line; leaves the file at its end."""
+    end, size, last = file.seek(0, os.SEEK_END), _LOOK_BACK, b""
+    while b"\n" not in last.strip() and len(last) < end - began:
+        file.seek(max(began, end - size))
+        last = file.read()
+        size *= 4
+    line = last.strip().rpartition(b"\n")[2].removeprefix(codecs.BOM_UTF8)
+    if not line:
+        return False
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except (msgspec.MsgspecError, ValueError):
+        return True
+    return False

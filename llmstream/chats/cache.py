@@ -1,4 +1,4 @@
-"""Conversations kept in a folder, one file for each id."""
+"""Conversations in a folder, one file for each id."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ChatCache:
         self._clock = clock
 
     def read(self, id: str) -> Chat:
-        """The chat kept under an id.
+        """The chat of an id.
 
         raises: FileNotFoundError where there is none or it has expired (its file is then removed),
                 InvalidRequest for an id that cannot be one, DecodeError for a damaged file
@@ -54,7 +54,7 @@ class ChatCache:
         return Chat.load(path)
 
     def write(self, id: str, chat: Chat) -> None:
-        """Keep a chat under an id, in place of what was there; its age starts anew.
+        """Store a chat under an id, in place of what was there; its age starts again at 0.
 
         raises: InvalidRequest for an id that cannot be one or a chat that JSON cannot hold,
                 OSError where the folder cannot be written
@@ -64,7 +64,7 @@ class ChatCache:
         replace_file(path, data, modified_at_s=self._clock())
 
     def delete(self, id: str) -> None:
-        """Remove the chat kept under an id.
+        """Remove the chat of an id.
 
         raises: FileNotFoundError where there is none, InvalidRequest for an id that cannot be one
         """

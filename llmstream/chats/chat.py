@@ -1,30 +1,70 @@
-"""A conversation that tasks and threads can share: the list behind it, and the tasks that wait for it."""
+"""A conversation that tasks and threads can share: the list, those who wait for it, and its turns."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from llmstream.chats.copying import copy_message, copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
-from llmstream.chats.turns import ChatTurn, PlainTurn
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.files import read_file, replace_file
 from llmstream.short_forms import counted
 
-__all__ = [
-    "Chat",
-    "History",
-    "Look",
-    "Reset",
-]
+if TYPE_CHECKING:
+    import msgspec
+
+__all__ = ["Chat", "ChatTurn", "History", "Look", "PlainTurn", "Reset", "logged_run"]
+
+# What a stream or a run adds to a chat while it is read: the prompt, then each complete message.
+
+
+# A context variable, so that no function between a log and a chat has to pass it.
+logged_run: ContextVar[str] = ContextVar("llmstream_logged_run", default="")
+"""The id under which an event log keeps the run that is read in this context; "" outside of one."""
+
+
+class ChatTurn(Protocol):
+    """Receives a turn as it is read. Chats that are stored have their own, which survives a crash."""
+
+    def begin(self, prompt: Sequence[Message]) -> None:
+        """Adds the prompt, before anything is sent. What it raises ends the stream."""
+
+    def feed(self, events: Sequence[msgspec.Struct]) -> None:
+        """Receives events before the reader sees them. Raises nothing."""
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Adds what follows: a response that is over or was left, results of its calls. Raises nothing.
+
+        Without messages it only ends the response whose events have come.
+        """
+
+
+class PlainTurn:
+    """The turn of a chat in memory: messages only, by its `append`."""
+
+    def __init__(self, append: Callable[..., None]) -> None:
+        self._append = append
+
+    def begin(self, prompt: Sequence[Message]) -> None:
+        """As in `ChatTurn`."""
+        self.add(prompt)
+
+    def feed(self, events: Sequence[msgspec.Struct]) -> None:
+        """Does nothing: a chat in memory has no more to lose than its process."""
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """As in `ChatTurn`."""
+        if messages:
+            self._append(*messages)
 
 
 class Look(NamedTuple):
@@ -286,7 +326,7 @@ class Chat:
             look = self._history.look()  # what came in the same moment as the deadline counts
             if look.length <= n:
                 raise TimeoutError(
-                    f"the chat has {look.length} messages and not more than {n} after {timeout_s:g} s"
+                    f"the chat has {look.length} messages, not more than {n}, after {timeout_s:g} s"
                 ) from None
         return look.length
 

@@ -1,6 +1,6 @@
 """What a message is made of: parts, each with a `kind`.
 
-The kinds below are ours; `register_part` adds others, and an unknown kind is kept as
+The kinds below are ours; `register_part` adds others, and an unknown kind is preserved as
 `UnknownPart` and written back byte for byte. `metadata` on a part holds, keyed by provider,
 what a vendor wants back verbatim (signatures, encrypted reasoning, item ids).
 """
@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.first_use import make_decoder
 
 __all__ = [
     "Audio",
@@ -248,7 +249,7 @@ def register_part(part_type: type[Any]) -> type[Any]:
     config = getattr(part_type, "__struct_config__", None)
     if config is None or not _has_kind(config):
         raise InvalidRequest(
-            f'{part_type.__name__} is no part. Derive it from BasePart with tag="its-kind", '
+            f'{part_type.__name__} is not a part. Derive it from BasePart with tag="its-kind", '
             'or from msgspec.Struct with tag_field="kind" as well.'
         )
     if _PARTS.get(config.tag, part_type) is not part_type:
@@ -304,7 +305,7 @@ def decode_part(raw: bytes | msgspec.Raw) -> Part:
         if part_type is None:
             return UnknownPart(kind, data)
         if kind not in _decoders:
-            _decoders[kind] = msgspec.json.Decoder(part_type)
+            _decoders[kind] = make_decoder(part_type)
         part: Part = _decoders[kind].decode(data)
         return part
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -134,7 +134,7 @@ def copy_message(message: Message) -> Message:
         )
     if type(message) is not Message:
         return _deep(message)
-    copied: Message = _shallow(message)  # nothing is checked anew: a loaded message may have any role
+    copied: Message = _shallow(message)  # nothing is checked again: a loaded message may have any role
     copied.parts, copied.metadata = tuple(map(_copy_part, message.parts)), _copy_metadata(message.metadata)
     return copied
 

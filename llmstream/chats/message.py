@@ -35,7 +35,7 @@ __all__ = ["Message", "Role", "as_role", "is_valid_role"]
 
 
 class Role(StrEnum):
-    """The four roles. A message may hold another string: what others invent is kept."""
+    """The four roles. A message may hold another string: what others invent is preserved."""
 
     SYSTEM = "system"
     USER = "user"
@@ -206,8 +206,8 @@ def _short_form(part: Part) -> str:
         case ToolCall():
             shown = f"{quoted(part.name)}, {quoted(part.arguments)}"
         case ToolResult():
-            said = "failed: " if part.is_error else ""
-            shown = f"{quoted(part.name or part.tool_call_id)}, {said}{quoted(part.content)}"
+            failure = "failed: " if part.is_error else ""
+            shown = f"{quoted(part.name or part.tool_call_id)}, {failure}{quoted(part.content)}"
         case Image() | Audio() | Document() | File():
             size = counted(len(part.data), "byte") if part.data else shown_address(part.url)
             shown = ", ".join(filter(None, [part.media_type, size]))

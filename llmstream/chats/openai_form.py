@@ -64,7 +64,7 @@ def from_openai(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
 
 def _message(given: Mapping[str, Any], where: str, names: dict[str, str]) -> Message:
     if not isinstance(given, Mapping):
-        raise InvalidRequest(f"{where} is no dict with a role and content, but {type(given).__name__}")
+        raise InvalidRequest(f"{where} is not a dict with a role and content, but {type(given).__name__}")
     role = given.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         raise InvalidRequest(
@@ -154,7 +154,7 @@ def _part(part: object, where: str) -> Part:
     if isinstance(part, str):
         return Text(part)
     if not isinstance(part, Mapping):
-        raise InvalidRequest(f"{where} is no dict with a type, but {type(part).__name__}")
+        raise InvalidRequest(f"{where} is not a dict with a type, but {type(part).__name__}")
     kind = part.get("type")
     inner = part.get(kind) if isinstance(kind, str) else None
     match kind:

@@ -5,7 +5,7 @@
 
 A newer reader reads every older version: `_READERS` has an entry for each and loses none. A new
 field in a message or part raises the version, so that an older reader raises instead of dropping
-it. Part kinds are not versioned: an unknown one is kept and written back byte for byte. Metadata
+it. Part kinds are not versioned: an unknown one is stored and written back byte for byte. Metadata
 comes back as JSON has it: tuples as lists, times and bytes as text, NaN as null.
 """
 

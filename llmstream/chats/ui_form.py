@@ -195,7 +195,7 @@ def _part(part: Any, where: str, *, generated: bool) -> Part | None:
     generated: by the model
     """
     if not isinstance(part, Mapping) or not isinstance(kind := part.get("type"), str):
-        raise InvalidRequest(f"{where} is no dict with a type")
+        raise InvalidRequest(f"{where} is not a dict with a type")
     metadata = _with_carried(part.get("providerMetadata"), _others(part, _FIELDS.get(kind, ())))
     match kind:
         case "step-start":
@@ -350,7 +350,7 @@ def _add_result(result: ToolResult, open_calls: dict[str, dict[str, Any]]) -> No
     """
     call = open_calls.get(result.tool_call_id)
     if call is None:
-        raise InvalidRequest(f"no call {result.tool_call_id!r} stands before its result")
+        raise InvalidRequest(f"no call {result.tool_call_id!r} comes before its result")
     call |= _with("resultProviderMetadata", _shown(result.metadata))
     if outcome_of(result.metadata) == "denied":
         # The packages refuse a denied call without an approval.

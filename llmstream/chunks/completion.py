@@ -243,7 +243,7 @@ class CollectingStream:
             async for chunk in self._stream:
                 self._add(chunk)
             if require_terminal and not self._final:
-                raise IncompleteStream("the chunks ended without a final one. What came is kept in .partial.")
+                raise IncompleteStream("the chunks ended without a final one. What arrived is in .partial.")
         except LLMStreamError as error:
             if error.partial is None:
                 error.partial = self._partial()

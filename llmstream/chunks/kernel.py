@@ -14,6 +14,7 @@ import msgspec
 from llmstream import events as ev
 from llmstream.dialects.errors import error_from_value
 from llmstream.errors import DecodeError, ErrorInfo
+from llmstream.first_use import prepared
 
 __all__ = [
     "Choice",
@@ -193,7 +194,7 @@ def _object(data: bytes | str, what: str) -> dict[str, Any]:
 
 def _read(value: Mapping[str, Any], wire: type[T], what: str) -> T:
     try:
-        return msgspec.convert(value, wire)
+        return msgspec.convert(value, prepared(wire))
     except _UNREADABLE as error:
         raise DecodeError(f"not {what}: {error}") from None
 

@@ -25,9 +25,9 @@ __all__ = ["COMMANDS", "command_parser", "main"]
 COMMANDS: Final = {
     "demo": "watch a simulated model call tools and answer; no key, no network",
     "chat": "ask a model once, or hold a conversation",
-    "logs": "list, search, show and export the conversations that are kept",
+    "logs": "list, search, show and export stored conversations",
     "web": "open a chat in the browser; a simulated model without -m",
-    "inspect": "show streams as they were, bytes beside events, in the browser",
+    "inspect": "show recorded streams in the browser: bytes next to events",
     "map": "ask a model once for each row of a file",
     "gateway": "serve models to clients of every vendor's API, with keys and budgets",
     "replay": "decode a recorded response body into events",

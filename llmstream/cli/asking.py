@@ -1,4 +1,4 @@
-"""Asks a model for one turn of a conversation: the setup, the run of the agent, its outcome."""
+"""Runs one turn of a conversation with a model: the setup, the run of the agent, its outcome."""
 
 from __future__ import annotations
 

@@ -14,14 +14,23 @@ from llmstream.cli.approving import Approvals
 from llmstream.cli.arguments import REASONING_HELP, add_tool_options, count, decimal, effort
 from llmstream.cli.asking import Asker, Outcome, Setup
 from llmstream.cli.attachments import attached
-from llmstream.cli.config import MODEL_HELP, default_model
+from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import INTERRUPTED, SUCCESS, error_message, exit_status
-from llmstream.cli.model_names import checked_model
 from llmstream.cli.outputs import JsonEvents, QuietAnswer
 from llmstream.cli.providers import key_state
 from llmstream.cli.schema_option import read_schema
-from llmstream.cli.storage import PromptHistory, Saving, check_free, load_chat, state_file
-from llmstream.cli.stored_chats import estimated_price, last_chat, name_of, note_model, stored_chat
+from llmstream.cli.storage import (
+    PromptHistory,
+    Saving,
+    check_free,
+    estimated_price,
+    last_chat,
+    load_chat,
+    name_of,
+    note_model,
+    state_file,
+    stored_chat,
+)
 from llmstream.cli.terminal import echo, print_message, typed
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.display.plain import display_for
@@ -48,8 +57,8 @@ Ctrl-C stops an answer and stores the partial one. API keys are read from the en
 from llmstream keys.
 
 Conversations and the prompt history are stored in ~/.local/state/llmstream (or in $XDG_STATE_HOME),
-readable only by you. llmstream logs lists, searches and deletes them. --no-log keeps one out,
-LLMSTREAM_LOG=off all of them, LLMSTREAM_HISTORY=off prompts too. LLMSTREAM_LOG_CONTENT=off keeps
+readable only by you. llmstream logs lists, searches and deletes them. --no-log omits one,
+LLMSTREAM_LOG=off all of them, LLMSTREAM_HISTORY=off prompts too. LLMSTREAM_LOG_CONTENT=off stores
 tokens, cost and times, but no text.
 
 exit status: 0 success, 2 usage error, 3 the stream ended in an error, 130 interrupted (Ctrl-C),
@@ -64,8 +73,8 @@ examples:
   llmstream chat --tools shelf.py "Which books are left?"     functions of a file as tools
   llmstream chat --mcp "uvx mcp-server-time" "What time is it in Oslo?"
   llmstream chat -c "And at night?"                           continue the last conversation
-  llmstream chat --chat trip "And by train?"                  continue or begin the one named trip
-  llmstream chat --chat trip --branch 2 "And a bus?"          go on where /undo or /retry left it
+  llmstream chat --chat trip "And by train?"                  continue or start the one named trip
+  llmstream chat --chat trip --branch 2 "And a bus?"          continue where /undo or /retry left it
   llmstream chat -m openai:gpt-5-mini --save talk.json        save the conversation to a file
   llmstream chat --continue talk.json "And at night?"         continue that conversation
 """
@@ -107,7 +116,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="continue a saved conversation and save it to the same file",
     )
     earlier.add_argument(
-        "--chat", dest="name", metavar="NAME", help="continue the conversation of this name, or begin it"
+        "--chat", dest="name", metavar="NAME", help="continue the conversation of this name, or start it"
     )
     add(
         "--branch",
@@ -115,7 +124,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=count,
         help="continue this branch of it, by its number in logs show --tree; without --chat, of the last one",
     )
-    add("--no-log", dest="log", action="store_false", help="do not keep the conversation")
+    add("--no-log", dest="log", action="store_false", help="do not store the conversation")
     add("--save", metavar="FILE", help="save the conversation to a new file after each turn")
     add("--force", action="store_true", help="allow --save to overwrite an existing file")
     output = parser.add_mutually_exclusive_group()
@@ -148,9 +157,8 @@ def run(arguments: argparse.Namespace) -> int:
     if prompt is None and arguments.json:
         raise InvalidRequest("--json needs a prompt: a conversation is for people")
     if prompt is None:
-        from llmstream.cli.conversation import Conversation
+        from llmstream.cli.conversation import Conversation, Talk
         from llmstream.cli.line_editor import line_editor
-        from llmstream.cli.talk import Talk
 
         # A missing key is reported now, not after the first prompt.
         setup.check_key()
@@ -282,7 +290,7 @@ def _earlier(arguments: argparse.Namespace) -> tuple[str | None, list[Message], 
     messages: list[Message] = []
     model = ""
     if arguments.branch is not None and arguments.continue_from:
-        raise InvalidRequest("--branch is for conversations that are kept: -c or --chat, not --continue.")
+        raise InvalidRequest("--branch is for stored conversations: -c or --chat, not --continue.")
     if arguments.continue_last or arguments.name or arguments.branch is not None:
         name, messages, model = last_chat(arguments.name, arguments.branch)
     elif arguments.continue_from:

@@ -1,4 +1,4 @@
-"""The user's configuration: its folder, and the default model.
+"""The user's configuration: its folder, and the default model; names of models that are checked.
 
     $XDG_CONFIG_HOME/llmstream, else ~/.config/llmstream; %APPDATA%\\llmstream on Windows
     config.json  the default model, as `llmstream models default` writes it
@@ -19,10 +19,14 @@ import msgspec
 
 from llmstream.errors import InvalidRequest
 from llmstream.files import replace_file
+from llmstream.first_use import prepared
+from llmstream.providers.likely_models import did_you_mean, likely_models
+from llmstream.providers.registry import find_provider
 
 __all__ = [
     "MODEL_HELP",
     "Config",
+    "checked_model",
     "config_file",
     "default_model",
     "read_json",
@@ -86,7 +90,7 @@ def read_json(path: Path, form: type[T], missing: T) -> T:
     except OSError as error:
         raise InvalidRequest(f"cannot read {path}: {error.strerror or error}") from None
     try:
-        return msgspec.json.decode(data, type=form)
+        return msgspec.json.decode(data, type=prepared(form))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         raise InvalidRequest(f"{path} is damaged. Correct or delete it.") from None
 
@@ -101,3 +105,31 @@ def write_json(path: Path, value: object) -> None:
         replace_file(path, msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
     except OSError as error:
         raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None
+
+
+# Checks model names of the form "provider:model".
+
+
+def checked_model(spec: str) -> str:
+    """Returns the name if it has a known provider and a model.
+
+    raises: InvalidRequest that suggests likely names
+    """
+    name, colon, model = spec.partition(":")
+    if name and colon and model.strip():
+        try:
+            find_provider(name)
+        except InvalidRequest as error:
+            found = likely_models(spec)
+            if not found:
+                raise
+            raise InvalidRequest(
+                f"unknown provider {name!r}. {did_you_mean(found)}`llmstream providers` lists all."
+            ) from error
+        return spec
+    found = likely_models(spec)
+    example = "" if found else ", such as openai:gpt-5-mini"
+    raise InvalidRequest(
+        f"{spec!r} does not name a provider. {did_you_mean(found)}Write provider:model{example}; "
+        "`llmstream providers` lists the providers."
+    )

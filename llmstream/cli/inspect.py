@@ -15,8 +15,7 @@ from llmstream.cli.dialects import wire_of
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
 from llmstream.cli.replay import looks_like
-from llmstream.cli.storage import check_free
-from llmstream.cli.stored_chats import store_path
+from llmstream.cli.storage import check_free, store_path
 from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.dialects.base import DIALECTS
 from llmstream.display.plot import seconds
@@ -34,14 +33,14 @@ _PORT: Final = 8766
 _EXPORTS: Final = {"test": "pytest_of", "recording": "recording_zip", "trace": "trace_of"}
 
 _EPILOG: Final = """\
-Opens a page with the calls of models that were traced: the bytes of the wire beside the events,
-when each came and in which read, the request, what failed or was cut; two calls side by side;
+Opens a page with the calls of models that were traced: the bytes on the wire next to the events, when
+each arrived and in which read, the request, what failed or was cut off; two calls side by side;
 replay, and export as a recording or a test. Nothing is sent anywhere.
 
-A place is a trace that ls.inspect() writes, also while it grows; a recording of
-llmstream.testing.record; the body of a response; a cassette; an answer of a cache;
-sqlite:PATH of an event log or a store of conversations; or a folder of such files. Without a place
-it shows what the programs of this user trace, if they call ls.inspect(), and kept chats.
+PLACE is a trace that ls.inspect() writes, also while it grows; a recording of
+llmstream.testing.record; the body of a response; a cassette; a cached answer;
+sqlite:PATH of an event log or a store of conversations; or a folder of such files. Without PLACE,
+it shows the traces of this user's programs that call ls.inspect(), and stored chats.
 
 The page is served to this machine only, and to those who have its address, which has a random
 token. Traces hold prompts and responses as they are, without keys.
@@ -50,11 +49,11 @@ exit status: 0 success, or stopped by Ctrl-C, 2 usage error, such as a file that
 interrupted before it served, 141 the reader of the pipe closed it
 
 examples:
-  llmstream inspect                                  programs that trace now, and those of before
+  llmstream inspect                                  programs that trace now or did before
   llmstream inspect trace.jsonl
   curl -sN ... > answer.txt; llmstream inspect answer.txt
   llmstream inspect tests/cassettes sqlite:runs.db
-  llmstream inspect --list trace.jsonl               what to look at, without a page
+  llmstream inspect --list trace.jsonl               findings, without a page
   llmstream inspect trace.jsonl --export test --call 2 -o tests/test_slow.py
 """
 
@@ -67,12 +66,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--dialect",
         metavar="DIALECT",
-        help=f"API of recorded bodies (default: as they look): {', '.join(DIALECTS)}",
+        help=f"API of recorded bodies (default: detected): {', '.join(DIALECTS)}",
     )
     add("--provider", metavar="PROVIDER", help="provider that sent them, for its quirks")
-    add("--list", action="store_true", help="print the calls and what is to be seen of them, and end")
-    add("--json", action="store_true", help="print one JSON object per call, and end")
-    add("--export", choices=list(_EXPORTS), help="write a call to a file, and end")
+    add("--list", action="store_true", help="print the calls and their findings, and exit")
+    add("--json", action="store_true", help="print one JSON object per call, and exit")
+    add("--export", choices=list(_EXPORTS), help="write a call to a file, and exit")
     add(
         "--call",
         metavar="N",

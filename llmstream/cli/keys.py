@@ -30,7 +30,8 @@ __all__ = ["configure", "run"]
 _EPILOG: Final = """\
 set reads the key from the terminal without showing it, or from standard input. It goes to the
 system keyring if the package keyring is installed and has a secure backend, else to a file that
-only you can read. An environment variable wins over a stored key.
+only you can read. An environment variable takes precedence
+over a stored key.
 
 Stored keys are for the llmstream commands. The Python library does not read them: it takes keys
 from the environment and from api_key=.
@@ -110,7 +111,7 @@ def _set(provider: Provider, *, file: bool) -> None:
     print(wrapped(f"Stored the key for {provider.name} in {where}."))
     found = in_environment(provider)
     if found:
-        print_message(f"warning: {found} is set in the environment and wins over the stored key")
+        print_message(f"warning: {found} is set in the environment and takes precedence over the stored key")
 
 
 def _read_key(provider: Provider) -> str:

@@ -11,10 +11,9 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from llmstream.cli.config import default_model, stored_model, write_default
+from llmstream.cli.config import checked_model, default_model, stored_model, write_default
 from llmstream.cli.errors import SUCCESS, error_message
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.model_names import checked_model
 from llmstream.cli.providers import key_state
 from llmstream.cli.terminal import columns, print_message, wrapped, write_bytes
 from llmstream.dialects.model_facts import ListedModel
@@ -37,10 +36,10 @@ knows (pip install 'llmstream-sdk[prices]').
 CONTEXT is in tokens, IN and OUT are US dollars for a million tokens, from the provider's list or the
 price list; blank where neither has them.
 
-default NAME stores the model that commands use without -m; $LLMSTREAM_MODEL wins over it. default
-alone shows it, and default --remove forgets it.
+default NAME stores the model that commands use without -m; $LLMSTREAM_MODEL takes precedence. default
+alone shows it, and default --remove removes it.
 
-exit status: 0 success, 2 usage error, 3 no provider gave a list, 130 interrupted (Ctrl-C), 141 the reader
+exit status: 0 success, 2 usage error, 3 no provider returned a list, 130 interrupted (Ctrl-C), 141 the reader
 of the pipe closed it
 
 examples:
@@ -89,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print a JSON array with one object per model")
     output.add_argument("-q", "--quiet", action="store_true", help="print names alone, and no warnings")
-    add("--remove", action="store_true", help="with default: forget the stored default model")
+    add("--remove", action="store_true", help="with default: remove the stored default model")
     add("--base-url", metavar="URL", help="base URL of the API, in place of the provider's")
 
 
@@ -139,7 +138,7 @@ def _default(given: list[str], *, remove: bool) -> None:
     if os.environ.get("LLMSTREAM_MODEL", "").strip() not in ("", stored_model()) and (
         given or stored_model()
     ):
-        print_message("LLMSTREAM_MODEL is set in the environment and wins over the stored default")
+        print_message("LLMSTREAM_MODEL of the environment takes precedence over the stored default")
 
 
 def _provider(name: str) -> Provider:
@@ -250,7 +249,7 @@ def _print(rows: Sequence[_Row], *, as_json: bool) -> None:
     guessed = sorted({row.provider for row in rows if row.source == "price-list"})
     if guessed and sys.stdout.isatty():
         print(wrapped(f"\nFrom the price list, not from the API: {', '.join(guessed)}. "))
-        print(wrapped("With a key, the API is asked: llmstream keys set " + guessed[0]))
+        print(wrapped("With a key, the list comes from the API: llmstream keys set " + guessed[0]))
 
 
 def _count(tokens: int | None) -> str:

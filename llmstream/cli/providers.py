@@ -30,7 +30,7 @@ _GAP: Final = "  "
 _STATES: Final = ("set", "not needed", "not set")
 
 _EPILOG = """\
-With PROVIDER, shows one provider: its environment variables, address, abilities and peculiarities. Any
+With PROVIDER, shows one provider: its environment variables, address, abilities and notes. Any
 other text lists the providers whose names contain it.
 
 On a terminal, providers whose key is set come first and simulators are hidden. In a pipe, there is

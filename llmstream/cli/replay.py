@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _replay_stored(arguments, answers, lines)
     if arguments.dialect is None:
         raise InvalidRequest(
-            f"{arguments.file} is no answer of a cache and no cassette. For the body of a response add "
+            f"{arguments.file} is neither a cached answer nor a cassette. For the body of a response add "
             f"--dialect DIALECT: {', '.join(DIALECTS)}."
         )
     wire = wire_of(arguments.dialect, arguments.provider)
@@ -134,7 +134,7 @@ def _stored_answers(file: str) -> list[Answer] | None:
     except InvalidRequest:
         raise
     except ValueError as error:
-        raise InvalidRequest(f"{file} is a damaged answer of a cache: {error}") from None
+        raise InvalidRequest(f"{file} is a damaged cached answer: {error}") from None
     return None
 
 
@@ -175,7 +175,7 @@ def _as_json(events: list[Event]) -> bytes:
 
 
 def _as_transcript(events: list[Event]) -> bytes:
-    from llmstream.cli.transcript import event_line
+    from llmstream.cli.outputs import event_line
 
     return "".join([event_line(event) + "\n" for event in events]).encode()
 

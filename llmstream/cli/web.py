@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from llmstream import Agent
 from llmstream.cli.arguments import add_tool_options
-from llmstream.cli.config import MODEL_HELP, default_model
+from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.dialects import base_url
 from llmstream.cli.key_store import api_key_for
 from llmstream.cli.local_page import add_page_options, listen, page_token, serve_page
-from llmstream.cli.model_names import checked_model
 from llmstream.cli.storage import state_file
 from llmstream.cli.tool_sources import ToolSources
 from llmstream.errors import LLMStreamError
@@ -29,12 +28,12 @@ _PORT: Final = 8765
 _DEMO: Final = "sim:demo"
 _KEY: Final = "sim-key"
 
-# How long after a crash a page goes on waiting for an answer; the process renews it itself.
+# How long after a crash a page continues to wait for an answer; the process renews it itself.
 _LEASE_S: Final = 4.0
 
 _EPILOG: Final = """\
 Opens a page in the browser: text as it arrives, reasoning, tool calls with their progress,
-approvals, usage and cost. An answer goes on while the page is reloaded or closed; a second tab
+approvals, usage and cost. An answer continues while the page is reloaded or closed; a second tab
 shows it too, and can stop it. Without -m, a simulated model shows all of that, without a key.
 
 --tools FILE.py offers the public functions of a Python file as tools, --mcp those of a server.

@@ -137,13 +137,13 @@ class Dialect(msgspec.Struct, frozen=True):
         return vendor_error(status, headers, body, provider=provider)
 
     def streamed_form(self, body: bytes) -> bytes:
-        """Rewrites a complete answer as the body of a stream with the same content, for `decode_whole`.
+        """Rewrites a complete answer as the body of a stream with the same content, for `decode_complete`.
 
         raises: Unsupported for a dialect that only streams
         """
         raise Unsupported(f"the dialect {self.name} reads streams only: it has no streamed_form()")
 
-    def decode_whole(
+    def decode_complete(
         self, body: bytes, *, provider: str = "", limits: StreamLimits = StreamLimits()
     ) -> list[Event]:
         """Decodes a complete answer: the body of a response without `stream`, or a result of a batch.

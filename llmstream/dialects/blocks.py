@@ -13,7 +13,7 @@ import msgspec
 
 from llmstream.dialects.decoder import PayloadDecoder
 from llmstream.dialects.json_text import is_json
-from llmstream.dialects.payload_size import text_size
+from llmstream.dialects.payload_size import text_size, utf8_size
 from llmstream.dialects.wire_values import Logprobs
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -38,10 +38,6 @@ from llmstream.unique_ids import UniqueIds
 
 __all__ = ["Block", "Blocks"]
 
-# Memory of an entry in a CPython list, and in a set with its spare room.
-_SLOT_BYTES: Final = 8
-# Memory of an ASCII text besides its characters, and of its place in a list.
-_PIECE_BYTES: Final = text_size("") + _SLOT_BYTES
 # A place in a set of CPython, with its share of the spare ones.
 _NAME_BYTES: Final = 64
 
@@ -56,8 +52,7 @@ class Block(msgspec.Struct, eq=False):
     provider_executed, dynamic: of a call, as in `ToolCall`
     metadata: of the start, and of the call
     invalid:  of a call, where its input may be JSON and is known to be wrong
-    parts:    fragments of a call's input; size: their length in bytes
-    held:     memory counted for it besides its parts, in bytes
+    parts, counted, size, held: of a call's input, as in `GrowingInput`
     """
 
     kind: str
@@ -69,6 +64,7 @@ class Block(msgspec.Struct, eq=False):
     invalid: bool = False
     metadata: Metadata | None = None
     parts: list[str] = msgspec.field(default_factory=list)
+    counted: int = 0
     size: int = 0
     held: int = 0
 
@@ -221,21 +217,12 @@ class Blocks(Generic[B]):
 
     def input(self, block: B, fragment: str) -> None:
         """Adds a fragment of a call's input; past the cap on one input the stream ends."""
-        reader = self._reader
-        # Most fragments are ASCII, for which no copy is made. Half a character counts too.
-        size = len(fragment)
-        held = size + _PIECE_BYTES
-        if not fragment.isascii():
-            size = len(fragment.encode("utf-8", "surrogatepass"))
-            held = text_size(fragment) + _SLOT_BYTES
-        block.size += size
-        if block.size > self._most_input:
+        if block.size + utf8_size(fragment) > self._most_input:
             self._refuse_input(block)
             return
         block.parts.append(fragment)
-        # Let go when the block closes, see `_remove`.
-        reader.hold(held)
-        reader.out.append(ToolInputDelta(fragment, block.id))
+        self._reader.count(block)  # let go when the block closes, see `_remove`
+        self._reader.out.append(ToolInputDelta(fragment, block.id))
 
     def _refuse_input(self, block: B) -> None:
         limit = self._reader.limits.max_tool_input_bytes
@@ -252,7 +239,7 @@ class Blocks(Generic[B]):
         if not self._admit():
             return
         self._start_input(block)
-        if len(text.encode("utf-8", "surrogatepass")) > self._reader.limits.max_tool_input_bytes:
+        if utf8_size(text) > self._most_input:
             self._refuse_input(block)
             return
         if text:
@@ -280,7 +267,7 @@ class Blocks(Generic[B]):
 
     def _remove(self, index: Hashable) -> B:
         block = self.opened.pop(index)
-        self._reader.let_go(block.held + _size_of_pieces(block.parts))
+        self._reader.let_go(block.held)
         self._held_back.pop(index, None)
         if block.kind in self._prose:
             del self._prose[block.kind][index]
@@ -430,11 +417,3 @@ class Blocks(Generic[B]):
         reader = self._reader
         reader.complete = reader.done = True
         reader.out.append(Finish(reason, reader.usage, raw, metadata))
-
-
-def _size_of_pieces(pieces: list[str]) -> int:
-    """Returns the memory of fragments, as each was counted when it came."""
-    text = "".join(pieces)
-    if text.isascii():
-        return len(text) + _PIECE_BYTES * len(pieces)
-    return sum(text_size(piece) + _SLOT_BYTES for piece in pieces)

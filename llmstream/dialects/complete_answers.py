@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llmstream.dialects.base import Decoder, Dialect, StreamLimits
     from llmstream.events import Event
 
-__all__ = ["as_data", "decode_complete", "json_object", "json_text", "on_one_line", "status_of"]
+__all__ = ["as_data", "decode_complete", "encoded_json", "json_object", "on_one_line", "status_of"]
 
 # Of framing around a body that is within its limit.
 _FRAME_BYTES = 4096
@@ -55,7 +55,7 @@ def as_data(*payloads: bytes) -> bytes:
     return b"".join(b"data: %b\n\n" % payload for payload in payloads)
 
 
-def json_text(value: object) -> bytes:
+def encoded_json(value: object) -> bytes:
     """JSON on one line; a lone surrogate stays an escape, for the decoder to repair."""
     return json.dumps(value, separators=(",", ":")).encode()
 

@@ -10,7 +10,14 @@ import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.json_text import LONE_SURROGATE, encodable_value, without_lone_surrogates
-from llmstream.dialects.payload_size import MAX_DECODED_BYTES, SMALL_BYTES, decoded_size
+from llmstream.dialects.payload_size import (
+    MAX_DECODED_BYTES,
+    SMALL_BYTES,
+    GrowingInput,
+    count_parts,
+    decoded_size,
+    held_size,
+)
 from llmstream.errors import DecodeError, IncompleteStream, LimitExceeded, LLMStreamError, ProtocolError
 from llmstream.events import (
     ErrorEvent,
@@ -26,11 +33,13 @@ from llmstream.events import (
     Usage,
     encode,
 )
+from llmstream.first_use import prepared
 
 __all__ = ["UNREADABLE", "Framing", "PayloadDecoder", "SurrogateJoiner"]
 
 
 T = TypeVar("T")
+G = TypeVar("G", bound=GrowingInput)
 
 _log: Final = logging.getLogger("llmstream")
 UNREADABLE: Final = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -44,6 +53,11 @@ _MOST_MISSES: Final = 20
 
 # Far above real use: pings while a model thinks are some kilobytes an hour.
 _SILENT_BYTES: Final = 1024 * 1024
+
+# Payloads of calls, and the memory of their values: `held_size` of those in the recordings is 5 to 12 times
+# their length; objects that hold nothing but empty objects take 37 times.
+_SMALL_PAYLOAD_BYTES: Final = 512
+_HELD_A_BYTE: Final = 12
 
 
 class Framing(Protocol):
@@ -206,6 +220,31 @@ class PayloadDecoder(Generic[T]):
         """Releases memory counted by `hold`."""
         self._held_bytes -= size
 
+    # Inputs of calls. Fragments are as frequent as words, and to count each costs as much as to decode it. So
+    # a hot loop asks once whether an input may grow by all that has come, whatever it is, and counts a run of
+    # fragments of one call at its end. Close to a cap they are added one by one, so that the cap is exact.
+
+    def growing(self, given: G, before: GrowingInput | None, most: int) -> G | None:
+        """Begins a run of fragments of an input, after that of another; None if a cap may be passed.
+
+        most: what may come, from `most_held`
+        """
+        if before is not None:
+            self.count(before)
+        limits = self.limits
+        fits = self._held_bytes + most <= limits.max_held_bytes
+        return given if fits and given.size + most <= limits.max_tool_input_bytes else None
+
+    def count(self, given: GrowingInput) -> None:
+        """Counts the fragments of an input that were added since the last time."""
+        self.hold(count_parts(given))
+
+    def held_of(self, value: object) -> int:
+        """Memory of a value of the current payload, in bytes; of a small payload a rough estimate."""
+        size = len(self.payload)
+        # To measure the few values of a small one takes 15,000 instructions, as much as all else of a call.
+        return _HELD_A_BYTE * size if size <= _SMALL_PAYLOAD_BYTES else held_size(value)
+
     def _are_too_large(self, payloads: list[bytes]) -> bool:
         """Ends the stream if an event would take too much memory once it is decoded."""
         size = max((decoded_size(one) for one in payloads if len(one) > SMALL_BYTES), default=0)
@@ -281,6 +320,19 @@ class PayloadDecoder(Generic[T]):
     def _tries_plain(self) -> bool:
         """Whether the strict type is worth trying: not where a server adds a field to each event."""
         return self._misses < _MOST_MISSES and not self._include_raw
+
+    def _read_other(self, payload: bytes, growing: GrowingInput | None) -> None:
+        """Decodes an event that is no plain delta, after the run of fragments before it, which ends here."""
+        if growing is not None:
+            self.count(growing)
+        PayloadDecoder._read(self, [payload])
+
+    def _end_plain(self, growing: GrowingInput | None, misses: int, events: int) -> None:
+        """Ends a loop over plain deltas: counts the run of fragments at its end, and the misses."""
+        if growing is not None:
+            self.count(growing)
+        if misses or self._misses:
+            self._count_misses(misses, events)
 
     def _count_misses(self, misses: int, events: int) -> None:
         """Counts events that did not fit the strict type; only those without one between them that did."""
@@ -360,8 +412,8 @@ def _repaired(event: Event) -> Event:
     try:
         encode(event)
     except UnicodeEncodeError:
-        mended: Event = msgspec.convert(encodable_value(msgspec.to_builtins(event)), type(event))
-        return mended
+        repaired: Event = msgspec.convert(encodable_value(msgspec.to_builtins(event)), prepared(type(event)))
+        return repaired
     return event
 
 

@@ -33,14 +33,22 @@ def without_lone_surrogates(text: str) -> str:
 
 
 def encodable_value(value: Any) -> Any:
-    """Replaces lone surrogates in a JSON value."""
-    if isinstance(value, str):
-        return without_lone_surrogates(value)
-    if isinstance(value, list):
-        return [encodable_value(item) for item in value]
-    if isinstance(value, dict):
-        return {encodable_value(key): encodable_value(item) for key, item in value.items()}
-    return value
+    """Replaces lone surrogates in a JSON value, however deeply it is nested."""
+    made: list[Any] = [value]
+    # A call for each level would end in RecursionError at a depth that decoders of JSON still accept.
+    found: list[Any] = [made]
+    for one in found:  # copies of what it holds are added behind it
+        for place, item in enumerate(one) if isinstance(one, list) else one.items():
+            if isinstance(item, str):
+                one[place] = without_lone_surrogates(item)
+            elif isinstance(item, (list, dict)):
+                one[place] = item.copy() if isinstance(item, list) else _with_encodable_keys(item)
+                found.append(one[place])
+    return made[0]
+
+
+def _with_encodable_keys(value: dict[Any, Any]) -> dict[Any, Any]:
+    return {without_lone_surrogates(k) if isinstance(k, str) else k: item for k, item in value.items()}
 
 
 def is_json(text: str) -> bool:

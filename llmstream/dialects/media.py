@@ -115,9 +115,9 @@ def sampling_of(media_type: str) -> dict[str, int]:
     head, *parameters = (piece.strip().lower() for piece in media_type.split(";"))
     if head not in _BARE_SAMPLES:
         return {}
-    told = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
+    given = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
     names = {"rate": "sample_rate", "channels": "channels"}
-    return {ours: int(told[name]) for name, ours in names.items() if _NUMBER.fullmatch(told.get(name, ""))}
+    return {ours: int(given[name]) for name, ours in names.items() if _NUMBER.fullmatch(given.get(name, ""))}
 
 
 def without_sampling(media_type: str) -> str:

@@ -9,9 +9,19 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-__all__ = ["MAX_DECODED_BYTES", "SMALL_BYTES", "decoded_size", "held_size", "text_size"]
+__all__ = [
+    "MAX_DECODED_BYTES",
+    "SMALL_BYTES",
+    "GrowingInput",
+    "count_parts",
+    "decoded_size",
+    "held_size",
+    "most_held",
+    "text_size",
+    "utf8_size",
+]
 
 SMALL_BYTES: Final = 1024 * 1024
 """Payloads up to this size are not estimated: whatever they hold is within the cap, or nearly."""
@@ -134,3 +144,55 @@ def text_size(text: str) -> int:
     """Returns the memory of a text, in bytes."""
     # A call of `getsizeof` takes 1,300 instructions; most texts are names and fragments of JSON.
     return _EMPTY_TEXT_BYTES + len(text) if text.isascii() else sys.getsizeof(text)
+
+
+def utf8_size(text: str) -> int:
+    """Returns the length of a text in bytes of UTF-8; half a character counts too."""
+    # Nearly all are ASCII, for which no copy is made.
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+# Inputs of calls come in fragments as short as words, which are counted many at a time.
+
+# Memory of a place in a list of CPython.
+_SLOT_BYTES: Final = 8
+# Memory of an ASCII text besides its characters, and of its place in a list; the same of any other text, of
+# which a character takes at most 4 bytes.
+_PART_BYTES: Final = _EMPTY_TEXT_BYTES + _SLOT_BYTES
+_MOST_PART_BYTES: Final = _PART_BYTES + 28
+_MOST_CHARACTER_BYTES: Final = 4
+
+
+class GrowingInput(Protocol):
+    """The input of an open call.
+
+    parts:   its fragments
+    counted: how many of them are in `size` and `held`
+    size:    their length, in bytes of UTF-8
+    held:    their memory, in bytes; what else the call holds is added by its owner
+    """
+
+    parts: list[str]
+    counted: int
+    size: int
+    held: int
+
+
+def count_parts(given: GrowingInput) -> int:
+    """Counts the fragments added since the last time; returns the memory by which the input has grown."""
+    parts = given.parts[given.counted :]
+    text = "".join(parts)
+    size = utf8_size(text)
+    held = len(parts) * _PART_BYTES + size
+    if not text.isascii():
+        held = len(parts) * _SLOT_BYTES + sum(map(text_size, parts))
+    given.counted += len(parts)
+    given.size += size
+    given.held += held
+    return held
+
+
+def most_held(payloads: list[bytes]) -> int:
+    """Returns how much memory the texts in JSON may take at most, in bytes. Nor is their UTF-8 longer."""
+    # Each character takes at least a byte of JSON.
+    return _MOST_CHARACTER_BYTES * sum(map(len, payloads)) + _MOST_PART_BYTES * len(payloads)

@@ -30,12 +30,12 @@ __all__ = [
     "RequestWarnings",
     "RequestWriter",
     "described_schema",
-    "in_words",
+    "format_instruction",
+    "mentions_json",
     "merged",
     "name_and_description",
     "object_schema",
     "options_of",
-    "says_json",
 ]
 
 
@@ -284,7 +284,7 @@ def object_schema(schema: dict[str, Any]) -> dict[str, Any]:
 ANSWER_IN_JSON: Final = "Answer with a JSON object and nothing else."
 
 
-def says_json(messages: Iterable[Message]) -> bool:
+def mentions_json(messages: Iterable[Message]) -> bool:
     """Whether the conversation contains "JSON"."""
     return any(
         "json" in part.text.lower()
@@ -294,7 +294,7 @@ def says_json(messages: Iterable[Message]) -> bool:
     )
 
 
-def in_words(wanted: ResponseFormat) -> str:
+def format_instruction(wanted: ResponseFormat) -> str:
     """Returns the instruction to respond in this format."""
     if wanted.schema is None:
         return ANSWER_IN_JSON

@@ -17,7 +17,7 @@ import msgspec
 
 from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.json_text import without_lone_surrogates
-from llmstream.dialects.payload_size import text_size
+from llmstream.dialects.payload_size import count_parts, text_size, utf8_size
 from llmstream.errors import DecodeError, LimitExceeded
 from llmstream.events import (
     Event,
@@ -108,22 +108,23 @@ class OpenCall:
     """One open call.
 
     wire_id: the server's first id; id: ours, set when the input starts to stream
-    pieces:  the input so far, size: its bytes, chars: its length
+    parts, counted, size, held: of the input so far, as in `GrowingInput`
     index:   its first index; touched: the latest chunk that named it
     placeholder: the text `null` came first; it is the input only if nothing follows
     custom:  metadata of a call whose input is plain text, not JSON; None of all others
     """
 
     __slots__ = (
-        "chars",
         "closed",
+        "counted",
         "custom",
+        "held",
         "id",
         "index",
         "metadata",
         "name",
         "nesting",
-        "pieces",
+        "parts",
         "placeholder",
         "size",
         "touched",
@@ -135,9 +136,10 @@ class OpenCall:
         self.wire_id: str | None = None
         self.id: str | None = None
         self.name: str | None = None
-        self.pieces: list[str] = []
+        self.parts: list[str] = []
+        self.counted = 0
         self.size = 0
-        self.chars = 0
+        self.held = 0
         self.nesting: _Nesting | None = None
         self.closed = False
         self.placeholder = False
@@ -148,18 +150,18 @@ class OpenCall:
     @property
     def input(self) -> str:
         """Input so far."""
-        return "".join(self.pieces)
+        return "".join(self.parts)
 
     def has_input(self, text: str) -> bool:
         """Whether the input so far equals this text."""
         # The length first: to join the pieces for each fragment would take quadratic time.
-        return len(text) == self.chars and text == self.input
+        return utf8_size(text) == self.size and text == self.input
 
     def is_complete(self) -> bool:
         """Whether the input is one complete JSON value. All checks together are linear in the input."""
         if self.nesting is None:
             self.nesting = _Nesting()
-        if self.nesting.broken or self.nesting.is_open_after(self.pieces):
+        if self.nesting.broken or self.nesting.is_open_after(self.parts):
             return False
         # With all brackets closed, an invalid text cannot become valid.
         self.nesting.broken = not is_json(self.input)
@@ -167,7 +169,7 @@ class OpenCall:
 
     def could_be_complete(self) -> bool:
         """A cheap necessary condition: no JSON has `{` directly after `}`."""
-        return bool(self.pieces) and self.pieces[-1].rstrip().endswith("}")
+        return bool(self.parts) and self.parts[-1].rstrip().endswith("}")
 
 
 def json_text(arguments: object) -> str:
@@ -216,12 +218,6 @@ def as_index(value: Any) -> int | None:
         return int(value)
     return value if isinstance(value, int) else None
 
-
-# A pointer in a list of CPython.
-_SLOT_BYTES: Final = 8
-
-# Memory of an ASCII text besides its characters, and of its place in a list.
-_PIECE_BYTES: Final = text_size("") + _SLOT_BYTES
 
 # Memory of places in a CPython set and dict.
 _NAME_BYTES: Final = 200
@@ -323,21 +319,33 @@ class ToolCallTracker:
         if type(index) is not int or type(arguments) is not str or not arguments:
             return None
         call = self._by_index.get(index)
-        if call is None or not call.pieces or call.id is None or call.closed:
+        if call is None or not call.parts or call.id is None or call.closed:
             return None
-        if not arguments.isascii():
-            self._grow(call, arguments)
-            return ToolInputDelta(arguments, call.id)
-        # As in `_grow`, without its calls: fragments are as frequent as words. Past a cap, `add` fails.
-        size = len(arguments)
-        held = self._held + size + _PIECE_BYTES
-        if call.size + size > self._limits.max_tool_input_bytes or held > self._limits.max_held_bytes:
-            return None
-        self._held = held
-        call.size += size
-        call.chars += size
-        call.pieces.append(arguments)
+        self._grow(call, arguments)
         return ToolInputDelta(arguments, call.id)
+
+    # A hot loop adds the fragments of a call itself, and counts them a run at a time; see `PayloadDecoder`.
+
+    def growing(self, index: int, before: OpenCall | None, most: int) -> OpenCall | None:
+        """Begins a run of fragments of a call that streams, after that of another; None for any other call.
+
+        most: what may come, from `most_held`; where that may pass a cap, `add` counts each fragment
+        """
+        if before is not None:
+            self.count(before)
+        call = self._by_index.get(index)
+        if call is None or not call.parts or call.id is None or call.closed:
+            return None
+        limits = self._limits
+        fits = self._held + most <= limits.max_held_bytes
+        return call if fits and call.size + most <= limits.max_tool_input_bytes else None
+
+    def count(self, call: OpenCall) -> None:
+        """Counts the fragments of a call that were added since the last time.
+
+        raises: LimitExceeded
+        """
+        self._hold(count_parts(call))
 
     def finish(
         self, *, truncated: bool = False, in_one_piece: bool = False, keep_cut: bool = False
@@ -350,13 +358,17 @@ class ToolCallTracker:
         keep_cut:     emits invalid calls instead of dropping them
         """
         out: list[Event] = []
+        if not self._open:
+            return out
         for call in sorted(self._open, key=lambda call: -1 if call.index is None else call.index):
             self._end(call, out, truncated=truncated, in_one_piece=in_one_piece, keep_cut=keep_cut)
         return out
 
     def nameless(self) -> bool:
         """Whether a call has no name."""
-        return any(call.name is None and (call.pieces or call.wire_id) for call in self._calls)
+        if not self._calls:  # the usual case, without a generator
+            return False
+        return any(call.name is None and (call.parts or call.wire_id) for call in self._calls)
 
     def _find(
         self, index: int | None, wire_id: str | None, name: str | None, text: str, out: list[Event]
@@ -466,7 +478,7 @@ class ToolCallTracker:
         """Adds a piece of input; emits its events once the name is known."""
         # White space before the input, or `null`: Groq sends it for a call without parameters, others before
         # the real input.
-        if not call.pieces and call.custom is None and (text == "null" or not text.strip()):
+        if not call.parts and call.custom is None and (text == "null" or not text.strip()):
             call.placeholder |= text == "null"
             text = ""
         if text:
@@ -474,19 +486,17 @@ class ToolCallTracker:
         if call.id is not None:
             if text:
                 out.append(ToolInputDelta(text, call.id))
-        elif call.name is not None and (call.wire_id is not None or call.pieces):
+        elif call.name is not None and (call.wire_id is not None or call.parts):
             self._start(call, out)
 
     def _grow(self, call: OpenCall, text: str) -> None:
-        call.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-        if call.size > self._limits.max_tool_input_bytes:
+        if call.size + utf8_size(text) > self._limits.max_tool_input_bytes:
             raise LimitExceeded(
                 f"the input of the tool call {call.name!r} grew past "
                 f"{self._limits.max_tool_input_bytes} bytes"
             )
-        call.pieces.append(text)
-        call.chars += len(text)
-        self._hold(text_size(text) + _SLOT_BYTES)
+        call.parts.append(text)
+        self.count(call)
 
     def _hold(self, size: int) -> None:
         """Counts memory held until the end: pieces of all inputs, ids."""
@@ -505,7 +515,7 @@ class ToolCallTracker:
         self.started += 1
         call.id = wanted
         out.append(ToolInputStart(call.name or "", wanted, provider_metadata=call.custom))
-        out.extend(ToolInputDelta(piece, wanted) for piece in call.pieces)
+        out.extend(ToolInputDelta(piece, wanted) for piece in call.parts)
         return wanted
 
     def _end(
@@ -522,9 +532,9 @@ class ToolCallTracker:
         if call.name is None:
             return
         call_id = call.id or self._start(call, out)
-        if call.placeholder and not call.pieces and not truncated:
+        if call.placeholder and not call.parts and not truncated:
             # At the end the placeholder is the input.
-            call.pieces.append("null")
+            call.parts.append("null")
             out.append(ToolInputDelta("null", call_id))
         text = call.input
         complete = call.custom is not None or is_json(text)

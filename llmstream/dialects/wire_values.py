@@ -12,7 +12,7 @@ import datetime
 from collections.abc import Callable
 from typing import Any, Final
 
-from llmstream.dialects.payload_size import held_size
+from llmstream.dialects.payload_size import held_size, text_size
 from llmstream.events import Metadata
 from llmstream.usage import Usage
 
@@ -96,7 +96,7 @@ class UsageCounts:
         known, grown = self._known, 0
         for name, value in stated.items():
             if name not in known:
-                grown += held_size(name) + _size(value)
+                grown += text_size(name) + _size(value)
             elif value is not None:
                 grown += _size(value) - _size(known[name])
             else:

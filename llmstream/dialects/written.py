@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Carry", "Written", "in_turns", "write"]
 
-# Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded anew.
+# Of JSON that is remembered of a conversation: more than vendors accept. What follows is encoded again.
 _MAX_BYTES: Final = 64 * 1024 * 1024
 
 # Places remembered beside the first: a step whose end changes, as where a cache mark moves, needs two.
@@ -331,7 +331,7 @@ def _copied(value: Any) -> Any:
 
 
 def _unknown(value: object) -> Any:
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _fresh(value: Any) -> Any:

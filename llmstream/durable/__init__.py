@@ -1,4 +1,4 @@
-"""Durable runs: agents that survive their process, and go on in another one.
+"""Durable runs: agents that survive their process, and continue in another one.
 
     async with Runs("sqlite:runs.db") as runs:
         run = runs.stream(agent, "order-4711", "Ship it.")    # the same id again goes on with it
@@ -13,10 +13,10 @@
 
 from __future__ import annotations
 
-from llmstream.agent.durable_steps import Steps, Under
+from llmstream.agent.durable_steps import Steps, SubAgentSteps
 from llmstream.durable.durable_run import DurableRun, RunInfo
 from llmstream.durable.runs import Runs
 from llmstream.durable.store import RunStore
 from llmstream.errors import Interrupted, Lost
 
-__all__ = ["DurableRun", "Interrupted", "Lost", "RunInfo", "RunStore", "Runs", "Steps", "Under"]
+__all__ = ["DurableRun", "Interrupted", "Lost", "RunInfo", "RunStore", "Runs", "Steps", "SubAgentSteps"]

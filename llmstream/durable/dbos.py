@@ -21,6 +21,7 @@ import msgspec
 from llmstream.addresses import sqlite_path
 from llmstream.durable.runs import Runs
 from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, Unsupported
+from llmstream.first_use import prepared
 
 if TYPE_CHECKING:
     import sqlite3
@@ -90,7 +91,7 @@ def workflow(
         except error.DBOSWorkflowCancelledError:
             await _stopped(runs, run_id)
             raise
-        ended = msgspec.json.decode(data, type=_Ended)
+        ended = msgspec.json.decode(data, type=prepared(_Ended))
         if ended.error is not None:
             code, message = ended.error
             raise PortableWorkflowError(message, code)

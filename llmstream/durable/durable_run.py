@@ -45,7 +45,8 @@ _CLAIM_S: Final = 0.5
 # How long the log of a run is waited for, before its record is looked at.
 _BEGUN_S: Final = 1.0
 
-# How long the end of a run is waited for, after that of its log; its process may have died in between.
+# How long a reader that may not produce the run waits for the end in its record, after that of its log; its
+# process may have died in between.
 _RECORDED_S: Final = 5.0
 
 
@@ -198,13 +199,19 @@ class DurableRun:
             await asyncio.wait([self._owned.task])  # it records the end
 
     async def _recorded(self) -> RunRecord | None:
-        """The record of a run whose log has ended, or that waits; its process writes it just after."""
+        """The record of a run whose log has ended, or that waits; its process writes it just after.
+
+        If that has died before, a reader that may produce the run records the end.
+        """
         loop = asyncio.get_running_loop()
-        until = loop.time() + _RECORDED_S
+        until = math.inf if self._agent is not None else loop.time() + _RECORDED_S
         while True:
             record = await self._stored()
             if record is None or record.state != "running" or loop.time() >= until:
                 return record
+            await self._claim()
+            if self._owned is not None:
+                await asyncio.wait([self._owned.task], timeout=_CLAIM_S)
             # Another process may write the end; nothing tells us, so that we look.
             await asyncio.sleep(_QUIET_S / 2)
 
@@ -215,11 +222,15 @@ class DurableRun:
         record = await self._stored()
         if record is None or record.state != "running":
             return True
+        await self._claim()
+        return False
+
+    async def _claim(self) -> None:
+        """Tries to take the run over, if it is time; whether its lease has passed, the database can tell."""
         now = asyncio.get_running_loop().time()
-        if now >= self._claims_s:  # whether its lease has passed, the database alone can tell
+        if now >= self._claims_s:
             self._claims_s = now + _CLAIM_S
             self._owned = await persistently(self._begin, lambda: math.inf)
-        return False
 
     async def _stored(self) -> RunRecord | None:
         """Readers are patient, as those of its log are."""

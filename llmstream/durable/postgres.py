@@ -9,9 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from llmstream.durable.changes import Change, Changes
-from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
-from llmstream.durable.tables import VERSION, Statements, cost_of, record_of, usage_of
+from llmstream.durable.store import RecordedStep, Renewal, RunRecord, RunStore, State
+from llmstream.durable.tables import VERSION, Change, Changes, Statements, cost_of, record_of, usage_of
 from llmstream.errors import LogUnavailable
 from llmstream.log.postgres_link import PostgresLink
 from llmstream.usage import Usage
@@ -98,10 +97,10 @@ class PostgresRunStore(RunStore):
                         stopping.add(run)
         return Renewal(frozenset(ours), frozenset(stopping))
 
-    async def steps(self, run: str) -> dict[str, KeptStep]:
+    async def steps(self, run: str) -> dict[str, RecordedStep]:
         """As in `RunStore`."""
         rows = await self._link.rows(_SQL.steps, run)
-        return {key: KeptStep(epoch, None if data is None else bytes(data)) for key, epoch, data in rows}
+        return {key: RecordedStep(epoch, None if data is None else bytes(data)) for key, epoch, data in rows}
 
     async def look(self, run: str, key: str) -> bytes | None:
         """As in `RunStore`."""

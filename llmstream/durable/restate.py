@@ -54,7 +54,7 @@ class _Found(TypedDict):
     waits: list[str] | None
 
 
-class Given(TypedDict, total=False):
+class DecideInput(TypedDict, total=False):
     """The body of a request to `decide`.
 
     decisions: by `approval_id`: a bool, or {"approve": bool, "reason": ..., "arguments": ...}
@@ -68,9 +68,10 @@ class Given(TypedDict, total=False):
 def workflow(agent: Agent[Any, Any], runs: Runs) -> Workflow:
     """The Restate workflow "llmstream.NAME" for `restate.app`; its key is the id of the run.
 
-    Its handlers: `run` takes the prompt and returns the text of the answer; `decide` takes `Given`, records
-    it as `Runs.decide` does, and wakes the workflow. A decision that others give by `Runs.decide` is seen
-    later: after a second at first, after a quarter of an hour at most. To cancel the workflow stops the run.
+    Its handlers: `run` takes the prompt and returns the text of the answer; `decide` takes `DecideInput`,
+    records it as `Runs.decide` does, and wakes the workflow. A decision that others give by `Runs.decide` is
+    seen later: after a second at first, after a quarter of an hour at most. To cancel the workflow stops the
+    run.
 
     agent:  needs a name
     runs:   used by the event loop that serves the app
@@ -103,7 +104,7 @@ def workflow(agent: Agent[Any, Any], runs: Runs) -> Workflow:
             raise TerminalError(": ".join(found["error"]))
         return found["text"]
 
-    async def decide(context: Any, given: Given) -> None:
+    async def decide(context: Any, given: DecideInput) -> None:
         decisions, results = given.get("decisions", {}), given.get("results", {})
         try:
             await runs.decide(context.key(), _decisions(decisions), results=results)

@@ -8,7 +8,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -21,9 +21,8 @@ from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages
 from llmstream.durable.durable_run import DurableRun, RunInfo
 from llmstream.durable.store import RunRecord, RunStore, State, pending_calls
-from llmstream.durable.worker import OwnedRun, Request, Worker
+from llmstream.durable.worker import OwnedRun, Request, Worker, nothing
 from llmstream.errors import InvalidRequest, LLMStreamError, LogUnavailable, RunExists, RunNotFound
-from llmstream.events import Event
 from llmstream.log import Logs, open_logs
 from llmstream.streams.options import Prompt, as_messages
 from llmstream.tools.approval import Approve, Deny
@@ -52,7 +51,7 @@ class Runs:
     logs:    where events go, such as `open_logs("redis://...")`; by default the same database. `Runs` closes
              only logs that it has opened
     lease_s: how long a process may be silent before another one may take its runs
-    keep_s:  how long a run is kept after its end; 30 days by default
+    keep_s:  how long a run is stored after its end; 30 days by default
     owner:   name of this process; default: "HOST:PID"
     raises:  InvalidRequest for an address or option that is invalid. The database is opened at first use
     """
@@ -162,7 +161,7 @@ class Runs:
 
         async def begin() -> None:
             await self._open()
-            await self._known(run)
+            await self._settle(await self._known(run))
 
         return DurableRun(self._store, self.logs, None, run, begin, after=after)
 
@@ -193,7 +192,17 @@ class Runs:
             record = await self._store.create(run, agent.name, request)
         if record.agent != agent.name:
             raise InvalidRequest(f"run {run!r} is one of agent {record.agent!r}, not of {agent.name!r}")
-        return None if record.is_over else await self._worker.take(run, agent, deps)
+        if record.is_over:
+            await self._settle(record)
+            return None
+        return await self._worker.take(run, agent, deps)
+
+    async def _settle(self, record: RunRecord) -> None:
+        """Ends the log of a stopped run, if whoever stopped it died before that: its readers wait for it."""
+        if record.state == "stopped":
+            status = await self.logs.status(record.run)
+            if status is None or status.state == "open":
+                await self._close_log(record.run)
 
     async def resume(
         self, agents: Mapping[str, Agent[Any, Any]], *, once: bool = False, limit: int = 100
@@ -293,7 +302,8 @@ class Runs:
         sent = Message.user(message) if isinstance(message, str) else message
         if not await self._store.send(run, dump_messages([sent])):
             raise InvalidRequest(
-                f"run {run!r} is over, or ends now. Start another one with its messages, and this one."
+                f"run {run!r} is over, or is ending. Start another run with its messages(), followed by "
+                "this one."
             )
 
     async def stop(self, run: str) -> bool:
@@ -304,6 +314,7 @@ class Runs:
         await self._open()
         before = await self._known(run)
         if before.is_over:
+            await self._settle(before)
             return False
         record = await self._store.request_stop(run)
         if record is not None and record.state == "stopped":
@@ -316,7 +327,7 @@ class Runs:
         """Ends the log of a run that no process has."""
         try:
             # Only a producer ends a log, so that its readers learn of the stop; this one has nothing to add.
-            live = await self.logs.start(run, _nothing(), take_over="replay")
+            live = await self.logs.start(run, nothing(), take_over="replay")
         except RunExists:
             return
         live.stop("requested")
@@ -389,19 +400,13 @@ def _check_id(run: str) -> None:
         raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
 
 
-async def _nothing() -> AsyncGenerator[Event]:
-    """A source that never gives anything; it is stopped."""
-    await asyncio.Event().wait()
-    yield  # type: ignore[misc]  # makes it a generator; never reached
-
-
 def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:
     """Prompt and options as JSON.
 
     raises: InvalidRequest for an option that JSON cannot express
     """
     try:
-        kept = msgspec.json.decode(msgspec.json.encode(dict(options)))
+        portable = msgspec.json.decode(msgspec.json.encode(dict(options)))
         if any(callable(value) for value in options.values()):
             raise TypeError("a function")
     except (TypeError, ValueError, RecursionError) as error:
@@ -410,7 +415,7 @@ def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:
             "the agent instead."
         ) from None
     messages = dump_messages(as_messages(prompt)).decode()
-    return msgspec.json.encode(Request(messages, kept)).decode()
+    return msgspec.json.encode(Request(messages, portable)).decode()
 
 
 def _store(where: str) -> RunStore:
@@ -423,6 +428,6 @@ def _store(where: str) -> RunStore:
 
         return PostgresRunStore(where)
     raise InvalidRequest(
-        f"cannot keep durable runs at {shown(where)!r}. Write 'sqlite:runs.db' or "
+        f"cannot store durable runs at {shown(where)!r}. Write 'sqlite:runs.db' or "
         "'sqlite:/var/lib/app/runs.db' (no slashes before the path), or 'postgresql://host/database'."
     )

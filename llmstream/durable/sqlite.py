@@ -15,9 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
-from llmstream.durable.changes import Change, Changes
-from llmstream.durable.store import KeptStep, Renewal, RunRecord, RunStore, State
-from llmstream.durable.tables import VERSION, Statements, cost_of, record_of, usage_of
+from llmstream.durable.store import RecordedStep, Renewal, RunRecord, RunStore, State
+from llmstream.durable.tables import VERSION, Change, Changes, Statements, cost_of, record_of, usage_of
 from llmstream.errors import InvalidRequest, LogUnavailable
 from llmstream.log.sqlite_file import SQLiteWorker, open_worker
 from llmstream.private_sqlite import machine_boot, machine_time, transaction
@@ -144,10 +143,10 @@ class SQLiteRunStore(RunStore):
         ours = frozenset(run for run, row in found.items() if row is not None)
         return Renewal(ours, frozenset(run for run in ours if found[run][0]))
 
-    async def steps(self, run: str) -> dict[str, KeptStep]:
+    async def steps(self, run: str) -> dict[str, RecordedStep]:
         """As in `RunStore`."""
         rows = await self._rows(_SQL.steps, run)
-        return {key: KeptStep(epoch, data) for key, epoch, data in rows}
+        return {key: RecordedStep(epoch, data) for key, epoch, data in rows}
 
     async def look(self, run: str, key: str) -> bytes | None:
         """As in `RunStore`."""

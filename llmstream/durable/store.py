@@ -1,4 +1,4 @@
-"""Where durable runs are kept: a record of each run, and its steps under their keys.
+"""The store of durable runs: a record of each run, and its steps under their keys.
 
 A record is claimed by one process at a time. Each claim raises the epoch; each write carries the epoch of its
 claim and is refused if it is not the record's any more. So a process that was only asleep can do no harm.
@@ -13,10 +13,11 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from llmstream.agent.durable_steps import result_key
+from llmstream.first_use import prepared
 from llmstream.tools.approval import PendingCall
 from llmstream.usage import Usage
 
-__all__ = ["KeptStep", "Outcome", "Renewal", "RunRecord", "RunStore", "State", "Waiting", "pending_calls"]
+__all__ = ["Outcome", "RecordedStep", "Renewal", "RunRecord", "RunStore", "State", "Waiting", "pending_calls"]
 
 State: TypeAlias = Literal["running", "waiting", "done", "failed", "stopped"]
 """running: a process has it, or had it when it died; waiting: for a decision, a result, a message;
@@ -85,12 +86,12 @@ class RunRecord(msgspec.Struct, frozen=True):
     @property
     def waits_for(self) -> Waiting:
         """What it waits for."""
-        return msgspec.json.decode(self.waiting, type=Waiting) if self.waiting else Waiting()
+        return msgspec.json.decode(self.waiting, type=prepared(Waiting)) if self.waiting else Waiting()
 
     @property
     def result(self) -> Outcome:
         """How it ended, or what it has so far."""
-        return msgspec.json.decode(self.outcome, type=Outcome) if self.outcome else Outcome()
+        return msgspec.json.decode(self.outcome, type=prepared(Outcome)) if self.outcome else Outcome()
 
     @property
     def is_over(self) -> bool:
@@ -98,8 +99,8 @@ class RunRecord(msgspec.Struct, frozen=True):
         return self.state in ("done", "failed", "stopped")
 
 
-class KeptStep(NamedTuple):
-    """A step as it is kept: its epoch, and what is recorded; None while it has only begun."""
+class RecordedStep(NamedTuple):
+    """A step in the store: its epoch and its recorded data; None while it has only begun."""
 
     epoch: int
     data: bytes | None
@@ -115,7 +116,7 @@ class Renewal(NamedTuple):
 _pending = msgspec.json.Decoder(PendingCall).decode
 
 
-def pending_calls(record: RunRecord, steps: Mapping[str, KeptStep]) -> dict[str, int]:
+def pending_calls(record: RunRecord, steps: Mapping[str, RecordedStep]) -> dict[str, int]:
     """The steps in which calls wait, by the last part of the key that others give: "decision/<approval>".
 
     A call may wait while others of its step still run, and the run is not suspended yet.
@@ -163,7 +164,7 @@ class RunStore(ABC):
         """
 
     @abstractmethod
-    async def steps(self, run: str) -> dict[str, KeptStep]:
+    async def steps(self, run: str) -> dict[str, RecordedStep]:
         """All steps of a run, and what was given to it, by key."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,15 +17,16 @@ from llmstream.chats.message import Role
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.durable.store import Outcome, RunRecord, RunStore, State, Waiting
 from llmstream.durable.store_steps import StoreSteps, persistently
-from llmstream.errors import LLMStreamError, LogError, RunExists
+from llmstream.errors import ErrorInfo, LLMStreamError, LogError, RunExists
 from llmstream.events import ErrorEvent, Event, Finish
+from llmstream.first_use import prepared
 from llmstream.log import Live, Logs
 
 if TYPE_CHECKING:
     from llmstream.agent.agent import Agent
     from llmstream.agent.run import AgentRun
 
-__all__ = ["OwnedRun", "Request", "Worker"]
+__all__ = ["OwnedRun", "Request", "Worker", "nothing"]
 
 _log: Final = logging.getLogger("llmstream.durable")
 
@@ -58,16 +59,17 @@ class OwnedRun:
         store: RunStore,
         logs: Logs,
         keep_s: float,
+        lease_s: float,
         until: float,
     ) -> None:
         self.record = record
         self.run: AgentRun[Any] | None = None
         self.error: BaseException | None = None
         self._agent, self._deps = agent, deps
-        self._store, self._logs, self._keep_s = store, logs, keep_s
+        self._store, self._logs, self._keep_s, self._lease_s = store, logs, keep_s, lease_s
         self._steps: StoreSteps | None = None
         self._live: Live | None = None
-        self._released = False
+        self._began = self._released = False
         self._until = until
         self.task = asyncio.create_task(self._produce(), name=f"llmstream durable run {record.run}")
 
@@ -97,12 +99,13 @@ class OwnedRun:
             self._live.stop("requested")
 
     async def _produce(self) -> None:
-        record, state = self.record, "closed"
+        record, ended = self.record, None
         try:
-            kept = await self._store.steps(record.run)
-            self._steps = StoreSteps(self._store, record.run, record.epoch, kept)
-            self._steps.valid_until = self._until
-            source = self._source(self._begun(self._steps))
+            recorded = await self._store.steps(record.run)
+            steps = StoreSteps(self._store, record.run, record.epoch, recorded, lease_s=self._lease_s)
+            self._steps = steps
+            steps.valid_until = self._until
+            source = nothing() if record.stopping else self._source(self._begun(steps))
             try:
                 self._live = await self._logs.start(
                     record.run, source, take_over="replay", takeover_s=self._keep_s
@@ -111,10 +114,18 @@ class OwnedRun:
                 if error.reason == "open":
                     raise
                 # Its process died between the end of the log and that of the record.
-                await _exhausted(source)
+                await source.aclose()
+                ended = await self._read_end(steps)
             else:
+                if record.stopping:  # requested of a process that died before it could
+                    self._live.stop("requested")
                 state = await self._live.wait()
                 self.error = self._live.error
+                if not self._began and not self._released:
+                    # As when its process had written the finish, and not yet that it was the end.
+                    ended = await self._read_end(steps)
+                elif state == "stopped":
+                    ended = _End("stopped")
         except LogError as error:
             _log.warning("durable run %r is left: %s", record.run, error)
             self.error, self._released = error, True
@@ -122,24 +133,36 @@ class OwnedRun:
             if not self._released:
                 raise
         except Exception as error:  # such as an option that the agent no longer takes
-            _log.exception("durable run %r cannot go on", record.run)
-            self.error, state = error, "failed"
-        await self._leave("stopped" if state == "stopped" else None)
+            _log.exception("durable run %r cannot continue", record.run)
+            self.error = error
+        await self._leave(ended)
+
+    async def _read_end(self, steps: StoreSteps) -> _End:
+        """How the log of the run has ended; the conversation is what the record has of it.
+
+        Whatever the run would do now, readers have seen its end: no step follows it. A stop condition may
+        decide otherwise by now, and a model that failed might respond.
+        """
+        steps.sealed = True
+        end = await _end_of(self._logs, self.record.run)
+        await _exhausted(self._source(self._begun(steps)))
+        return end
 
     def _begun(self, steps: StoreSteps) -> AgentRun[Any]:
-        request = msgspec.json.decode(self.record.request, type=Request)
+        request = msgspec.json.decode(self.record.request, type=prepared(Request))
         messages = load_messages(request.messages)
         self.run = self._agent.stream(messages, deps=self._deps, steps=steps, **request.options)
         return self.run
 
     async def _source(self, run: AgentRun[Any]) -> AsyncGenerator[Event]:
         """The events of the run; of one that others go on with not the end."""
-        assert self._steps is not None
-        async with run, aclosing(aiter(run)) as events:
-            async for event in events:
+        steps, self._began = self._steps, True
+        assert steps is not None
+        async with run, aclosing(aiter(run)) as events, aclosing(_recorded(events, steps)) as shown:
+            async for event in shown:
                 waits = isinstance(event, Finish) and run.suspended is not None
                 # What is wrong with us is no error of the run.
-                broken = isinstance(event, ErrorEvent | Finish) and self._steps.broken is not None
+                broken = steps.broken is not None
                 if waits or broken:
                     self._released = self._released or broken
                     if self._live is not None:
@@ -147,12 +170,17 @@ class OwnedRun:
                     return
                 yield event
 
-    async def _leave(self, ended: State | None) -> None:
-        """Gives the record back."""
+    async def _leave(self, ended: _End | None) -> None:
+        """Gives the record back.
+
+        ended: how the log says that it ended, where the run of this process does not know it
+        """
         steps, run, record = self._steps, self.run, self.record
+        if steps is not None and not self._released:
+            await steps.recorded()  # nothing is recorded of a run that is over
         if steps is not None and steps.broken is not None:
             return  # not ours any more; or the lease will pass
-        state: State = ended or "done"
+        state: State = "done" if ended is None else ended.state
         waiting = ""
         if self._released:
             state, waiting = "running", record.waiting
@@ -162,7 +190,7 @@ class OwnedRun:
             state = "waiting"
             found = Waiting(run.state.step, run.suspended.pending)
             waiting = msgspec.json.encode(found).decode()
-        outcome = record.outcome if self._released else _outcome(run, self.error)
+        outcome = record.outcome if self._released else _outcome(run, self.error, ended)
         store = self._store
 
         def until() -> float:
@@ -172,6 +200,67 @@ class OwnedRun:
             await persistently(lambda: store.leave(record.run, record.epoch, state, waiting, outcome), until)
         except LogError as error:
             _log.warning("durable run %r: its end is not recorded: %s", record.run, error)
+
+
+async def _recorded(events: AsyncGenerator[Event], steps: StoreSteps) -> AsyncGenerator[Event]:
+    """The events of a run, each once the responses before it are recorded.
+
+    The run goes on meanwhile: it comes to the calls of the response, whose beginnings share its commit.
+    """
+    ahead: asyncio.Task[Event | None] | None = None
+    try:
+        while (event := await (_next(events) if ahead is None else ahead)) is not None:
+            ahead = None
+            if steps.unrecorded:
+                ahead = asyncio.create_task(_next(events))
+                await steps.recorded()
+            yield event
+    finally:
+        if ahead is not None:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+
+
+async def _next(events: AsyncGenerator[Event]) -> Event | None:
+    return await anext(events, None)
+
+
+class _End(NamedTuple):
+    """How a run has ended, by its log.
+
+    reason: of the last step; "" if the run of this process has it
+    error:  of a run that failed
+    """
+
+    state: State
+    reason: str = ""
+    error: ErrorInfo | None = None
+
+
+_STATES: Final[dict[str, State]] = {"closed": "done", "failed": "failed", "stopped": "stopped"}
+
+
+async def _end_of(logs: Logs, run: str) -> _End:
+    """Reads how a log that has its end says that the run ended."""
+    reason, error, state = "", None, ""
+    async with aclosing(logs.pages(run)) as pages:
+        async for page in pages:
+            state = page.status.state
+            for _, event in page.events:
+                match event:
+                    case Finish(finish_reason):
+                        reason = finish_reason
+                    case ErrorEvent(found):
+                        error = found
+                    case _:
+                        pass
+    return _End(_STATES[state], reason, error if state == "failed" else None)
+
+
+async def nothing() -> AsyncGenerator[Event]:
+    """A source that never gives anything; it is stopped."""
+    await asyncio.Event().wait()
+    yield  # type: ignore[misc]  # makes it a generator; never reached
 
 
 async def _exhausted(source: AsyncGenerator[Event]) -> None:
@@ -184,25 +273,26 @@ async def _exhausted(source: AsyncGenerator[Event]) -> None:
             pass  # the run has it
 
 
-def _outcome(run: AgentRun[Any] | None, error: BaseException | None) -> str:
+def _outcome(run: AgentRun[Any] | None, error: BaseException | None, ended: _End | None) -> str:
     failure = error if run is None else run.error or error
-    if isinstance(failure, LLMStreamError):
-        told: tuple[str, str] | None = (failure.code, failure.message)
+    reported: tuple[str, str] | None = None
+    if ended is not None:
+        reported = None if ended.error is None else (ended.error.code, ended.error.message)
+    elif isinstance(failure, LLMStreamError):
+        reported = (failure.code, failure.message)
     elif failure is not None:
-        told = ("error", f"the program that produced the run failed with {type(failure).__name__}")
-    else:
-        told = None
+        reported = ("error", f"the program that produced the run failed with {type(failure).__name__}")
     if run is None:
-        return msgspec.json.encode(Outcome(error=told)).decode()
+        return msgspec.json.encode(Outcome(error=reported)).decode()
     messages = run.messages()
     last = next((m for m in reversed(messages) if m.role == Role.ASSISTANT), None)
     found = Outcome(
         messages=dump_messages(messages).decode(),
-        finish_reason=run.finish_reason or "",
+        finish_reason=(ended and ended.reason) or run.finish_reason or "",
         text="" if last is None else last.text,
         usage_by_model=dict(run.usage_by_model),
         cost_estimate=run.cost_estimate,
-        error=told,
+        error=reported,
     )
     return msgspec.json.encode(found).decode()
 
@@ -231,7 +321,14 @@ class Worker:
         if record is None:
             return self.owned.get(run)
         owned = OwnedRun(
-            record, agent, deps, store=self._store, logs=self._logs, keep_s=self._keep_s, until=until
+            record,
+            agent,
+            deps,
+            store=self._store,
+            logs=self._logs,
+            keep_s=self._keep_s,
+            lease_s=self._lease_s,
+            until=until,
         )
         self.owned[run] = owned
         owned.task.add_done_callback(lambda _: self._over(run, owned))

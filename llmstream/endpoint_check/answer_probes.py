@@ -1,4 +1,4 @@
-"""Probes of what a request may ask for: system prompt, limits, settings, schema, image, reasoning, turns."""
+"""Probes of the options of a request: system prompt, limits, settings, schema, image, reasoning, turns."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 
 from llmstream.chats.content import Image, Reasoning
 from llmstream.chats.message import Message
+from llmstream.dialects.decoder import UNREADABLE
 from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import (
     COUNTING,
@@ -25,6 +26,7 @@ from llmstream.endpoint_check.probe import (
 )
 from llmstream.endpoint_check.report import Finding, Quirk, quirks_of, unsupported
 from llmstream.errors import LLMStreamError
+from llmstream.first_use import prepared
 from llmstream.request import Request
 
 __all__ = ["ANSWER_PROBES"]
@@ -92,7 +94,7 @@ async def _stop(endpoint: Endpoint) -> Finding:
             return found(
                 "broken",
                 "the stop sequence is ignored",
-                meaning="The text goes on after the sequence; cut it yourself.",
+                meaning="The text continues after the sequence; cut it yourself.",
                 quirk=quirk,
                 evidence=excerpt(exchange.text),
             )
@@ -180,14 +182,14 @@ async def _schema(endpoint: Endpoint) -> Finding:
         if problem := failure(exchange, "a JSON schema", quirk=quirk) or silent(exchange):
             return problem
         try:
-            msgspec.json.decode(exchange.text, type=_Verdict)
-        except (msgspec.MsgspecError, ValueError) as error:
+            msgspec.json.decode(exchange.text, type=prepared(_Verdict))
+        except UNREADABLE as error:
             # The end is missing, so the schema may have been obeyed so far.
             if exchange.finish.finish_reason == "length":
                 return inconclusive("the JSON was cut by the limit of tokens", exchange)
             # Without a schema on the wire, only the model can be at fault.
             if not native:
-                return inconclusive(f"asked for in words, the model did not obey: {error}", exchange)
+                return inconclusive(f"requested in the prompt, the model did not comply: {error}", exchange)
             return found(
                 "broken",
                 f"the JSON schema is ignored: {error}",
@@ -195,7 +197,7 @@ async def _schema(endpoint: Endpoint) -> Finding:
                 quirk=quirk,
                 evidence=excerpt(exchange.text),
             )
-        return found("ok", "valid against the schema" + ("" if native else ", asked for in words"))
+        return found("ok", "valid against the schema" + ("" if native else ", asked for in the prompt"))
 
     return await asked(
         endpoint, judge, "Which fruit do you prefer? Explain it in one sentence.", output=_Verdict

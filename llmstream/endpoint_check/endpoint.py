@@ -22,6 +22,7 @@ import msgspec
 from llmstream.accumulate import Accumulator
 from llmstream.chats.message import Message
 from llmstream.dialects.base import Decoder, Encoded
+from llmstream.dialects.decoder import UNREADABLE
 from llmstream.errors import InvalidRequest, LLMStreamError, Overloaded, RateLimited
 from llmstream.events import (
     ErrorEvent,
@@ -169,7 +170,7 @@ class Exchange:
         for payload in self.payloads:
             try:
                 value = msgspec.json.decode(payload)
-            except (msgspec.MsgspecError, ValueError):
+            except UNREADABLE:
                 continue
             if isinstance(value, dict):
                 found.append(value)

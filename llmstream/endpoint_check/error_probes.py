@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from llmstream.dialects.decoder import UNREADABLE
 from llmstream.endpoint_check.endpoint import Endpoint, Exchange
 from llmstream.endpoint_check.probe import Probe, excerpt, failure, found
 from llmstream.endpoint_check.report import Finding
@@ -125,10 +126,10 @@ def _form(exchange: Exchange) -> Finding | None:
     if body[:1] == b"<":
         return found("degraded", "as a page of HTML", meaning=meaning)
     if not body:
-        return found("degraded", "without a body", meaning="Nobody learns the reason.")
+        return found("degraded", "without a body", meaning="The client does not learn the reason.")
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, ValueError):
+    except UNREADABLE:
         return found("degraded", "as plain text, not JSON", meaning=meaning)
     # Google sends errors of a stream as a list.
     return None if isinstance(value, dict | list) else found("degraded", "not as a JSON object")

@@ -1,4 +1,4 @@
-"""A probe: a name, its cost, and a function that asks the endpoint and judges the exchange.
+"""A probe: a name, its cost, and a function that sends requests to the endpoint and judges the exchange.
 
 A judge separates "the wire broke" from "the model chose otherwise". The latter is `inconclusive`, and the
 question is put again in plainer words. Also here: the questions and exchanges that several probes look at.
@@ -147,7 +147,7 @@ def failure(
 
 
 _MEANINGS: Final = {
-    "incomplete-stream": "The answer cannot be told from one that was cut: IncompleteStream is raised.",
+    "incomplete-stream": "The answer looks like one that was cut: IncompleteStream is raised.",
     "connection-lost": "The answer is cut: ConnectionLost is raised.",
     "not-a-stream": "A program gets NotAStream instead of an answer.",
     "decode-error": "Some events are lost: DecodeError is raised after the response.",
@@ -163,7 +163,7 @@ def message_of(error: LLMStreamError) -> str:
 
 async def asked(endpoint: Endpoint, judge: Judge, *prompts: Any, **options: Any) -> Finding:
     """Asks until an answer shows something, in plainer words each time."""
-    finding = inconclusive("nothing was asked")
+    finding = inconclusive("no request was sent")
     for attempt in range(max(1, endpoint.attempts)):
         exchange = await endpoint.ask(prompts[min(attempt, len(prompts) - 1)], **options)
         finding = judge(exchange)

@@ -72,7 +72,7 @@ async def _text(endpoint: Endpoint) -> Finding:
         return found(
             "degraded",
             "the response has no finish reason",
-            meaning="A complete answer cannot be told from a cut one.",
+            meaning="A complete answer cannot be distinguished from a cut one.",
         )
     ends = f"a complete answer ends in {raw or reason!r} instead of stop"
     if reason == "other":
@@ -247,7 +247,7 @@ def _judge_unicode(exchange: Exchange) -> Finding:
     missing = [piece for piece in _PIECES if unicodedata.normalize("NFC", piece) not in text]
     if not missing:
         cut = _cuts(exchange)
-        return found("ok", "all characters arrive whole" + (f"; {cut} reads cut one" if cut else ""))
+        return found("ok", "all characters arrive complete" + (f"; {cut} reads cut one" if cut else ""))
     if "????" in text:
         return found("broken", "characters became question marks", meaning=garbled, evidence=excerpt(text))
     return inconclusive(f"the model did not repeat {', '.join(missing)}", exchange)
@@ -302,7 +302,7 @@ async def _cancellation(endpoint: Endpoint) -> Finding:
             return found(
                 "degraded",
                 f"after an abandoned response the next one waits {waited:.1f} s instead of {usual:.1f} s",
-                meaning="The server goes on generating for nobody; its tokens may be charged.",
+                meaning="The server continues to generate without a reader; its tokens may be charged.",
             )
     # Then nothing was abandoned, and the wait shows little.
     ended = " (the response was over before it was left)" if left.finish.finish_reason != "unknown" else ""

@@ -66,7 +66,7 @@ def _judge_call(exchange: Exchange) -> Finding:
     if problem := _wrong_arguments(exchange):
         return problem
     if call.tool_name != "get_weather":
-        return inconclusive(f"the model called {call.tool_name!r}, which is no tool", exchange)
+        return inconclusive(f"the model called {call.tool_name!r}, which is not a tool", exchange)
     reason = exchange.finish.finish_reason
     if reason != "tool-calls":
         return found(
@@ -107,7 +107,7 @@ def _wrong_arguments(exchange: Exchange) -> Finding | None:
             )
         try:
             valid = isinstance(json.loads(call.input), dict) and not call.invalid
-        except ValueError:
+        except (ValueError, RecursionError):
             valid = False
         if not valid:
             return found(
@@ -131,7 +131,7 @@ async def _arguments(endpoint: Endpoint) -> Finding:
         if pieces > 1:
             return found("ok", f"{len(call.input)} characters in {pieces} pieces")
         if len(call.input) < _LUMP_CHARS or endpoint.model.provider.dialect.name in _COMPLETE_CALLS:
-            return found("ok", "whole, as usual for this API")
+            return found("ok", "complete, as usual for this API")
         return found(
             "degraded",
             f"arguments come in one piece of {len(call.input)} characters",

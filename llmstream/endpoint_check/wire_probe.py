@@ -90,7 +90,7 @@ def _named(exchange: Exchange) -> list[dict[str, Any]]:
 
 
 def _ids(exchanges: list[Exchange]) -> Iterator[Finding]:
-    """Calls without an id, with an id twice, and ids that begin anew in each response."""
+    """Calls without an id, with an id twice, and ids that restart in each response."""
     seen: dict[str, int] = {}
     missing = twice = 0
     for exchange in exchanges:
@@ -111,7 +111,7 @@ def _ids(exchanges: list[Exchange]) -> Iterator[Finding]:
         yield found(
             "degraded",
             f"ids of calls repeat in each response ({again[0]})",
-            meaning="A conversation cannot tell the calls of two turns apart.",
+            meaning="A conversation cannot distinguish the calls of two turns.",
             quirk=Quirk("ToolQuirks", {"numbered_call_ids": True}) if again[0].startswith("call_") else None,
         )
 

@@ -18,7 +18,7 @@ import msgspec
 
 from llmstream.errors import IncompleteStream, InvalidRequest, LimitExceeded, LLMStreamError, ProtocolError
 
-__all__ = ["EventStreamDecoder", "HeaderValue", "Message", "encode_message"]
+__all__ = ["EventStreamDecoder", "HeaderValue", "Message", "encode_message", "read_headers"]
 
 HeaderValue = bool | int | bytes | str | datetime | uuid.UUID
 
@@ -81,13 +81,34 @@ class EventStreamDecoder:
         raises: ProtocolError with reason "prelude_crc", "message_crc" or "header";
                 LimitExceeded with reason "limit" for a length that is too large or impossible
         """
+        messages: list[Message] = []
+        for block, payload in self.split(chunk):
+            try:
+                messages.append(Message(self._headers(block), payload))
+            except LLMStreamError as error:
+                self.fail(error)
+                if not messages:
+                    raise
+                break
+        return messages
+
+    def fail(self, error: LLMStreamError) -> None:
+        """Ends the body in an error, which every further call raises."""
+        self.error = error
+        self._held.clear()
+
+    def split(self, chunk: bytes) -> list[tuple[bytes, bytes]]:
+        """Splits a chunk as `feed`; returns the headers of each message as they were sent, and its payload.
+
+        For who reads repeated headers once, with `read_headers`.
+        """
         if self.error is not None:
             raise self.error
         self._held += chunk
         if len(self._held) < self._needed:
             return []
         data = bytes(self._held)
-        messages: list[Message] = []
+        messages: list[tuple[bytes, bytes]] = []
         start, size = 0, len(data)
         try:
             # A measured hot loop, without a call for each part of a message (`bench_guard --instructions`).
@@ -110,17 +131,16 @@ class EventStreamDecoder:
                 # The second checksum covers the first eight bytes as well: it continues theirs.
                 if crc32(data[start + 8 : end - 4], crc) != _U32.unpack_from(data, end - 4)[0]:
                     raise ProtocolError(
-                        "The checksum of a message is wrong: the body was damaged on its way. "
+                        "The checksum of a message is wrong: the body was damaged in transit. "
                         "Send the request again.",
                         reason="message_crc",
                     )
                 begin = start + _PRELUDE.size
                 body = begin + headers
-                messages.append(Message(self._headers(data[begin:body]), data[body : end - 4]))
+                messages.append((data[begin:body], data[body : end - 4]))
                 start = end
         except LLMStreamError as error:
-            self.error = error
-            self._held.clear()
+            self.fail(error)
             if not messages:
                 raise
             return messages
@@ -147,8 +167,8 @@ class EventStreamDecoder:
         """The error of lengths with a wrong checksum, or past the limits."""
         if damaged:
             return ProtocolError(
-                "The checksum of a message's prelude is wrong: the body is damaged, or it is no AWS event "
-                "stream. Check status and content type, and send the request again.",
+                "The checksum of a message's prelude is wrong: the body is damaged, or it is not an AWS "
+                "event stream. Check status and content type, and send the request again.",
                 reason="prelude_crc",
             )
         return LimitExceeded(
@@ -162,7 +182,7 @@ class EventStreamDecoder:
         """Reads the headers of a block; cached, because vendors repeat a few blocks all the time."""
         known = self._read_before.get(block)
         if known is None:
-            known = _read_headers(block)
+            known = read_headers(block)
             if len(block) <= _REPEATED_BLOCK_BYTES and len(self._read_before) < _REPEATED_BLOCKS:
                 self._read_before[block] = known
         # Callers may change what they get; the next message with this block must not see it.
@@ -185,7 +205,11 @@ def encode_message(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     return message + _U32.pack(crc32(message))
 
 
-def _read_headers(block: bytes) -> dict[str, HeaderValue]:
+def read_headers(block: bytes) -> dict[str, HeaderValue]:
+    """Decodes the headers of a message.
+
+    raises: ProtocolError with reason "header"
+    """
     headers: dict[str, HeaderValue] = {}
     at = 0
     try:

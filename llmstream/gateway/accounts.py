@@ -1,4 +1,4 @@
-"""The account of one call: what was asked, what was made, how it ended, and when another model may answer."""
+"""The account of one call: request, response, outcome, and when another model may answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission: who may call before a body is read, and how much before a model is asked."""
+"""Admission: who may call, before a body is read; how much, before a model is called."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import msgspec
 from llmstream.errors import BadRequest, ErrorInfo, error_from_info
 from llmstream.events import ErrorEvent, Event, Finish
 from llmstream.exchange import HttpRequest, HttpResponse, carries_secret
+from llmstream.providers.base import NOT_FOUND_AT
 from llmstream.request import Request
 from llmstream.serve.writers import PING, UNBUFFERED
 from llmstream.server_side.routing import as_streamed, is_complete
@@ -243,6 +244,8 @@ def client_error(error: ErrorInfo) -> ErrorInfo:
         return ErrorInfo("server-error", message, retryable=False, status=502)
     if error.code in _OF_TRANSPORT:
         return msgspec.structs.replace(error, message=error.public_message, status=502)
+    if error.code == "not-found":
+        return msgspec.structs.replace(error, message=error.message.partition(NOT_FOUND_AT)[0])
     return error
 
 

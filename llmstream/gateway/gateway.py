@@ -29,7 +29,6 @@ from llmstream.gateway.carrying import Carrier, CarryingEncoder
 from llmstream.gateway.client_wire import ClientCall, WireWriter, client_error, error_reply
 from llmstream.gateway.draining import Drains
 from llmstream.gateway.ledger import Key, Ledger
-from llmstream.gateway.metrics import Metrics
 from llmstream.gateway.passing import (
     Fallbacks,
     needs_http,
@@ -40,8 +39,8 @@ from llmstream.gateway.passing import (
 )
 from llmstream.gateway.recordings import CallRecord, Recordings
 from llmstream.gateway.routes import Limits, Route, RouteLike, Routes, Target, routes_of
-from llmstream.gateway.telemetry import Telemetry
-from llmstream.gateway.translating import answer_whole, events_of
+from llmstream.gateway.telemetry import Metrics, Telemetry
+from llmstream.gateway.translating import Events, complete_reply
 from llmstream.serve.body import Body
 from llmstream.server_side.catalogue import count_request, is_public, lookup
 from llmstream.server_side.routing import Router, default_dialects
@@ -174,7 +173,7 @@ class Gateway:
             try:
                 body = await self._answered(http, side, read)
             except Exception as error:
-                body = _whole(error_reply(side or self._router.guess(http), _failure(error)))
+                body = _complete_body(error_reply(side or self._router.guess(http), _failure(error)))
             record = _recorded.get()
             if record is not None:
                 record.answered(body)
@@ -191,20 +190,20 @@ class Gateway:
     async def _answered(self, http: HttpRequest, side: ServerSide | None, read: ReadBody | None) -> Body:
         page = self._public_page(http)
         if page is not None:
-            return _whole(page)
+            return _complete_body(page)
         key = await self.admission.admit(http)
         if self.draining:
             raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
         page = self._page(http, key)
         if page is not None:
-            return _whole(page)
+            return _complete_body(page)
         # After admission: a client without a key must not make the gateway hold 32 MiB.
         http = msgspec.structs.replace(http, body=http.body if read is None else await read())
         if len(http.body) > self.max_body_bytes:
             raise too_large(self.max_body_bytes)
         counted = await self._counted(http, key)
         if counted is not None:
-            return _whole(counted)
+            return _complete_body(counted)
         if side is None:
             client = ClientCall.of_other(self._router.guess(http), http)
         else:
@@ -230,7 +229,7 @@ class Gateway:
             if side is None or not self._has_sockets(http, side, key) or self.fallbacks.has(http, key.name):
                 raise Refused(needs_http(http.url.partition("?")[0]))
         except Exception as error:
-            return _whole(error_reply(side or self._router.guess(http), _failure(error)))
+            return _complete_body(error_reply(side or self._router.guess(http), _failure(error)))
         from llmstream.gateway.sockets import PassedSocket  # loaded by those whose clients have a WebSocket
 
         socket = PassedSocket(self, http, side, client)
@@ -355,11 +354,11 @@ class Gateway:
             raise
 
     def _price(self, model: str, usage: Usage, target: Target | None) -> float | None:
-        # The price list takes 14 MB, so that a gateway that keeps no calls does not load it.
-        is_kept = (
+        # The price list takes 14 MB, so that a gateway that records no calls does not load it.
+        is_recorded = (
             self.admission.ledger is not None or self._metrics is not None or self.recordings is not None
         )
-        return _price(model, usage, target) if is_kept else None
+        return _price(model, usage, target) if is_recorded else None
 
     def _settled(self, row: Row) -> None:
         self.admission.settle(row)
@@ -417,11 +416,11 @@ class Gateway:
             headers.update(_warning_header(warnings))
             headers["x-llmstream-model"] = account.row.model
 
-        events = events_of(request, targets, account, warned)
+        events = Events(request, targets, account, warned)
         if not client.streamed:
-            reply = await answer_whole(client, encoder, events)
+            reply = await complete_reply(client, encoder, events)
             account.settle()
-            return _whole(msgspec.structs.replace(reply, headers={**reply.headers, **headers}))
+            return _complete_body(msgspec.structs.replace(reply, headers={**reply.headers, **headers}))
         writer = WireWriter(client.side, encoder)
         source = self.drains.of(events, account) if drain else events
         body = Body(source, writer, heartbeat_s=self._heartbeat_s)
@@ -502,7 +501,7 @@ def too_large(limit: int) -> BadRequest:
     return BadRequest(f"the request is larger than {limit} bytes", status=413, reason="request_too_large")
 
 
-def _whole(reply: HttpResponse) -> Body:
+def _complete_body(reply: HttpResponse) -> Body:
     return Body.complete(msgspec.structs.replace(reply, headers={**reply.headers, **_SECURITY}))
 
 

@@ -11,6 +11,7 @@ import copy
 import functools
 import re
 import time
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -27,9 +28,9 @@ from llmstream.gateway.client_wire import (
     with_model,
 )
 from llmstream.gateway.draining import Drains
-from llmstream.gateway.reading_along import ReadStream, ReadWhole
+from llmstream.gateway.reading_along import ResponseMonitor, StreamMonitor
 from llmstream.gateway.routes import sibling_providers
-from llmstream.providers.base.provider import Provider
+from llmstream.providers.base import Provider
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request, Settings
 from llmstream.serve.body import Body
@@ -212,15 +213,16 @@ class _Passing:
         self._account = account
         self._held: list[bytes] = []
         self._ended = False
+        self._write: Callable[[bytes], bool] | None = None
         # Deadlines hold on this lane too: nothing else ends the wait for a vendor that has fallen silent.
         now = asyncio.get_running_loop().time
         self._now = now
         self._watchdog = Watchdog(model.deadlines, response.abort, started=now(), total_started=now())
         provider = model.provider
-        self._reading: ReadStream | ReadWhole = (
-            ReadStream(provider.dialect.decoder(provider=provider.name), account, self._watchdog)
+        self._reading: StreamMonitor | ResponseMonitor = (
+            StreamMonitor(provider.dialect.decoder(provider=provider.name), account, self._watchdog)
             if client.streamed
-            else ReadWhole(account, response.headers.get("content-type", ""), other=client.other)
+            else ResponseMonitor(account, response.headers.get("content-type", ""), other=client.other)
         )
 
     async def hold(self) -> None:
@@ -253,10 +255,25 @@ class _Passing:
     def __aiter__(self) -> _Passing:
         return self
 
+    def pour(self, write: Callable[[bytes], bool]) -> None:
+        """Writes pieces as they arrive; see `serve.Body.pour`."""
+        self._write = write
+
+    def _forward(self, piece: bytes) -> bool:
+        """Passes a piece on, in the callback of its socket."""
+        assert self._write is not None  # by the caller
+        if not self._write(piece):
+            return False
+        self._watchdog.waiting_since = self._now()
+        self._reading.feed(piece)
+        return True
+
     async def __anext__(self) -> bytes:
         if self._held:
             return self._held.pop(0)
         if not self._ended:
+            if self._write is not None:
+                self._response.divert(self._forward)
             # As `_read`; each coroutine more between the socket and the client costs as much as a decoder.
             self._watchdog.waiting_since = self._now()
             try:

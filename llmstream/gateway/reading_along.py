@@ -14,7 +14,7 @@ from llmstream.gateway.accounts import NO_CONTENT, Account
 from llmstream.transport.deadlines import Watchdog
 from llmstream.usage import Usage
 
-__all__ = ["ReadStream", "ReadWhole", "usage_in"]
+__all__ = ["ResponseMonitor", "StreamMonitor", "usage_in"]
 
 # A decoder reads 4 KiB, some 30 events, for 0.6 us an event; each event by itself costs it 1.3 us.
 _AT_ONCE_BYTES: Final = 4096
@@ -22,7 +22,7 @@ _AT_ONCE_BYTES: Final = 4096
 _MOST_READ_BYTES: Final = 32 * 1024 * 1024
 
 
-class ReadStream:
+class StreamMonitor:
     """Reads a stream along.
 
     failure:   an error of the vendor inside the stream, or what is missing at its end
@@ -121,8 +121,8 @@ class ReadStream:
         self._account.complete = decoder.complete
 
 
-class ReadWhole:
-    """Reads a response in one piece along; as `ReadStream`.
+class ResponseMonitor:
+    """Reads a response in one piece along; as `StreamMonitor`.
 
     other: whether it is of no wire: nothing is estimated then, because its bytes are no generated text
     """

@@ -1,4 +1,4 @@
-"""Routes as data: the names that clients ask for, and the models that answer."""
+"""Routes as data: the model names that clients request, and the models that respond."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import msgspec
 
 from llmstream.addresses import sqlite_path
 from llmstream.errors import InvalidRequest, LLMStreamError, NotFound
+from llmstream.first_use import prepared
 from llmstream.gateway.telemetry import TelemetrySettings
 from llmstream.providers.registry import find_provider, our_provider_names
 from llmstream.streams.attempts import Retry
@@ -330,7 +331,7 @@ def load_settings(path: str | os.PathLike[str]) -> Settings:
     """
     where = Path(path)
     try:
-        found = msgspec.convert(tomllib.loads(where.read_text("utf-8")), _File)
+        found = msgspec.convert(tomllib.loads(where.read_text("utf-8")), prepared(_File))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise InvalidRequest(f"{where}: {error}") from None
     routes = Routes(

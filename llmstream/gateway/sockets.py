@@ -25,7 +25,7 @@ from llmstream.gateway.accounts import Account, worth_another
 from llmstream.gateway.admission import Refused
 from llmstream.gateway.client_wire import ClientCall, client_error, sent_headers, with_model
 from llmstream.gateway.passing import needs_http, socket_model, vendor_path
-from llmstream.gateway.reading_along import ReadStream
+from llmstream.gateway.reading_along import StreamMonitor
 from llmstream.gateway.routes import Target
 from llmstream.request import Request
 from llmstream.server_side.wires import ServerSide
@@ -93,7 +93,7 @@ class _Call:
         self.lane = lane
         self._watchdog = Watchdog(model.deadlines, vendor.abort, started=now, total_started=now)
         decoder = sockets.socket_decoder(provider=name, limits=model.limits)
-        self._reading = ReadStream(decoder, account, self._watchdog)
+        self._reading = StreamMonitor(decoder, account, self._watchdog)
 
     def read(self, message: bytes) -> bool:
         """Reads a message along; returns whether the response is over."""

@@ -19,6 +19,7 @@ import msgspec
 
 from llmstream import private_sqlite
 from llmstream.errors import InvalidRequest
+from llmstream.first_use import prepared
 from llmstream.gateway.accounts import Row
 from llmstream.gateway.ledger import (
     DAY_S,
@@ -159,7 +160,7 @@ class SQLiteLedger(Ledger):
     def keys(self) -> list[Key]:
         """As in `Ledger`."""
         rows = self._rows("select data from keys order by name")
-        return [msgspec.json.decode(data, type=Key) for (data,) in rows]
+        return [msgspec.json.decode(data, type=prepared(Key)) for (data,) in rows]
 
     def revoke(self, name: str) -> None:
         """As in `Ledger`."""
@@ -167,7 +168,9 @@ class SQLiteLedger(Ledger):
             found = db.execute("select data from keys where name = ?", (name,)).fetchone()
             if found is None:
                 raise InvalidRequest(f"there is no key of the name {name!r}. `gateway keys list` shows all.")
-            key = msgspec.structs.replace(msgspec.json.decode(found[0], type=Key), revoked=self._clock())
+            key = msgspec.structs.replace(
+                msgspec.json.decode(found[0], type=prepared(Key)), revoked=self._clock()
+            )
             db.execute("update keys set data = ? where name = ?", (msgspec.json.encode(key), name))
 
     def find(self, secrets_given: Sequence[str]) -> Key | None:
@@ -194,7 +197,9 @@ class SQLiteLedger(Ledger):
             (version,) = self._db.execute("pragma data_version").fetchone()
             if version != self._version:
                 rows = self._db.execute("select digest, data from keys").fetchall()
-                self._by_digest = {digest: msgspec.json.decode(data, type=Key) for digest, data in rows}
+                self._by_digest = {
+                    digest: msgspec.json.decode(data, type=prepared(Key)) for digest, data in rows
+                }
                 self._version = version
             self._looked = time.monotonic()
             return self._by_digest
@@ -277,7 +282,7 @@ class SQLiteLedger(Ledger):
         where, values = _where(wanted)
         found = self._rows(f"{_SELECT} {where} order by id desc limit ?", (*values, limit))
         return [
-            msgspec.convert(dict(zip(("id", *_COLUMNS), one, strict=True)), Row, strict=False)
+            msgspec.convert(dict(zip(("id", *_COLUMNS), one, strict=True)), prepared(Row), strict=False)
             for one in found
         ]
 

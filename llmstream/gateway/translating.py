@@ -33,7 +33,7 @@ from llmstream.server_side.wires import EventEncoder
 from llmstream.streams.model import Model
 from llmstream.usage import Usage
 
-__all__ = ["answer_whole", "events_of"]
+__all__ = ["Events", "complete_reply"]
 
 # Events that stand in a response without content.
 _OF_REFUSALS: Final = frozenset({StreamStart, ResponseMetadata, ErrorEvent, Finish})
@@ -41,90 +41,130 @@ _OF_REFUSALS: Final = frozenset({StreamStart, ResponseMetadata, ErrorEvent, Fini
 Warned = Callable[[Sequence[Warning]], object]
 
 
-async def events_of(
-    request: Request,
-    targets: Sequence[tuple[Model[Any], Target]],
-    account: Account,
-    warned: Warned,
-) -> AsyncGenerator[Event]:
-    """Yields the events of the first model that gets to its first content; ends in an error if none does.
+class Events:
+    """The events of the first model that gets to its first content; they end in an error if none does.
 
-    Leaving it closes the vendor's socket. The account is settled in any case.
+    Leaving them closes the vendor's socket. The account is settled in any case.
 
     warned: called with the warnings of the model that answers, before its first content
     """
-    try:
-        for number, (model, target) in enumerate(targets, 1):
-            account.asked(model, target)
-            held, failure = list[Event](), None
-            sent, dropped = _for_model(request, model, account.row.wire)
-            answer = _answer(model, sent, account)
-            try:
-                async for event in answer:
-                    # From here on nothing is held: the client sees each event as it comes.
-                    if account.began:
-                        yield event
-                        continue
-                    held.append(event)
-                    if type(event) is StreamStart:
-                        warned([*dropped, *event.warnings])
-                    if type(event) not in NO_CONTENT:
-                        account.begin()
-                        for first in held:
-                            yield first
-                        held = []
-            except LLMStreamError as error:
-                failure = error
-            finally:
-                await answer.aclose()
-            if failure is not None and not account.began and number < len(targets) and worth_another(failure):
-                account.failed_over(failure.info)
-                continue
-            if failure is not None:
-                account.failed(failure.info)
-                # An open block would settle the status, and a failure before all content has its own.
-                held = [event for event in held if type(event) in _OF_REFUSALS]
-            for event in held:
-                yield event
-            if failure is not None:
-                raise failure
-            return
-    finally:
-        account.settle()
+
+    def __init__(
+        self,
+        request: Request,
+        targets: Sequence[tuple[Model[Any], Target]],
+        account: Account,
+        warned: Warned,
+    ) -> None:
+        self._account = account
+        self._events = self._read(request, targets, warned)
+        self._take: Callable[[list[Event]], bool] | None = None
+
+    def __aiter__(self) -> AsyncGenerator[Event]:
+        return self._events
+
+    async def aclose(self) -> None:
+        """Leaves the model."""
+        await self._events.aclose()
+
+    def pour(self, take: Callable[[list[Event]], bool]) -> None:
+        """Gives batches to `take` as they arrive, past the tasks that wait; see `serve.Body.pour`."""
+        self._take = take
+
+    def _counted(self, events: list[Event]) -> bool:
+        """Takes a batch that the model's call need not wait with."""
+        if self._take is None or not self._take(events):
+            return False
+        self._account.chars += _chars_of(events)
+        return True
+
+    async def _read(
+        self, request: Request, targets: Sequence[tuple[Model[Any], Target]], warned: Warned
+    ) -> AsyncGenerator[Event]:
+        account = self._account
+        try:
+            for number, (model, target) in enumerate(targets, 1):
+                account.asked(model, target)
+                held, failure = list[Event](), None
+                sent, dropped = _for_model(request, model, account.row.wire)
+                answer = self._answer(model, sent)
+                try:
+                    async for event in answer:
+                        # From here on nothing is held: the client sees each event as it comes.
+                        if account.began:
+                            yield event
+                            continue
+                        held.append(event)
+                        if type(event) is StreamStart:
+                            warned([*dropped, *event.warnings])
+                        if type(event) not in NO_CONTENT:
+                            account.begin()
+                            for first in held:
+                                yield first
+                            held = []
+                except LLMStreamError as error:
+                    failure = error
+                finally:
+                    await answer.aclose()
+                more = number < len(targets)
+                if failure is not None and not account.began and more and worth_another(failure):
+                    account.failed_over(failure.info)
+                    continue
+                if failure is not None:
+                    account.failed(failure.info)
+                    # An open block would settle the status, and a failure before all content has its own.
+                    held = [event for event in held if type(event) in _OF_REFUSALS]
+                for event in held:
+                    yield event
+                if failure is not None:
+                    raise failure
+                return
+        finally:
+            account.settle()
+
+    async def _answer(self, model: Model[Any], request: Request) -> AsyncGenerator[Event]:
+        """Yields the events of one model, and counts what was made.
+
+        raises: LLMStreamError after the finish of a failed response
+        """
+        account, call = self._account, model.call(request)
+        pour = getattr(call, "pour", None)  # calls of middleware have none
+        try:
+            while batch := await call.next():
+                account.chars += _chars_of(batch)
+                for event in batch:
+                    yield self._finished(event) if type(event) is Finish else event
+                # The generator is suspended in `next` with its locals alive; the events of a batch are freed
+                # before it waits.
+                batch = []
+                if pour is not None and self._take is not None:
+                    pour(self._counted)
+                    pour = None
+        finally:
+            if not account.complete:
+                account.usage = call.usage
+            await call.aclose()
+        if call.error is not None:
+            raise call.error
+
+    def _finished(self, finish: Finish) -> Finish:
+        """Notes the end, and returns it for the client's wire."""
+        account = self._account
+        account.usage = finish.usage
+        account.complete = finish.finish_reason != "error"
+        if account.wire == account.row.wire:
+            return finish
+        # The vendor's own word for the reason is none on the client's wire.
+        return msgspec.structs.replace(finish, usage=_portable(finish.usage), raw_finish_reason=None)
 
 
-async def _answer(model: Model[Any], request: Request, account: Account) -> AsyncGenerator[Event]:
-    """Yields the events of one model, and counts what was made.
-
-    raises: LLMStreamError after the finish of a failed response
-    """
-    call = model.call(request)
+def _chars_of(events: list[Event]) -> int:
     chars = 0
-    try:
-        while batch := await call.next():
-            for event in batch:
-                kind = type(event)
-                if kind is TextDelta or kind is ReasoningDelta or kind is ToolInputDelta:
-                    chars += len(event.delta)  # type: ignore[union-attr]  # the three above
-                elif isinstance(event, Finish):
-                    account.usage = event.usage
-                    account.complete = event.finish_reason != "error"
-                    if account.wire != account.row.wire:
-                        # The vendor's own word for the reason is none on the client's wire.
-                        event = msgspec.structs.replace(
-                            event, usage=_portable(event.usage), raw_finish_reason=None
-                        )
-                yield event
-            # The generator is suspended in `next` with its locals alive; the events of a batch are freed
-            # before it waits.
-            batch = []
-    finally:
-        if not account.complete:
-            account.usage = call.usage
-        account.chars += chars
-        await call.aclose()
-    if call.error is not None:
-        raise call.error
+    for event in events:
+        kind = type(event)
+        if kind is TextDelta or kind is ReasoningDelta or kind is ToolInputDelta:
+            chars += len(event.delta)  # type: ignore[union-attr]  # the three above
+    return chars
 
 
 # Fields that both of OpenAI's APIs have; our key for their options is the same.
@@ -167,9 +207,7 @@ def _portable(usage: Usage) -> Usage:
     return msgspec.structs.replace(usage, total_tokens=total, raw=None)
 
 
-async def answer_whole(
-    client: ClientCall, encoder: EventEncoder, events: AsyncGenerator[Event]
-) -> HttpResponse:
+async def complete_reply(client: ClientCall, encoder: EventEncoder, events: Events) -> HttpResponse:
     """Returns the response in one piece, or its error in the form of the client's wire."""
     side = client.side
     if side.complete_response is None:

@@ -24,15 +24,16 @@ import msgspec
 from aiohttp import web
 
 from llmstream.dialects.base import DIALECTS
+from llmstream.display.plot import COLORS, Curve, distribution
 from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.first_use import prepared
 from llmstream.inspector.calls import CallTrace, Seen
 from llmstream.inspector.exporting import pytest_of, recording_zip, replayed, trace_of
-from llmstream.inspector.gaps import gaps_svg
 from llmstream.inspector.sources import Calls
 from llmstream.web.admission import refusal
 from llmstream.web.app import error_response, json_response, page_routes
 
-__all__ = ["PAGE", "make_app"]
+__all__ = ["PAGE", "gaps_svg", "make_app"]
 
 PAGE: Final = Path(__file__).parent / "page"
 
@@ -47,7 +48,7 @@ _ROW_CHARS: Final = 240
 # The page asks for some 200 at a time.
 _MOST_ROWS: Final = 1_000
 # A longer event is not decoded for its beginning.
-_MOST_GIST_BYTES: Final = 64 * 1024
+_MOST_DECODED_BYTES: Final = 64 * 1024
 _FIRST_CHARS: Final = 20_000
 _MOST_FOUND: Final = 20_000
 _MOST_TEXT_CHARS: Final = 16 * 1024 * 1024
@@ -215,9 +216,9 @@ class _API:
         if request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType(text="Send application/json.")
         try:
-            asked = msgspec.json.decode(await request.read(), type=_Replay)
+            asked = msgspec.json.decode(await request.read(), type=prepared(_Replay))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise InvalidRequest(f"not what is expected here: {error}") from None
+            raise InvalidRequest(f"the request is not as expected: {error}") from None
         made = replayed(self._call(request), asked.dialect)
         self._calls.put(made)
         return json_response(made.summary())
@@ -269,7 +270,7 @@ def _view(call: CallTrace, events: int, reads: int, frames: int) -> dict[str, An
 
 def _row(call: CallTrace, place: int) -> tuple[str, str]:
     seen = call.events[place]
-    event, wire = _gist(seen), ""
+    event, wire = _beginning_of(seen), ""
     # Beside the first of its events alone.
     if seen.frame >= 0 and (place == 0 or call.events[place - 1].frame != seen.frame):
         # The longest character of UTF-8 has 4 bytes.
@@ -277,9 +278,9 @@ def _row(call: CallTrace, place: int) -> tuple[str, str]:
     return event, wire
 
 
-def _gist(seen: Seen) -> str:
+def _beginning_of(seen: Seen) -> str:
     """The beginning of an event without its type: of a delta its text, of others their fields."""
-    if seen.kind in _TEXT_KINDS and len(seen.data) <= _MOST_GIST_BYTES:
+    if seen.kind in _TEXT_KINDS and len(seen.data) <= _MOST_DECODED_BYTES:
         return str(msgspec.json.decode(seen.data).get("delta", ""))[:_ROW_CHARS]
     text = seen.data[: 4 * _ROW_CHARS].decode("utf-8", "replace")
     return text.partition(f'"{seen.kind}"')[2].removeprefix(",").removesuffix("}")[:_ROW_CHARS]
@@ -288,3 +289,36 @@ def _gist(seen: Seen) -> str:
 def _shown(data: bytes) -> str:
     """Bytes as text; those that are not UTF-8 as in a literal of Python."""
     return data.decode("utf-8", "backslashreplace")
+
+
+# The distribution of the gaps between a call's events, and of what its reads waited, as a plot.
+
+
+def gaps_svg(call: CallTrace, other: CallTrace | None = None) -> str:
+    """Draws the share of gaps up to each time; `other` with dashed lines.
+
+    returns: a complete SVG document
+    """
+    curves = [*_curves(call, dashed=False), *(_curves(other, dashed=True) if other is not None else ())]
+    return distribution(
+        f"{_name(call)}: gaps and waits",
+        curves,
+        x_title="time (logarithmic scale)",
+        y_title="share of gaps and of reads",
+    )
+
+
+def _curves(call: CallTrace, *, dashed: bool) -> list[Curve]:
+    name = f" of {_name(call)}" if dashed else ""
+    found = [Curve(f"gap between two arrivals of content{name}", call.gaps_s(), COLORS[0], dashed)]
+    if call.reads:
+        waits = [wait for wait, _ in call.waits_s()]
+        found.append(Curve(f"what a read waited{name}", waits, COLORS[1], dashed))
+    return found
+
+
+def _name(call: CallTrace) -> str:
+    began = call.began
+    if began is None:
+        return call.source
+    return f"{began.provider}:{began.model}" if began.model else began.provider or call.source

@@ -27,7 +27,7 @@ from llmstream.inspector.trace import (
 __all__ = ["CallTrace", "Finding", "Seen", "State", "Summary"]
 
 State: TypeAlias = Literal["open", "complete", "cut", "failed", "left"]
-"""open: it goes on; cut: the body ended before the answer did; left: its reader left before the end."""
+"""open: it continues; cut: the body ended before the answer did; left: its reader left before the end."""
 
 # Errors of a body that ended early: what was there is true, but not all of it.
 _CUT: Final = frozenset({"incomplete-stream", "connection-lost"})

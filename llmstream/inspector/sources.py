@@ -336,7 +336,7 @@ class _EventLog:
         try:
             self._rows("select count(*) from runs join batches on batches.run = runs.n")
         except sqlite3.Error as error:
-            raise InvalidRequest(f"{path} is no event log: {error}") from None
+            raise InvalidRequest(f"{path} is not an event log: {error}") from None
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         database = sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True, timeout=2.0)

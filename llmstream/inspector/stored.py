@@ -109,7 +109,7 @@ class StoredCalls:
             call.feed(EventsSeen(call=call.id, ns=ns, events=[(-1, raw)]))
         info = ErrorInfo("failed", error, False) if error else None
         if state == "lost":
-            info = ErrorInfo(_LOST, "The process that asked ended before the answer did.", False)
+            info = ErrorInfo(_LOST, "The process that sent the request ended before the answer did.", False)
         call.feed(CallEnded(call=call.id, ns=end, left=state == "left", error=info, usage=usage, cost=cost))
         return call
 

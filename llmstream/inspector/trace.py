@@ -24,6 +24,7 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 
 from llmstream.errors import ErrorInfo
+from llmstream.first_use import prepared
 from llmstream.usage import Usage
 
 __all__ = [
@@ -200,7 +201,7 @@ def decode_line(data: bytes) -> Line | None:
     try:
         line = _decode(data)
     except msgspec.ValidationError:
-        if msgspec.json.decode(data, type=_Tagged).type in _TYPES:
+        if msgspec.json.decode(data, type=prepared(_Tagged)).type in _TYPES:
             raise
         return None
     # Of a later version, or something else.

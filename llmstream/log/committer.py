@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from llmstream.errors import Fenced, LogError, LogLost, LogUnavailable
+from llmstream.events import Event
+from llmstream.log.frames import encode_frames
 from llmstream.log.store import Append, RunState, RunStatus, Store
 
 __all__ = ["Committer", "Outbox", "end_tasks"]
@@ -47,6 +49,8 @@ class Outbox:
     """The frames of one run that wait for a commit, or that the store may still lose.
 
     keep_s: how long committed frames are remembered, to be written again if the store loses them
+    deferred: newest events, which are encoded when they are committed
+    total:  bytes of the run's frames, without deferred events
     over:   set when the store has the complete run, or when the run was lost
     room:   set while not too much waits
     end:    the state that the last frame brings about; None while more may come
@@ -70,22 +74,36 @@ class Outbox:
         # Only these lines are ours to write again: what stood in the log before belongs to an earlier
         # producer.
         self._tail = status.tail  # the last number that the store has
+        # Pieces of one or more lines, and how much they are. A piece is taken apart only if the store has a
+        # part of it.
         self._waiting: list[bytes] = []
-        self._size = 0
+        self._count = self._size = 0
+        self.deferred: list[Event] = []
+        # What an earlier producer has written counts: a run that is taken over again and again stays bounded.
+        self.total = status.bytes
         self._committed: deque[tuple[float, bytes]] = deque()  # with the time of the commit
         self._confirmed = now  # times are those of the event loop
 
-    def add(self, lines: Sequence[bytes], size: int) -> None:
-        """Adds frames of so many bytes together; clears `room` when too much waits."""
-        self._waiting.extend(lines)
+    def add(self, lines: bytes, count: int) -> None:
+        """Adds so many frames; clears `room` when too much waits."""
+        self._waiting.append(lines)
+        self._count += count
+        size = len(lines) - count + 1  # without line ends, which not every store has
+        self.total += size
         self._size += size
         if self._size >= _FULL_BYTES:
             self.room.clear()
 
+    def encode_deferred(self) -> None:
+        """Makes frames of the deferred events; of a run that is over they are dropped."""
+        if self.deferred and not self.over.is_set():
+            self.add(encode_frames(self.deferred), len(self.deferred))
+        self.deferred.clear()
+
     @property
     def has_news(self) -> bool:
         """Whether there is something to commit."""
-        return not self.over.is_set() and bool(self._waiting or self.end is not None)
+        return not self.over.is_set() and bool(self._waiting or self.deferred or self.end is not None)
 
     def renewal_due(self, now: float, within_s: float | None = None) -> bool:
         """Whether the store was last asked so long ago that the lease should be renewed."""
@@ -94,12 +112,14 @@ class Outbox:
 
     def append(self) -> Append:
         """What is to be committed next; an empty append renews the lease."""
-        # At 1,000 runs most commits have one frame of each.
+        if self.deferred:
+            self.encode_deferred()
+        # With many runs, most commits have one piece of each.
         data = self._waiting[0] if len(self._waiting) == 1 else b"\n".join(self._waiting)
         state = self.end or "open"
         self._leaves = self.released and self.end is not None
         lease_s = 0.0 if self._leaves else self._lease_s
-        return Append(self.run, self.epoch, self._tail + 1, len(self._waiting), data, state, lease_s)
+        return Append(self.run, self.epoch, self._tail + 1, self._count, data, state, lease_s)
 
     def answered(self, status: RunStatus | None, now: float) -> None:
         """Takes the run's status after a commit. What stands there under this epoch is ours.
@@ -111,7 +131,7 @@ class Outbox:
         if status is None:
             self._fail(_lost(self.run))
         # A tail beyond what we sent can only come from another producer, such as a fork of this process.
-        elif status.epoch != self.epoch or status.tail > self._tail + len(self._waiting):
+        elif status.epoch != self.epoch or status.tail > self._tail + self._count:
             self._fail(_fenced(self.run))
         elif not self._move_to(status.tail, now):
             self._fail(_lost(self.run))
@@ -130,21 +150,21 @@ class Outbox:
     def _move_to(self, tail: int, now: float) -> bool:
         """Notes what the store has; False if it has lost more than is remembered."""
         self._confirmed = now
-        if tail > self._tail:
-            stored = self._waiting[: tail - self._tail]
-            del self._waiting[: len(stored)]
-            self._tail = tail
-            self._size -= sum(map(len, stored))
-            if self._keep_s > 0:
-                self._committed.extend([(now, line) for line in stored])
+        moved, self._tail = tail - self._tail, tail
+        stored, waiting = self._waiting, list[bytes]()
+        if moved != self._count:  # what was sent was refused, or more has been added since it was
+            lines = b"\n".join(stored).split(b"\n") if stored else []
+            stored, waiting = lines[: max(0, moved)], lines[max(0, moved) :]
+        if moved > 0 and self._keep_s > 0:
+            self._committed.extend([(now, line) for piece in stored for line in piece.split(b"\n")])
         # The store has fewer frames than it confirmed: it was restored, or crashed before it synced.
-        if tail < self._tail:
-            if self._tail - tail > len(self._committed):
+        if moved < 0:
+            if -moved > len(self._committed):
                 return False
-            again = [self._committed.pop()[1] for _ in range(self._tail - tail)]
-            self._waiting[:0] = reversed(again)
-            self._tail = tail
-            self._size += sum(map(len, again))
+            again = [self._committed.pop()[1] for _ in range(-moved)]
+            waiting[:0] = reversed(again)
+        self._waiting, self._count = waiting, len(waiting)
+        self._size = sum(map(len, waiting)) if waiting else 0
         while self._committed and self._committed[0][0] + self._keep_s <= now:
             self._committed.popleft()
         # Also after a loss: the source must wait while the same frames are written again.

@@ -6,13 +6,18 @@ version. As msgpack they would be a fifth smaller and no faster to decode.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from llmstream.events import Event, decode, encode
+import msgspec
+
+from llmstream.events import Event, decode
 from llmstream.log.store import Batch, RunSlice, RunStatus
 
 __all__ = ["Frame", "Page", "encode_frames", "page_of"]
+
+# As that of `events.encode`.
+_encoder: Final = msgspec.json.Encoder()
 
 
 class Frame(NamedTuple):
@@ -58,9 +63,10 @@ class Page:
         return self.status.state != "open" and self.up_to_date
 
 
-def encode_frames(events: Iterable[Event]) -> list[bytes]:
-    """The lines of events. JSON has no raw line ends, so lines can be joined by them."""
-    return [encode(event) for event in events]
+def encode_frames(events: Sequence[Event]) -> bytes:
+    """The lines of events, without an end of line after the last. JSON has no raw line ends."""
+    # One call for all: a line each, joined, takes twice as long.
+    return _encoder.encode_lines(events)[:-1]
 
 
 def page_of(part: RunSlice, after: int) -> Page | None:

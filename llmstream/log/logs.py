@@ -17,12 +17,11 @@ from llmstream.addresses import is_postgres, is_redis, shown, sqlite_path
 from llmstream.errors import ErrorInfo, InvalidRequest, LogUnavailable, RunExists, error_from_info
 from llmstream.events import ErrorEvent, Event, RetryNotice
 from llmstream.log.committer import Committer, Outbox, end_tasks
-from llmstream.log.folding import Fold
 from llmstream.log.frames import Page
 from llmstream.log.producer import Live
 from llmstream.log.reader import Readers
-from llmstream.log.recovery import fold_run
-from llmstream.log.store import Claim, RunStatus, Store
+from llmstream.log.recovery import Fold, fold_run
+from llmstream.log.store import Append, Claim, RunStatus, Store
 from llmstream.log.takeover import Progress, Takeover, taken_over
 
 __all__ = ["Logs", "open_logs"]
@@ -183,14 +182,13 @@ class Logs:
             raise LogUnavailable("the event log was closed while the run was started", retryable=False)
         now = asyncio.get_running_loop().time()
         box = Outbox(status, lease_s=self._lease_s, keep_s=self._store.may_lose_s, now=now)
-        # What an earlier producer has written counts: a run that is taken over again and again stays bounded.
         live = Live(
             source,
             box,
             fold=fold,
             committer=opened.committer,
             lives=opened.lives,
-            max_bytes=self._max_bytes - status.bytes,
+            max_bytes=self._max_bytes,
         )
         opened.readers.wake([run])
         return live
@@ -388,6 +386,7 @@ class _Opened:
         self.committer = Committer(
             store, every_s=commit_every_s, lease_s=lease_s, committed=self.readers.committed
         )
+        store.committed = self._committed
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._listen(), name="llmstream log listener"),
@@ -411,6 +410,10 @@ class _Opened:
     def _heard(self, run: str | None) -> None:
         self.readers.wake(None if run is None else [run])
         self.committer.look(run)
+
+    def _committed(self, append: Append, status: RunStatus) -> None:
+        self.readers.committed([append], [status])
+        self.committer.look(append.run)
 
     async def _listen(self) -> None:
         while True:

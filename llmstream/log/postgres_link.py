@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from llmstream.errors import LogUnavailable, Unsupported
@@ -30,6 +29,19 @@ _OPTIONS: Final = (
     f"-c statement_timeout={int(_TIMEOUT_S * 1000)} -c lock_timeout={int(_TIMEOUT_S * 1000)} "
     f"-c idle_in_transaction_session_timeout={int(_TIMEOUT_S * 500)}"
 )
+
+# A process that is paused between two messages of a pipeline is not idle, so that no timeout of the server
+# ends its transaction: whoever has waited in vain for its locks does. It is a client that has been silent for
+# so long in the middle of a transaction on the tables of runs; one that lives takes milliseconds.
+_END_PAUSED: Final = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where usename = current_user and datname = current_database() and pid <> pg_backend_pid()
+        and wait_event = 'ClientRead' and xact_start < clock_timestamp() - interval '4 s'
+        and pid in (
+            select pid from pg_locks where granted
+            and relation in (to_regclass('llmstream_runs'), to_regclass('durable_runs'))
+        )
+"""
 
 # Of `pg_advisory_xact_lock`: `create table if not exists` of two processes at once fails in one of them.
 _TABLES_LOCK: Final = 7_317_041
@@ -77,9 +89,18 @@ class PostgresLink:
                 usable = isinstance(error, Exception) and not isinstance(error, psycopg.OperationalError)
                 if not usable or self._is_in_transaction():
                     await self._drop()
+                if isinstance(error, psycopg.errors.QueryCanceled | psycopg.errors.LockNotAvailable):
+                    await self._end_paused()
                 if isinstance(error, psycopg.Error):
                     raise LogUnavailable(f"PostgreSQL failed: {error}") from error
                 raise
+
+    async def _end_paused(self) -> None:
+        """Ends the transactions of processes that were paused in them, with locks that others wait for."""
+        import psycopg
+
+        with suppress(psycopg.Error, LogUnavailable):  # the next attempt reports what is wrong
+            await (await self.connected()).execute(_END_PAUSED)
 
     def _is_in_transaction(self) -> bool:
         from psycopg.pq import TransactionStatus
@@ -148,7 +169,7 @@ class PostgresLink:
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 await connection.close()
 
     async def aclose(self) -> None:

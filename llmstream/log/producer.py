@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterable
 from typing import Final, Protocol, runtime_checkable
 
-from llmstream.chats.turns import logged_run
+from llmstream.chats.chat import logged_run
 from llmstream.errors import (
     ErrorInfo,
     IncompleteStream,
@@ -16,10 +16,10 @@ from llmstream.errors import (
     LogError,
     Stopped,
 )
-from llmstream.events import Event, Usage
+from llmstream.events import Event, Finish, ReasoningDelta, TextDelta, ToolInputDelta, Usage, encode
 from llmstream.log.committer import Committer, Outbox
-from llmstream.log.folding import Fold
 from llmstream.log.frames import encode_frames
+from llmstream.log.recovery import Fold
 from llmstream.log.store import RunState
 
 __all__ = ["Closable", "Live"]
@@ -28,6 +28,13 @@ _log: Final = logging.getLogger("llmstream")
 
 # How long readers wait for a stopped run's own cleanup before its end is written.
 _CLEANUP_S: Final = 1.0
+
+_DELTAS: Final = frozenset({TextDelta, ReasoningDelta, ToolInputDelta})
+
+# The most that may be deferred: some 70 deltas of a word. A character of a delta or an id takes 6 bytes of
+# JSON at most, and the rest of the frame 50.
+_DEFERRED_BYTES: Final = 16 * 1024
+_FRAME_BYTES: Final = 64
 
 
 @runtime_checkable
@@ -114,31 +121,62 @@ class Live:
 
     async def _read(self) -> None:
         box, fold, source = self._box, self._fold, self._source
-        total = 0
+        deferred, changed = box.deferred, self._committer.changed
+        kind: type | None = None  # of the event before, if it was a delta
+        block_id, frame, room = "", 0, 0
         logged_run.set(self.run)  # for chats of the source, which are read in this task
         try:
             if fold.finished:  # a run that was taken over lacked only its end
                 return
             async for event in source:
-                lines = encode_frames(fold.feed(event))
-                size = len(lines[0]) if len(lines) == 1 else sum(map(len, lines))
-                total += size
-                if total > self._max_bytes:
-                    raise LimitExceeded(
-                        f"the run is longer than the {self._max_bytes:,} bytes that a log may have. "
-                        "Raise max_bytes of open_logs().",
-                        reason="max_bytes",
-                    )
-                # A run that the log has lost is read on until `stop` cancels this task: its cleanup needs it
-                # alive.
-                if lines and not box.over.is_set():
-                    box.add(lines, size)
-                    self._committer.changed(box)
-                    if not box.room.is_set():
-                        await box.room.wait()
+                # A delta that continues the block of the one before is valid, too, and is encoded by its
+                # commit. A measured hot loop: of 1,000 runs, each event takes a third less CPU so.
+                if type(event) is kind and event.id is block_id and event.provider_metadata is None:  # type: ignore[union-attr]  # a delta
+                    delta: str = event.delta  # type: ignore[union-attr]  # as above
+                    room -= 6 * len(delta) + frame
+                    if not delta.isascii():
+                        delta.encode()  # raises here, not in a commit of others
+                    if room > 0 and box.end is None:
+                        if not deferred:
+                            changed(box)
+                        deferred.append(event)
+                        continue
+                if deferred:
+                    box.encode_deferred()
+                if box.end is not None:  # it was closed before its source had cleaned up
+                    continue
+                found = self._write(event)
+                if not box.room.is_set():
+                    await box.room.wait()
+                kind = type(event) if type(event) in _DELTAS and found and found[-1] is event else None
+                if kind is not None:
+                    block_id = event.id  # type: ignore[union-attr, assignment]  # as above
+                    frame = _FRAME_BYTES + 6 * len(block_id)
+                    room = min(_DEFERRED_BYTES, self._max_bytes - box.total)
         finally:
             if isinstance(source, Closable):
                 await source.aclose()
+
+    def _write(self, event: Event) -> list[Event]:
+        """Adds an event to the log; returns what the grammar made of it.
+
+        raises: LimitExceeded if the log would become too long
+        """
+        box, line = self._box, encode(event)
+        # Before the fold has it, which would close a block that is not in the log, or none that is.
+        if box.total + len(line) > self._max_bytes and type(event) is not Finish:
+            raise LimitExceeded(
+                f"the run is longer than the {self._max_bytes:,} bytes that a log may have. "
+                "Raise max_bytes of open_logs().",
+                reason="max_bytes",
+            )
+        found = self._fold.feed(event)
+        lines = line if len(found) == 1 and found[0] is event else encode_frames(found)
+        # A run that the log has lost is read on until `stop` cancels its task: its cleanup needs it alive.
+        if found and not box.over.is_set():
+            box.add(lines, len(found))
+            self._committer.changed(box)
+        return found
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._lives.discard(self)
@@ -169,8 +207,8 @@ class Live:
         self._committer.changed(box)
 
     def _add(self, events: list[Event]) -> None:
-        lines = encode_frames(events)
-        self._box.add(lines, sum(map(len, lines)))
+        self._box.encode_deferred()
+        self._box.add(encode_frames(events), len(events))
 
     def _usage(self) -> Usage | None:
         return self._source.total_usage if isinstance(self._source, _Counting) else None
@@ -183,7 +221,7 @@ class Live:
 
 _STOPPED: Final = {
     "requested": "The run was stopped on request.",
-    "left": "The run was stopped because nobody read it.",
+    "left": "The run was stopped because it had no reader.",
     "closing": "The run was stopped because its process is shutting down.",
     "cancelled": "The run was stopped because its task was cancelled.",
 }

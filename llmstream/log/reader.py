@@ -48,8 +48,12 @@ class _Reader:
         self.pages: deque[Page] = deque()
         self._rung = False
         self._next: int | None = None  # the number that a page has to begin with; None while it does not rest
+        self._epoch = 0  # and the epoch that it has to be of
         self._waiter: asyncio.Future[None] | None = None
         self._until = 0.0
+        # Epoch and time of the last change, if that is in the future, and since when it has been the same.
+        self._unchanged: tuple[int, float] | None = None
+        self._since = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     def ring(self) -> None:
@@ -57,12 +61,13 @@ class _Reader:
         self._rung = True
         self._wake()
 
-    def hand(self, first: int, count: int, page: Callable[[], Page]) -> None:
+    def hand(self, append: Append, page: Callable[[], Page]) -> None:
         """Hands over a commit to a reader that waits for just these frames; any other reads the store."""
-        if first != self._next:
+        # By its epoch too: a message may be older than the run that now has its id.
+        if append.first != self._next or append.epoch != self._epoch:
             self.ring()
             return
-        self._next = first + count
+        self._next = append.first + append.count
         self.pages.append(page())
         self._wake()
 
@@ -70,12 +75,12 @@ class _Reader:
         """Call before a read of the store, which answers all rings so far."""
         self._rung = False
 
-    async def rest(self, position: int, seconds: float) -> None:
-        """Waits for a ring, a page after a position, or so long."""
+    async def rest(self, position: int, epoch: int, seconds: float) -> None:
+        """Waits for a ring, a page of an epoch after a position, or so long."""
         if self._rung:
             return
         loop = asyncio.get_running_loop()
-        self._next, self._waiter = position + 1, loop.create_future()
+        self._next, self._epoch, self._waiter = position + 1, epoch, loop.create_future()
         self._until = loop.time() + seconds
         # A timer for each rest would be one for each commit and reader. It stays, unless it comes too late.
         if self._timer is not None and self._timer.when() > self._until:
@@ -86,6 +91,16 @@ class _Reader:
             await self._waiter
         finally:
             self._next = self._waiter = None
+
+    def has_waited_for(self, status: RunStatus) -> bool:
+        """Whether a run whose lease proves nothing had no news for as long as its lease, by our own clock."""
+        if not status.clock_set_back:
+            self._unchanged = None
+            return False
+        change, now = (status.epoch, status.changed), asyncio.get_running_loop().time()
+        if change != self._unchanged:
+            self._unchanged, self._since = change, now
+        return now > self._since + status.lost_at - status.changed
 
     def close(self) -> None:
         """Stops the timer. Idempotent."""
@@ -131,7 +146,7 @@ class Readers:
                 reader.ring()
 
     def committed(self, appends: Sequence[Append], statuses: Sequence[RunStatus | None]) -> None:
-        """Hands what this process has committed to the readers that wait for it."""
+        """Hands what was committed, here or by another process, to the readers that wait for it."""
         for append, status in zip(appends, statuses, strict=True):
             if not append.count and append.state == "open":  # a renewal is no news
                 continue
@@ -219,7 +234,7 @@ class Readers:
                     f"the event log has no run {run!r}. Check the id. To follow a run that is about to "
                     "start, pass wait_s."
                 )
-            await reader.rest(_NOWHERE, min(rest_s, _LOOK_S))
+            await reader.rest(_NOWHERE, 0, min(rest_s, _LOOK_S))
             reader.looks()
         status = page.status
         if after > status.tail:
@@ -249,7 +264,7 @@ class Readers:
     async def _rest(self, reader: _Reader, position: int, status: RunStatus, most_s: float) -> None:
         """Waits until there may be news; closes the run if its producer has died."""
         ours = self._ours(status.run)
-        if status.is_lost and not ours:
+        if not ours and (status.is_lost or reader.has_waited_for(status)):
             await self._close_patiently(status)
             return
         rest_s = min(_LOOK_S, max(0.0, most_s))
@@ -259,7 +274,7 @@ class Readers:
         if status.left_s is not None:
             # Two of three reports may fail before the producer takes the run for left.
             rest_s = min(rest_s, status.left_s / 3)
-        await reader.rest(position, rest_s)
+        await reader.rest(position, status.epoch, rest_s)
 
     async def _close_patiently(self, status: RunStatus) -> None:
         # A full disk can be read: reads alone would never find out that the run gets no end.
@@ -329,7 +344,7 @@ def _check(page: Page, position: int) -> None:
     status = page.status
     if page.frames and page.frames[0].seq != position + 1:
         raise RunNotFound(
-            f"run {status.run!r} has begun anew at {page.frames[0].seq}; the events after {position} were "
+            f"run {status.run!r} has started again at {page.frames[0].seq}; the events after {position} were "
             "deleted. Read from the beginning, with after=-1.",
             reason="replaced",
         )
@@ -367,4 +382,4 @@ def _hand(readers: Iterable[_Reader], append: Append, status: RunStatus | None) 
         return pages[0]
 
     for reader in readers:
-        reader.hand(append.first, append.count, page)
+        reader.hand(append, page)

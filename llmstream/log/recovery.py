@@ -1,9 +1,10 @@
 """Closes runs whose producers died, so that no reader waits for ever.
 
-A run is lost when its lease has passed and its producer has neither renewed it nor ended. Whoever notices, a
-reader or a sweep, folds the frames that are there, asks the grammar for what is missing at the end, and
-appends it in one step that only one of them can make. The epoch rises with it, so that a producer that was
-only asleep is fenced off.
+A run is lost when its lease has passed and its producer has neither renewed it nor ended; if the clock was
+set back since, when a reader has seen no renewal for the length of a lease by its own clock. Whoever
+notices, a reader or a sweep, folds the frames that are there, asks the grammar for what is missing at the
+end, and appends it in one step that only one of them can make. The epoch rises with it, so that a producer
+that was only asleep is fenced off.
 """
 
 from __future__ import annotations
@@ -13,13 +14,68 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from llmstream.errors import DecodeError, ProducerLost
-from llmstream.events import Event, decode
-from llmstream.log.folding import Fold
+from llmstream.errors import DecodeError, ErrorInfo, ProducerLost
+from llmstream.events import Event, Finish, StepFinish, StreamStart, Usage, decode
+from llmstream.grammar import Guard
 from llmstream.log.frames import Page, encode_frames, page_of
-from llmstream.log.store import Append, RunStatus, Store
+from llmstream.log.store import Append, RunState, RunStatus, Store
 
-__all__ = ["close_lost", "fold_run"]
+__all__ = ["Fold", "close_lost", "fold_run"]
+
+# What the events of a run add up to: whether the stream is valid so far, and what is missing at its end.
+#
+# Used by producers, and by whoever closes a run or takes it over after its producer died.
+
+
+class Fold:
+    """Passes events through the grammar's guard, and counts tokens."""
+
+    def __init__(self) -> None:
+        self._guard = Guard()
+        self._began = False
+        self._finish: Finish | None = None
+        self._usage = Usage()
+
+    def feed(self, event: Event) -> list[Event]:
+        """Returns the event, repaired if it breaks a rule of the grammar; the first one begins the stream."""
+        if self._began:
+            found = self._guard.feed([event])
+        else:
+            self._began = True
+            found = (
+                # A source that is a bare generator has no `stream-start`; the grammar requires one.
+                [event]
+                if isinstance(event, StreamStart)
+                else [*self._guard.start(), *self._guard.feed([event])]
+            )
+        for out in found:
+            if type(out) is StepFinish:
+                self._usage += out.usage
+            elif type(out) is Finish:
+                self._finish = out
+        return found
+
+    @property
+    def finished(self) -> bool:
+        """Whether the finish has come."""
+        return self._guard.finished
+
+    @property
+    def state(self) -> RunState:
+        """The state of a run that has finished."""
+        return "failed" if self._finish is not None and self._finish.finish_reason == "error" else "closed"
+
+    def close(self, error: ErrorInfo, usage: Usage | None = None) -> list[Event]:
+        """Ends a stream without a finish: open blocks are incomplete, then the error and the finish.
+
+        usage: tokens of the run; default: those of its completed steps
+        """
+        start = [] if self._began else self._guard.start()
+        self._began = True
+        # A source may have reported the error itself before it ended without a finish.
+        known = any(found.code == error.code for found in self._guard.errors)
+        return [*start, *self._guard.close(usage or self._usage, None if known else error)]
+
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -35,18 +91,20 @@ async def close_lost(store: Store, status: RunStatus) -> bool:
     """Closes a run whose producer died, if it still is so at a second look; returns whether this call did."""
     await asyncio.sleep((status.lease_until - status.changed) * _SECOND_LOOK)
     fold, seen = await fold_run(store, status.run)
-    if seen is None or not seen.is_lost or (seen.epoch, seen.changed) != (status.epoch, status.changed):
+    if seen is None or (seen.epoch, seen.changed) != (status.epoch, status.changed):
+        return False
+    if not seen.is_lost and not seen.clock_set_back:
         return False
     # A producer may have died between its last event and the end.
-    state, lines = fold.state, list[bytes]()
+    state, missing = fold.state, list[Event]()
     if not fold.finished:
-        state, lines = "failed", encode_frames(fold.close(_lost(seen).info))
+        state, missing = "failed", fold.close(_lost(seen).info)
     append = Append(
         run=seen.run,
         epoch=seen.epoch,
         first=seen.tail + 1,
-        count=len(lines),
-        data=b"\n".join(lines),
+        count=len(missing),
+        data=encode_frames(missing),
         state=state,
         lease_s=0.0,
         lost=True,

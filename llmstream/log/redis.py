@@ -27,6 +27,10 @@ _TIMEOUT_S: Final = 5.0
 # One listens, one commits, one reads; the others start and stop runs.
 _CONNECTIONS: Final = 8
 
+# The largest commit whose frames are sent to the processes that listen.
+_MAX_RUNS: Final = 16
+_MAX_DATA: Final = 8_192
+
 # Open runs that one sweep looks at, chosen at random: every process sweeps.
 _SWEPT: Final = 200
 
@@ -85,9 +89,10 @@ _APPEND: Final = (
 local epoch, first, count, data = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local state, lease, lost = ARGV[5], tonumber(ARGV[6]), ARGV[7] == '1'
 local at = clock()
-local old = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'tail', 'lost_at', 'lease_until', 'keep_s')
+local old = redis.call('HMGET', KEYS[1], 'state', 'epoch', 'tail', 'lost_at', 'lease_until', 'keep_s',
+  'changed')
 if not old[1] or old[1] ~= 'open' or tonumber(old[2]) ~= epoch or tonumber(old[3]) + 1 ~= first
-    or (lost and at <= tonumber(old[4])) then
+    or (lost and at <= tonumber(old[4]) and at >= 2 * tonumber(old[7]) - tonumber(old[5])) then
   return answer(0, at)
 end
 local tail, keep = first - 1 + count, tonumber(old[6])
@@ -106,7 +111,11 @@ else
   expire(KEYS[1], 2 * keep)
   expire(KEYS[2], keep)
 end
-return answer(1, at)
+local new = record(at)
+if ARGV[8] ~= '' then
+  redis.call('PUBLISH', ARGV[8], table.concat({ARGV[9], new, whole(first), whole(count), data}, '\\n'))
+end
+return {1, new}
 """
 )
 
@@ -215,13 +224,22 @@ class RedisStore(Store):
 
     async def append(self, appends: Sequence[Append]) -> Sequence[RunStatus | None]:
         """As in `Store`."""
+        changed = [append.run for append in appends if append.count or append.state != "open"]
+        size = sum(len(append.data) for append in appends)
+        # Of a small commit, the scripts send the frames themselves, and readers need not ask for them.
+        sent = len(appends) <= _MAX_RUNS and size <= _MAX_DATA
+        to = (f"{self._prefix}:changed", self._sender) if sent else ("", "")
         calls = [
-            (a.run, (a.epoch, a.first, a.count, a.data, a.state, a.lease_s, int(a.lost))) for a in appends
+            (
+                a.run,
+                (a.epoch, a.first, a.count, a.data, a.state, a.lease_s, int(a.lost), *to),
+            )
+            for a in appends
         ]
         found = await self._call(
             _APPEND,
             calls,
-            changed=[append.run for append in appends if append.count or append.state != "open"],
+            changed=() if sent else changed,
             ended=[append.run for append in appends if append.state != "open"],
         )
         return [_status(answer) for answer in found]
@@ -263,7 +281,6 @@ class RedisStore(Store):
 
     async def listen(self, heard: Callable[[str | None], None]) -> None:
         """As in `Store`. One channel for all runs; a message has the names of those in one commit."""
-        names = msgspec.json.Decoder(list[str])
         while True:
             with contextlib.suppress(LogUnavailable):
                 async with (
@@ -277,10 +294,24 @@ class RedisStore(Store):
                         if message is None:
                             await channel.ping()  # fails if the connection is dead
                         elif message["type"] == "message":
-                            sender, *runs = names.decode(message["data"])
-                            for run in runs if sender != self._sender else ():
-                                heard(run)
+                            self._hear(message["data"], heard)
             await asyncio.sleep(0.5)  # readers look by themselves meanwhile
+
+    def _hear(self, message: bytes, heard: Callable[[str | None], None]) -> None:
+        if message[:1] == b"[":
+            sender, *runs = _names.decode(message)
+            for run in runs if sender != self._sender else ():
+                heard(run)
+            return
+        by, record, first, count, data = message.split(b"\n", 4)
+        if by.decode() == self._sender:
+            return
+        status = _records.decode(record)
+        if self.committed is None:
+            heard(status.run)
+        else:
+            append = Append(status.run, status.epoch, int(first), int(count), data, status.state, 0.0)
+            self.committed(append, status)
 
     async def _call(
         self,
@@ -337,6 +368,7 @@ class RedisStore(Store):
             ) from error
 
 
+_names: Final = msgspec.json.Decoder(list[str])
 _records: Final = msgspec.json.Decoder(RunStatus, strict=False)  # numbers are strings in a hash
 
 

@@ -110,14 +110,14 @@ class SQLiteStore(Store):
             with transaction(connection):
                 now = self._clock()
                 old = tables.read_record(connection, claim.run, now)
-                new = acquired(old and old.status, claim, now)
+                new = acquired(None if old is None else old.status, claim, now)
                 if new is None:
                     assert old is not None  # an id that is not in use is always granted
                     return Acquired(False, old.status)
                 if old is not None and claim.mode == "replace":
                     tables.delete_frames(connection, old.n)
                 tables.note_change(connection)
-                tables.write_record(connection, old and old.n, new)
+                tables.write_record(connection, None if old is None else old.n, new)
             self._bells.ring([claim.run])
             return Acquired(True, new)
 
@@ -131,8 +131,7 @@ class SQLiteStore(Store):
                 found = self._append_all(connection, appends)
             except _Overtaken:  # by a fork of this process, which has the same epochs
                 found = self._append_all(connection, appends)
-            # A renewal is no news to readers.
-            self._bells.ring([append.run for append in appends if append.count or append.state != "open"])
+            self._bells.ring_commit(appends, found)
             return found
 
         return await self._write(change)
@@ -143,8 +142,9 @@ class SQLiteStore(Store):
         try:
             with transaction(connection):
                 self._forget_changed(connection)
-                commit = _Commit(connection, self._clock(), tables.read_version(connection), [], [])
+                commit = _Commit(connection, self._clock(), tables.read_version(connection), [], [], [])
                 found = [self._append(commit, append) for append in appends]
+                tables.update_records(connection, commit.renewed)
                 tables.insert_batches(connection, commit.certain)
                 if commit.unsure and not tables.insert_if_last(connection, commit.unsure):
                     raise _Overtaken
@@ -173,23 +173,25 @@ class SQLiteStore(Store):
             found = tables.read_record(commit.connection, run, now, commit.version)
             if found is None:
                 return None
-        n, old, written, version = found
+        n, old, written = found.n, found.status, found.written
         new = appended(old, append, now)
         if new is None:
             self._known[run] = found
             return msgspec.structs.replace(old, now=now)
         if append.count:
-            rows = commit.certain if version == commit.version else commit.unsure
-            rows.append(tables.NewBatch(n, new.tail, append.count, now, new.bytes, append.data))
+            rows = commit.certain if found.version == commit.version else commit.unsure
+            rows.append((n, new.tail, append.count, now, new.bytes, append.data))
         if append.lost:
             tables.note_change(commit.connection, run)  # its producer, if it lives, is in another process
         # Batches move a lease on, but never back, if the clock was; and a sweep looks at records alone.
-        if not append.count or new.state != "open" or abs(now - written) >= append.lease_s / 4:
-            tables.update_record(commit.connection, n, new)
+        if new.state != "open":
+            tables.update_records(commit.connection, [(n, new)])
+        elif not append.count or abs(now - written) >= append.lease_s / 4:
+            commit.renewed.append((n, new))
             written = now
         if new.state == "open":
             # A row that was not there to be checked proves nothing.
-            seen = commit.version if append.count else version
+            seen = commit.version if append.count else found.version
             self._known[run] = tables.Record(n, new, written, seen)
         return new
 
@@ -212,7 +214,7 @@ class SQLiteStore(Store):
                 connection.execute("update runs set stopping = 1 where run = ? and state = 'open'", (run,))
                 found = tables.read_record(connection, run, self._clock())
             self._bells.ring([run])
-            return found and found.status
+            return None if found is None else found.status
 
         return await self._write(change)
 
@@ -261,6 +263,7 @@ class SQLiteStore(Store):
 
     async def listen(self, heard: Callable[[str | None], None]) -> None:
         """As in `Store`. Woken by datagrams, else by the file's version."""
+        self._bells.committed = self.committed
         if await self._bells.listen(heard):
             return
         version = None
@@ -281,6 +284,7 @@ class _Commit(NamedTuple):
     """A commit in the making.
 
     version: of the file, with which this transaction began
+    renewed: records of open runs whose lease or clock has moved on too far, by their numbers
     certain: rows of runs that nobody has written to since this process did
     unsure:  rows of runs of which that is not known, because another process wrote something
     """
@@ -288,6 +292,7 @@ class _Commit(NamedTuple):
     connection: sqlite3.Connection
     now: float
     version: int
+    renewed: list[tuple[int, RunStatus]]
     certain: list[tables.NewBatch]
     unsure: list[tables.NewBatch]
 

@@ -37,7 +37,8 @@ RunState: TypeAlias = Literal["open", "closed", "failed", "stopped"]
 _POLL_S: Final = 0.02
 
 
-class RunStatus(msgspec.Struct, frozen=True):
+# Records hold values only; the collector of garbage need not look at them.
+class RunStatus(msgspec.Struct, frozen=True, gc=False):
     """A run, as its store has it. Times are seconds since 1970 by the store's clock.
 
     first:       sequence number of the first frame that is stored
@@ -85,6 +86,14 @@ class RunStatus(msgspec.Struct, frozen=True):
         return self.state == "open" and self.now > self.lost_at
 
     @property
+    def clock_set_back(self) -> bool:
+        """Whether the store's clock was set back since the producer wrote: its lease may be hours too long.
+
+        A producer that lives renews it by the new clock within a tenth of its length.
+        """
+        return self.state == "open" and self.now < self.changed
+
+    @property
     def is_left(self) -> bool:
         """Whether no reader has been there for `left_s`."""
         return self.left_s is not None and self.now > self.seen + self.left_s
@@ -115,7 +124,7 @@ class Acquired(NamedTuple):
     status: RunStatus
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """One run's part of a commit. With a count of 0 it renews the lease.
 
     epoch: the producer's; an append of another is refused
@@ -123,7 +132,8 @@ class Append(msgspec.Struct, frozen=True):
     count: number of frames
     data:  the frames: lines of JSON without a line end after the last
     state: of the run after it
-    lost:  closes a run for a producer that died: refused before `lost_at`, and raises the epoch
+    lost:  closes a run for a producer that died, and raises the epoch: refused before `lost_at`, unless the
+           clock was set back to before the lease began
     """
 
     run: str
@@ -136,7 +146,7 @@ class Append(msgspec.Struct, frozen=True):
     lost: bool = False
 
 
-class Batch(msgspec.Struct, frozen=True):
+class Batch(msgspec.Struct, frozen=True, gc=False):
     """Frames that were appended together, at the given time."""
 
     first: int
@@ -162,9 +172,7 @@ def acquired(old: RunStatus | None, claim: Claim, now: float) -> RunStatus | Non
     # Not 1: a producer that slept since an earlier run of this id, deleted meanwhile, has a lower one.
     epoch = int(now * 1000)
     if old is not None:
-        # A time before its lease began: the clock was set back since, and its end may be hours away.
-        began = 2 * old.changed - old.lease_until
-        held = old.state == "open" and began <= now <= old.lease_until
+        held = old.state == "open" and _began(old) <= now <= old.lease_until
         if held or claim.mode == "new" or (claim.mode == "take-over" and old.state != "open"):
             return None
         tail, epoch, first = old.tail, old.epoch + 1, old.tail + 1
@@ -191,6 +199,11 @@ def acquired(old: RunStatus | None, claim: Claim, now: float) -> RunStatus | Non
     )
 
 
+def _began(status: RunStatus) -> float:
+    """A time before its lease began. Now may be before it: the clock was set back since."""
+    return 2 * status.changed - status.lease_until
+
+
 def appended(old: RunStatus | None, append: Append, now: float) -> RunStatus | None:
     """Returns the record of a run after an append; None if the append is refused, and writes nothing."""
     if (
@@ -198,7 +211,7 @@ def appended(old: RunStatus | None, append: Append, now: float) -> RunStatus | N
         or old.epoch != append.epoch
         or old.state != "open"
         or old.tail + 1 != append.first
-        or (append.lost and now <= old.lost_at)
+        or (append.lost and _began(old) <= now <= old.lost_at)
     ):
         return None
     return msgspec.structs.replace(
@@ -241,12 +254,15 @@ class Store(ABC):
 
     may_lose_s: for how long after a commit a crash of the store may lose it; producers remember their last
                 frames for that time, and write them again
+    committed:  set by `Logs`: a store whose `listen` learns of a commit by another process may call this with
+                it in place of `heard`, so that its readers need not ask
     is_local:   whether a commit is work for this machine rather than a wait for another; then there are
                 fewer commits when each takes long
     """
 
     may_lose_s: float = 0.0
     is_local: bool = False
+    committed: Callable[[Append, RunStatus], None] | None = None
 
     @abstractmethod
     async def open(self) -> None:

@@ -1,9 +1,12 @@
 """Wakes processes that share a file, by datagrams: no polling, no daemon, nothing but the standard library.
 
 Each listening process binds a Unix datagram socket in a folder beside the file. After a commit the writer
-sends the names of the changed runs to every socket in the folder, without blocking. It removes the sockets
-of processes that died. Measured from commit to a reader in another process: p50 0.11 ms, against 2.8 ms with
-a poll every 5 ms, which also costs 1.5 % of a core for each idle reader.
+sends it to every socket in the folder, without blocking; of a large one the names of the changed runs. It
+removes the sockets of processes that died. Measured from commit to a reader in another process: p50 0.11 ms,
+against 2.8 ms with a poll every 5 ms, which also costs 1.5 % of a core for each idle reader.
+
+A datagram has what was committed, so that a reader at the tail need not read the file: two switches between
+threads less, a third of the time from an event to its reader.
 
 Watching the database's `-wal` file by inotify would be simpler, and loses events: the kernel reports the
 write before the commit can be read, so the reader finds nothing and sleeps on.
@@ -18,17 +21,26 @@ import math
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from llmstream.log.store import Append, RunStatus
 
 __all__ = ["Bells"]
 
 # The longest list of names in one datagram; more are reported as "any".
 _MAX_NAMES: Final = 200
 _MAX_BYTES: Final = 8_192
+
+# The largest commit that is sent itself.
+_MAX_RUNS: Final = 16
+_MAX_DATA: Final = 8_192
+
+# Of any datagram: 16 statuses with ids of 512 characters take 20 KB.
+_LONGEST: Final = 64 * 1024
 
 _QUEUE: Final = Path("/proc/sys/net/unix/max_dgram_qlen")
 # Datagrams that wait for a process; Linux's default, which many systems raise to 512 (unix(7)).
@@ -40,20 +52,26 @@ _ANY_S: Final = 0.25
 # No process has this socket open.
 _DEAD: Final = frozenset({errno.ECONNREFUSED, errno.ENOENT, errno.ENOTSOCK})
 
+# Names are JSON and commits are msgpack. An earlier version of the package takes a commit for any name.
 _names = msgspec.json.Decoder(list[str])
+_commits = msgspec.msgpack.Decoder(list[tuple[Append, RunStatus]])
 
 
 class Bells:
     """The sockets in a folder. Without Unix sockets (Windows, a path that is too long) it has none.
 
-    folder: made if it is missing, readable by its owner only
+    folder:    made if it is missing, readable by its owner only
+    committed: called with what another process has committed, where `listen` would report its name
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._own: str | None = None
         self._directory: int | None = None
+        self._private = False
         self._sender: socket.socket | None = None
+        # Called with each commit of another process; without it, its names are heard.
+        self.committed: Callable[[Append, RunStatus], None] | None = None
         self._missed: dict[str, set[str]] = {}  # names that a full queue did not take, by its socket
         self._looked_s = -math.inf
 
@@ -65,6 +83,10 @@ class Bells:
             # Whoever can write here can wake processes, and see the names of runs.
             self._folder.mkdir(mode=0o700, exist_ok=True)
             self._directory = os.open(self._folder, os.O_RDONLY)
+            # Somebody else may have made it, in a folder that all may write: then it gets no frames, and
+            # none is taken from it.
+            found = os.fstat(self._directory)
+            self._private = found.st_uid == os.geteuid() and not found.st_mode & 0o077
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setblocking(False)
 
@@ -79,19 +101,39 @@ class Bells:
 
     def ring(self, runs: Iterable[str]) -> None:
         """Tells all other processes that runs have changed. Never blocks, never raises."""
-        sender = self._sender
-        if sender is None:
+        names = self._others()
+        if names:
+            changed = set(runs)
+            self._send(names, changed, _message(changed))
+
+    def ring_commit(self, appends: Sequence[Append], statuses: Sequence[RunStatus | None]) -> None:
+        """Tells them what was committed, with its frames if they are few. As `ring`."""
+        names = self._others()
+        if not names:  # before anything is made for each run
             return
+        # A renewal is no news to readers.
+        news = [
+            (append, status)
+            for append, status in zip(appends, statuses, strict=True)
+            if append.count or append.state != "open"
+        ]
+        changed = {append.run for append, _ in news}
+        if changed or self._missed:
+            self._send(names, changed, (_commit(news) if self._private else b"") or _message(changed))
+
+    def _others(self) -> list[str]:
+        """The names of the sockets of other processes."""
         try:
-            names = os.listdir(self._folder)
+            names = os.listdir(self._folder) if self._sender is not None else []
         except OSError:
-            return
+            return []
         if self._own in names:
             names.remove(self._own)
-        if not names:
-            return
-        changed = set(runs)
-        data = _message(changed)
+        return names
+
+    def _send(self, names: list[str], changed: set[str], data: bytes) -> None:
+        sender = self._sender
+        assert sender is not None  # there are names only where one was opened
         for name in names:
             missed = self._missed.pop(name, None)
             try:
@@ -156,16 +198,20 @@ class Bells:
         may be no next; so it reports any, now and then.
         """
         found: dict[str | None, None] = {}
-        count = 0
+        count, committed = 0, self.committed if self._private else None
         while True:
             try:
-                data = bell.recv(2 * _MAX_BYTES)
+                data = bell.recv(_LONGEST)
             except OSError:  # BlockingIOError: nothing more
                 break
             count += 1
             try:
-                # A dict keeps the order, and each name once.
-                found.update(dict.fromkeys(_names.decode(data)))
+                if committed is not None and data[:1] not in (b"[", b""):
+                    for append, status in _commits.decode(data):
+                        committed(append, status)
+                else:
+                    # A dict keeps the order, and each name once.
+                    found.update(dict.fromkeys(_names.decode(data)))
             except msgspec.DecodeError:
                 found[None] = None
             if count == queue_length and time.monotonic() >= self._looked_s + _ANY_S:
@@ -180,6 +226,15 @@ def _queue_length() -> int:
         return int(_QUEUE.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return _SHORT_QUEUE
+
+
+def _commit(commit: Sequence[tuple[Append, RunStatus | None]]) -> bytes:
+    """A commit as a datagram; b"" if it is too large, or partly refused."""
+    if not 0 < len(commit) <= _MAX_RUNS or sum(len(append.data) for append, _ in commit) > _MAX_DATA:
+        return b""
+    if any(status is None or status.epoch != append.epoch for append, status in commit):
+        return b""
+    return msgspec.msgpack.encode(commit)
 
 
 def _message(runs: set[str]) -> bytes:

@@ -1,4 +1,4 @@
-"""One prompt for each of many items: results as they are done, and a file to go on from.
+"""One prompt for each of many items: results as they are done, and a file to continue from.
 
     async with ls.map("openai:gpt-5-mini", reviews, prompt="Classify: {{review}}", keep="out.jsonl") as run:
         async for done in run:

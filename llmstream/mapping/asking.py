@@ -1,4 +1,4 @@
-"""Asks for one item, until it has an answer or an error that asking again does not mend."""
+"""Sends the requests of one item, until it has an answer or an error that a retry does not fix."""
 
 from __future__ import annotations
 

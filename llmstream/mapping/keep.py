@@ -1,4 +1,4 @@
-"""The output file of a map, which is its checkpoint: one line a result, and beside it what the run asks.
+"""The output file of a map, its checkpoint: one line for each result; and a file that identifies the run.
 
 A line is written in one step when its answer is there, so that a killed process loses no answer it
 has paid for and read. `answers.jsonl.run` holds model and settings: another run into the same file
@@ -19,8 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from llmstream.errors import DecodeError, InvalidRequest, LLMStreamError
-from llmstream.file_lock import is_at, lock
-from llmstream.files import replace_file
+from llmstream.files import is_at, lock, replace_file
+from llmstream.first_use import prepared
 from llmstream.mapping.lines import Line, Lines, records
 from llmstream.mapping.places import NOWHERE, Places
 from llmstream.mapping.result import MapProgress
@@ -102,10 +102,10 @@ class Keep:
         """raises: InvalidRequest if the file belongs to another run"""
         try:
             with open(self.path + ".run", "rb") as file:
-                found = msgspec.json.decode(file.read(), type=Identity)
+                found = msgspec.json.decode(file.read(), type=prepared(Identity))
         except FileNotFoundError:
             raise InvalidRequest(
-                f"{self.path} exists and {self.path}.run does not, so it is not known what was asked. "
+                f"{self.path} exists but {self.path}.run does not, so the inputs of its answers are unknown. "
                 f"Choose another output, or remove {self.path}."
             ) from None
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -118,7 +118,7 @@ class Keep:
         if different := found.differences(identity):
             raise InvalidRequest(
                 f"{self.path} is the output of a run with another {_listed(different)}. Choose another "
-                f"output, ask as before, or remove {self.path} to begin anew."
+                f"output, use the earlier one, or remove {self.path} to start again."
             )
 
     def _read_all(self) -> int:
@@ -147,7 +147,7 @@ class Keep:
         if record != head:
             raise InvalidRequest(
                 f"{self.path} has other columns than this run would write. Choose another output, or "
-                f"remove {self.path} to begin anew."
+                f"remove {self.path} to start again."
             )
 
     def _line(self, record: bytes, number: int) -> Line:
@@ -155,8 +155,8 @@ class Keep:
             return self.lines.read(record)
         except DecodeError as error:
             raise InvalidRequest(
-                f"{self.path}: record {number} is not of llmstream map: {error.message}. Remove that record, "
-                "and its item is asked again."
+                f"{self.path}: record {number} was not written by llmstream map: {error.message}. Remove "
+                "that record to send its item again."
             ) from None
 
     def _count(self, line: Line, at: int) -> None:
@@ -335,7 +335,7 @@ def _write(file: int, data: bytes, at: int) -> None:
 def _failed(path: str, error: OSError) -> KeepFailed:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     remedy = (
-        "Make room and run it again: it goes on where it stopped"
+        "Make room and run it again: it continues where it stopped"
         if full
         else "Run it again when that is repaired"
     )

@@ -19,6 +19,7 @@ import msgspec
 
 from llmstream.chats.message import Message
 from llmstream.errors import DecodeError, ErrorInfo, InvalidRequest
+from llmstream.first_use import make_decoder
 from llmstream.json_types import encode
 from llmstream.mapping.result import MapResult
 from llmstream.usage import Usage
@@ -140,7 +141,7 @@ class JSONLines:
 
     def __init__(self, column: str = "answer") -> None:
         self.column = column
-        self._decoder = msgspec.json.Decoder(_Own)
+        self._decoder = make_decoder(_Own)
 
     def head(self) -> bytes:
         """Nothing: every line is a result."""

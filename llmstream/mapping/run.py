@@ -1,10 +1,10 @@
-"""`MapRun`: asks for many items at once, and gives their results."""
+"""`MapRun`: sends many items at once, and yields their results: in order if requested, never too many."""
 
 from __future__ import annotations
 
 import asyncio
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -21,7 +21,6 @@ from llmstream.mapping.keep import Keep
 from llmstream.mapping.lines import JSONLines
 from llmstream.mapping.places import Places
 from llmstream.mapping.result import MapProgress, MapResult
-from llmstream.mapping.results import Results
 from llmstream.mapping.row import PromptOf, Row, row_of
 from llmstream.streams.reading import AsyncOnly, require_asyncio
 from llmstream.transport.adaptive import AdaptiveConcurrency, GateClosed
@@ -34,11 +33,14 @@ if TYPE_CHECKING:
 
     Item = TypeVar("Item", default=Any)
     T = TypeVar("T", default=Any)
+    R = TypeVar("R")
 else:
     from typing import TypeVar
 
     Item = TypeVar("Item")
     T = TypeVar("T")
+    R = TypeVar("R")
+
 
 __all__ = ["MapRun", "Plan"]
 
@@ -370,3 +372,75 @@ async def _closing(items: Iterable[Any] | AsyncIterable[Any]) -> AsyncIterator[A
 async def _each(items: Iterable[Any]) -> AsyncGenerator[Any]:
     for item in items:
         yield item
+
+
+# The results between the tasks that make them and their reader: in order if asked, never too many.
+
+
+class Results(Generic[R]):
+    """Results of numbered items.
+
+    ordered: they are taken by number; else as they come
+    ahead:   how many items may be entered and not taken yet
+    """
+
+    def __init__(self, *, ordered: bool, ahead: int) -> None:
+        self._ordered = ordered
+        self._ahead = ahead
+        self._open = 0  # entered and not taken
+        self._next = 0
+        self._held: dict[int, R | None] = {}
+        self._ready: deque[R] = deque()
+        self._ended = False
+        self._change: asyncio.Future[None] | None = None  # what the reader waits for
+        self._room: asyncio.Future[None] | None = None  # what the feeder waits for
+
+    async def enter(self) -> None:
+        """Waits until there is room for one more item."""
+        while self._open >= self._ahead:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+        self._open += 1
+
+    def put(self, number: int, result: R | None) -> None:
+        """Adds the result of an entered item; None if the reader is not to see it."""
+        if not self._ordered:
+            self._add(result)
+        else:
+            self._held[number] = result
+            while self._next in self._held:
+                self._add(self._held.pop(self._next))
+                self._next += 1
+
+    def _add(self, result: R | None) -> None:
+        if result is None:
+            self._left()
+        else:
+            self._ready.append(result)
+            _set(self._change)
+
+    def _left(self) -> None:
+        self._open -= 1
+        _set(self._room)
+
+    def end(self) -> None:
+        """There will be no more. Results behind a gap are given in their order."""
+        self._ended = True
+        for number in sorted(self._held):
+            self._add(self._held.pop(number))
+        _set(self._change)
+
+    async def take(self) -> R | None:
+        """Waits for the next result; None at the end."""
+        while not self._ready:
+            if self._ended:
+                return None
+            self._change = asyncio.get_running_loop().create_future()
+            await self._change
+        self._left()
+        return self._ready.popleft()
+
+
+def _set(future: asyncio.Future[None] | None) -> None:
+    if future is not None and not future.done():
+        future.set_result(None)

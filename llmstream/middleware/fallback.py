@@ -110,7 +110,7 @@ def _opening(held: list[Event], answers: str, tried: list[tuple[str, ErrorInfo]]
     record = [{"model": name, "error": msgspec.to_builtins(info)} for name, info in tried]
     known = ResponseMetadata(provider_metadata={"llmstream": {"answered_by": answers, "tried": record}})
     warnings: list[Warning] = [
-        OtherWarning(f"{_failure_text(name, info)}; the next model was asked") for name, info in tried
+        OtherWarning(f"{_failure_text(name, info)}; the next model was used") for name, info in tried
     ]
     opening: list[Event] = []
     for event in held:

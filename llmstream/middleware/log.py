@@ -33,7 +33,9 @@ def log_calls(
 
     async def logged(request: Request, ask: Ask) -> AsyncGenerator[Event]:
         name, began = f"{ask.model.provider.name}:{ask.model.name}", clock()
-        log.log(level, "%s: asked, %d messages, %d tools", name, len(request.messages), len(request.tools))
+        log.log(
+            level, "%s: requested, %d messages, %d tools", name, len(request.messages), len(request.tools)
+        )
         if content and request.messages:
             log.log(level, "%s: the last message is %r", name, request.messages[-1].text)
         summary = _Summary(keep=content)

@@ -56,7 +56,7 @@ BEDROCK_OPENAI = BedrockProvider(
             media=MediaQuirks(files=False, audio_formats=frozenset(), image_urls=False),
             settings=SettingQuirks(
                 # Tried by litellm on 2026-10-09: GPT-5.6, GPT-6 and Grok refuse stop, gpt-oss stops unseen
-                # in its thoughts; calls are numbered anew in each answer; gpt-oss is held to no schema and
+                # in its thoughts; calls are numbered from 0 in each answer; gpt-oss is held to no schema and
                 # puts its thoughts between tags.
                 unsupported=frozenset({"top_k", "stop"}),
             ),

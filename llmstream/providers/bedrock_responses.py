@@ -10,7 +10,7 @@
   there.
 - gpt-oss, answers in the background and such tools are at Bedrock's other endpoint:
   `base_url="https://bedrock-mantle.{region}.api.aws/v1"` (gpt-oss, which takes `tool_choice` auto alone) or
-  `.../openai/v1` (GPT-5 and later). There the ids of calls begin anew with `call_0` in each answer
+  `.../openai/v1` (GPT-5 and later). There the ids of calls start again at `call_0` in each answer
   (pydantic-ai#6536).
 - Encrypted reasoning of OpenAI's own service is not read here, nor the reverse.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from llmstream.dialects.base import DIALECTS
 from llmstream.errors import InvalidRequest, LLMStreamError, Unsupported
-from llmstream.providers.base.provider import Provider
+from llmstream.providers.base import Provider
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -154,7 +154,7 @@ def _from_entry_point(entry: EntryPoint) -> Provider:
     except Exception as error:
         raise Unsupported(f"{where} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(value, Provider):
-        raise Unsupported(f"{where} is no Provider but {type(value).__name__}")
+        raise Unsupported(f"{where} is not a Provider but {type(value).__name__}")
     if value.name != _canonical(entry.name):
         raise Unsupported(f"{where} is a provider that calls itself {value.name!r}; the two have to agree")
     return value

@@ -6,7 +6,7 @@
 """
 
 from llmstream.serve.body import Body, Source
-from llmstream.serve.failures import status_of
+from llmstream.serve.encoding import status_of
 from llmstream.serve.writers import UNBUFFERED, SSEWriter, TextWriter, Writer
 
 __all__ = ["UNBUFFERED", "Body", "SSEWriter", "Source", "TextWriter", "Writer", "status_of"]

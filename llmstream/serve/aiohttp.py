@@ -14,6 +14,8 @@ from llmstream.serve.body import Body, Source, body_of
 
 __all__ = ["respond"]
 
+_MOST_UNSENT_BYTES: Final = 64 * 1024
+
 # How often the watch looks whether clients are there. Without `handler_cancellation=True`, aiohttp tells a
 # handler only at its next write, which a silent response does not have.
 _LOOK_S: Final = 0.025
@@ -69,7 +71,7 @@ async def _send(
         except ConnectionError:  # the client has left
             return
         try:
-            if head or await _send_chunks(body, response):
+            if head or await _send_chunks(body, response, request):
                 with suppress(ConnectionError):
                     await response.write_eof()
         except BaseException:
@@ -79,15 +81,39 @@ async def _send(
             raise
 
 
-async def _send_chunks(body: Body, response: web.StreamResponse) -> bool:
+async def _send_chunks(body: Body, response: web.StreamResponse, request: web.Request) -> bool:
     """Returns whether the client is there to the end."""
+    poured = False
     async with aclosing(aiter(body)) as chunks:
         async for chunk in chunks:
             try:
                 await response.write(chunk)
             except ConnectionError:
                 return False
+            if not poured:  # the first chunk has gone out with the head
+                poured = True
+                if (write := await _writing(response, request)) is not None:
+                    body.pour(write)
     return True
+
+
+async def _writing(response: web.StreamResponse, request: web.Request) -> Callable[[bytes], bool] | None:
+    """What writes a chunk without a coroutine, on the client's transport; None where chunks are no chunks."""
+    transport, writer = request.transport, await response.prepare(request)
+    chunked = response.headers.get("transfer-encoding") == "chunked"
+    if transport is None or writer is None or not chunked or response.compression:
+        return None
+
+    def write(chunk: bytes) -> bool:
+        # As aiohttp's: beyond, whoever writes waits until the client has taken what there is.
+        if transport.is_closing() or transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
+            return False
+        framed = b"%x\r\n%b\r\n" % (len(chunk), chunk)
+        writer.output_size += len(framed)  # of access logs
+        transport.write(framed)
+        return True
+
+    return write
 
 
 class _Leaving:

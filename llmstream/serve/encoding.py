@@ -1,4 +1,4 @@
-"""The bytes of a response's events, and how the response ends. No I/O."""
+"""The bytes and the status of a response's events, and how the response ends. No I/O."""
 
 from __future__ import annotations
 
@@ -24,10 +24,45 @@ from llmstream.events import (
     ToolInputStart,
 )
 from llmstream.exchange import HttpResponse
-from llmstream.serve.failures import failure_headers, status_of
 from llmstream.serve.writers import Writer
 
-__all__ = ["Encoding"]
+__all__ = ["Encoding", "failure_headers", "status_of"]
+
+# Maps a failure to the HTTP status that a server of ours responds with.
+
+
+# By error code; every other failure is the vendor's or the network's, so 502.
+_STATUS: Final = {
+    "invalid-request": 400,
+    "context-too-long": 413,
+    "content-filtered": 422,
+    "rate-limited": 429,
+    # The client may come back: the vendor is busy, not broken.
+    "overloaded": 503,
+    "deadline-exceeded": 504,
+    "tool-timeout": 504,
+    # The server's own mistakes: a missing or refused key, an unknown model, an option nobody supports.
+    "missing-key": 500,
+    "authentication": 500,
+    "permission-denied": 500,
+    "not-found": 500,
+    "unsupported": 500,
+    "caller-error": 500,
+}
+
+
+def status_of(error: ErrorInfo) -> int:
+    """Returns the HTTP status for a failure before the first byte of a response."""
+    return _STATUS.get(error.code, 502)
+
+
+def failure_headers(error: ErrorInfo) -> dict[str, str]:
+    """Returns `retry-after`, rounded up to seconds, if the vendor named a wait."""
+    if error.retry_after_s is None:
+        return {}
+    # Rounded up: a client that returns a moment early is refused again.
+    return {"retry-after": str(max(1, -int(-error.retry_after_s // 1)))}
+
 
 # Events that a refused request yields too, so they leave the status open.
 _NO_CONTENT: Final = frozenset({StreamStart, StepStart, ResponseMetadata, RetryNotice, ErrorEvent, Finish})

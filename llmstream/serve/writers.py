@@ -9,6 +9,7 @@ import msgspec
 from llmstream.errors import ErrorInfo, IncompleteStream, error_from_info
 from llmstream.events import ErrorEvent, Event, Finish, RetryNotice, StepStart, TextDelta, encode
 from llmstream.exchange import HttpResponse
+from llmstream.first_use import prepared
 
 __all__ = ["END", "PING", "UNBUFFERED", "SSEWriter", "TextWriter", "Writer", "safe_error", "safe_event"]
 
@@ -135,7 +136,7 @@ class TextWriter:
                 self._sent = False
             case RetryNotice() if self._sent:
                 raise IncompleteStream(
-                    "the step is asked again, but plain text cannot take back what was sent"
+                    "the step is requested again, but plain text cannot take back what was sent"
                 )
             case _:
                 pass
@@ -170,7 +171,7 @@ def safe_event(data: bytes) -> bytes:
     # A string cannot have these characters: in JSON, its quotes are escaped.
     if b'"type":"error"' not in data:
         return data
-    found = msgspec.json.decode(data, type=_EncodedError)
+    found = msgspec.json.decode(data, type=prepared(_EncodedError))
     if found.type != "error" or found.error is None:
         return data  # such as a result of a tool that is an object
     return encode(ErrorEvent(safe_error(found.error)))

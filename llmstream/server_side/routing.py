@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from llmstream.dialects.base import Dialect
+from llmstream.dialects.base import DIALECTS, Dialect, dialect_class
 from llmstream.exchange import HttpRequest
 from llmstream.server_side.wires import ServerSide
 
@@ -22,29 +22,9 @@ def default_dialects() -> list[Dialect]:
     Mistral's uses the path of Chat Completions, so it is served below `/mistral`. Claude's dialects on
     the clouds have their own paths.
     """
-    from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX, Anthropic
-    from llmstream.dialects.bedrock_converse import BedrockConverse
-    from llmstream.dialects.cohere import Cohere
-    from llmstream.dialects.gemini import Gemini
-    from llmstream.dialects.gemini_interactions import GeminiInteractions
-    from llmstream.dialects.mistral import Mistral
-    from llmstream.dialects.ollama import Ollama
-    from llmstream.dialects.openai_chat import OpenAIChat
-    from llmstream.dialects.openai_responses import OpenAIResponses
+    from llmstream.dialects.anthropic import BEDROCK_INVOKE, VERTEX
 
-    return [
-        OpenAIChat(),
-        OpenAIResponses(),
-        Anthropic(),
-        Gemini(),
-        GeminiInteractions(),
-        BedrockConverse(),
-        Cohere(),
-        Ollama(),
-        Mistral(),
-        BEDROCK_INVOKE,
-        VERTEX,
-    ]
+    return [*(dialect_class(name)() for name in DIALECTS), BEDROCK_INVOKE, VERTEX]
 
 
 class Router:

@@ -3,9 +3,9 @@
 It serves `Model("sim:...")`, `llmstream demo`, `llmstream simulate` and tests.
 """
 
+from llmstream.simulator.admission import VendorLimits
 from llmstream.simulator.batches import BatchFaults
-from llmstream.simulator.demo import Demo
-from llmstream.simulator.obedient import Obedient
+from llmstream.simulator.demo import Demo, Obedient
 from llmstream.simulator.recording import Received, Recording
 from llmstream.simulator.script import (
     Break,
@@ -22,7 +22,6 @@ from llmstream.simulator.script import (
     Turn,
 )
 from llmstream.simulator.server import Simulator
-from llmstream.simulator.vendor_limits import VendorLimits
 
 __all__ = [
     "BatchFaults",

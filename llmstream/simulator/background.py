@@ -12,6 +12,7 @@ import msgspec
 from llmstream.dialects.openai_responses import OpenAIResponses
 from llmstream.errors import NotFound
 from llmstream.exchange import HttpRequest, HttpResponse
+from llmstream.first_use import prepared
 from llmstream.server_side.wires import ServerSide
 from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest, read_background_request
 from llmstream.simulator.script import Cut, Stall, Turn
@@ -160,4 +161,4 @@ def _page(response: dict[str, Any]) -> HttpResponse:
 
 def _numbered(frame: bytes) -> _Numbered:
     _, _, data = frame.partition(b"data: ")
-    return msgspec.json.decode(data, type=_Numbered)
+    return msgspec.json.decode(data, type=prepared(_Numbered))

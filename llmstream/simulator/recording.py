@@ -13,6 +13,7 @@ import msgspec
 from llmstream.errors import InvalidRequest
 from llmstream.exchange import HttpRequest
 from llmstream.files import read_file
+from llmstream.first_use import prepared
 from llmstream.request import Request
 
 __all__ = ["Received", "Recording", "RequestLog"]
@@ -98,7 +99,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
             body = read_file(body_file)
             meta = _Meta()
             if meta_file is not None and meta_file.exists():
-                meta = msgspec.json.decode(read_file(meta_file), type=_Meta)
+                meta = msgspec.json.decode(read_file(meta_file), type=prepared(_Meta))
             timing: list[tuple[float, int]] = []
             if timing_file.exists():
                 timing = msgspec.json.Decoder(tuple[float, int]).decode_lines(read_file(timing_file))

@@ -18,6 +18,7 @@ import msgspec
 
 from llmstream.errors import InvalidRequest
 from llmstream.events import Event, FinishReason, Usage
+from llmstream.first_use import prepared
 from llmstream.request import Request
 from llmstream.tools.signature import takes
 
@@ -207,7 +208,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         raises: InvalidRequest if the file cannot be read or is not a script
         """
         try:
-            return msgspec.json.decode(Path(path).read_bytes(), type=cls)
+            return msgspec.json.decode(Path(path).read_bytes(), type=prepared(cls))
         except OSError as error:
             raise InvalidRequest(f"cannot read the script {str(path)!r}: {error.strerror or error}") from None
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:

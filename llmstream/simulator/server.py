@@ -27,6 +27,7 @@ from llmstream.server_side.routing import Router, as_streamed, default_dialects,
 from llmstream.server_side.wires import ServerSide, server_side
 from llmstream.server_side.wires.openai_responses.reader import BackgroundRequest
 from llmstream.simulator.admission import (
+    VendorLimits,
     check_bind,
     check_key,
     is_known_path,
@@ -36,19 +37,8 @@ from llmstream.simulator.admission import (
 )
 from llmstream.simulator.background import BackgroundResponses, uncut
 from llmstream.simulator.batches import BatchFaults, BatchPages, SilentJob
-from llmstream.simulator.bodies import (
-    complete_body,
-    complete_response,
-    error_response,
-    failure_of,
-    id_headers,
-    pieces_of,
-    refusal_of,
-    shown_share,
-)
 from llmstream.simulator.continued import ContinuedAnswers
-from llmstream.simulator.demo import Demo
-from llmstream.simulator.obedient import Obedient
+from llmstream.simulator.demo import Demo, Obedient
 from llmstream.simulator.recording import Received, Recording, RequestLog
 from llmstream.simulator.script import (
     Cut,
@@ -62,8 +52,20 @@ from llmstream.simulator.script import (
     as_script,
 )
 from llmstream.simulator.socket_server import SocketServer, wants_socket
-from llmstream.simulator.timeline import Player, TimedEvent, timeline_of, tokens_of
-from llmstream.simulator.vendor_limits import VendorLimits
+from llmstream.simulator.timeline import (
+    Player,
+    TimedEvent,
+    complete_body,
+    complete_response,
+    error_response,
+    failure_of,
+    id_headers,
+    pieces_of,
+    refusal_of,
+    shown_share,
+    timeline_of,
+    tokens_of,
+)
 from llmstream.transport.sessions import LoopBound
 
 __all__ = [

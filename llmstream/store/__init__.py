@@ -6,7 +6,7 @@
     chat = store.chat("trip")
     async with ls.stream(model, "And by train?", chat=chat) as stream: ...
 
-`store.py` is the interface and `chat.py` the chat that is kept as it grows; `database.py` is the port to
+`store.py` is the interface and `chat.py` the chat that is stored as it grows; `database.py` is the port to
 `sqlite.py` and `postgres.py`, `conversations.py` and `rows.py` are what is in them. `turns.py` stores an
 answer while it comes.
 """

@@ -1,4 +1,4 @@
-"""A chat that is kept in a store as it grows: each message is stored before anybody sees it."""
+"""A chat that is stored as it grows: each message is stored before anybody sees it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class StoredChat(Chat):
     branch of its own, and `is_branch` is True. An object is for one task at a time;
     several may have the same conversation.
 
-    store:   where it is kept
+    store:   where it is stored
     name:    in the store
     failure: why the end of the conversation is in this process only, or None; the next write tries again
     """

@@ -123,13 +123,13 @@ def _read(given: Any, path: Path) -> Iterator[Imported]:
         elif isinstance(conversation, Mapping) and isinstance(conversation.get("chat_messages"), list):
             yield _claude(conversation)
         else:
-            raise InvalidRequest(f"{path} is no export that is known. {_KNOWN}")
+            raise InvalidRequest(f"{path} is not a known export. {_KNOWN}")
 
 
 def add(store: Store, given: Imported) -> bool:
     """Adds a conversation with all its branches, unless one of its name is there or it is empty."""
     if not store.content:
-        raise InvalidRequest("the store keeps no texts (content=False); import into another one")
+        raise InvalidRequest("the store has no texts (content=False); import into another one")
     if not given.nodes:
         return False
     with store.database.writing() as db:

@@ -447,7 +447,7 @@ def _parsed(address: str) -> dict[str, Any]:
         return dict(conninfo_to_dict(address))
     except psycopg.ProgrammingError:
         raise InvalidRequest(
-            f"{shown(address)!r} is no address of PostgreSQL. Write 'postgresql://USER@HOST/DATABASE'."
+            f"{shown(address)!r} is not an address of PostgreSQL. Write 'postgresql://USER@HOST/DATABASE'."
         ) from None
 
 

@@ -19,7 +19,7 @@ from typing import Final
 
 from llmstream import private_sqlite
 from llmstream.errors import LLMStreamError
-from llmstream.file_lock import lock
+from llmstream.files import lock
 from llmstream.private_sqlite import transaction
 from llmstream.store import tables
 from llmstream.store.database import Dialect, StoreError, Values, Words
@@ -308,7 +308,7 @@ class SQLiteDatabase:
             (count,) = raw.execute("select count(*) from sqlite_master").fetchone()
         is_new = not (application or version or count) and not self.read_only
         if application != APPLICATION and not is_new:
-            raise StoreError(f"{self.path} is no store of conversations. Name another file.")
+            raise StoreError(f"{self.path} is not a store of conversations. Name another file.")
         return int(version)
 
     def _migrate(self, raw: sqlite3.Connection, version: int) -> None:

@@ -1,4 +1,4 @@
-"""`open_store`: conversations in a file or a server, to go on with, to search, and to delete for good."""
+"""`open_store`: conversations in a file or a server, to continue, to search, and to delete."""
 
 from __future__ import annotations
 

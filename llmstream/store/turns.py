@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from llmstream.accumulate import Accumulator
+from llmstream.chats.chat import logged_run
 from llmstream.chats.content import Reasoning, Text
 from llmstream.chats.message import Message
-from llmstream.chats.turns import logged_run
 from llmstream.errors import LLMStreamError
 from llmstream.events import (
     ErrorEvent,

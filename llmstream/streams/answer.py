@@ -16,7 +16,7 @@ from llmstream.events import Event, Raw
 from llmstream.streams.call_plan import Plan
 from llmstream.streams.resuming import ResumedBody, is_break
 from llmstream.transport.deadlines import Watchdog
-from llmstream.transport.http import Body
+from llmstream.transport.http import Body, Response
 
 __all__ = ["Answer"]
 
@@ -46,6 +46,10 @@ Reopen: TypeAlias = "Callable[[LLMStreamError, Position], Awaitable[ResumedBody 
 
 Continue: TypeAlias = Callable[[Place, LLMStreamError | None], Awaitable[tuple[Body, Watchdog]]]
 """(place to continue, error) to the next response of the answer and its watchdog."""
+
+
+Take: TypeAlias = Callable[[list[Event]], bool]
+"""Takes a batch, or returns False, which leaves it to `read`."""
 
 
 class Answer:
@@ -93,6 +97,8 @@ class Answer:
         self._trailer_bytes = 0
         self._excerpt: bytes | None = b""
         self._slices: list[bytes] = []
+        self._take: Take | None = None
+        self._decoded: tuple[int, list[Event]] | None = None  # of the piece that `read` gets next
 
     @property
     def over(self) -> bool:
@@ -125,6 +131,33 @@ class Answer:
         """Switches from the first-event deadline to the idle deadline."""
         self.waits_for_content = False
         self._watchdog.content_came()
+
+    def pour(self, take: Take) -> None:
+        """Gives batches to `take` as they arrive while `read` waits; see `aiohttp_patches.divert`.
+
+        Not those that need more than that: at its end, in an error, or if the rest may come from elsewhere.
+        """
+        if self._bodies is None and self._excerpt is None and not self._plan.include_raw:
+            self._take = take
+
+    def _arrived(self, chunk: bytes) -> bool:
+        """Decodes a piece in the callback of its socket."""
+        assert self._take is not None  # by _piece
+        sentence = self.sentence
+        if len(chunk) > _SLICE_BYTES:
+            return False
+        try:
+            events = sentence.feed(chunk)
+        except Exception as error:
+            events = self._unforeseen(error)
+        if not (sentence.done or sentence.complete):
+            if not events:
+                return True
+            if self._take(events):
+                self._silent_since = self._watchdog.waiting_since = self._loop.time()
+                return True
+        self._decoded = len(chunk), events
+        return False
 
     async def begin(self) -> list[Event]:
         """The first event, or all events if the answer is one JSON value instead of a stream.
@@ -214,6 +247,8 @@ class Answer:
                 # A complete answer: what follows, usage at most, has its own short deadline.
                 chunk = await self._trailer()
             else:
+                if self._take is not None and isinstance(response, Response):
+                    response.divert(self._arrived)
                 chunk = await response.read()
         except LLMStreamError as error:
             # The total deadline ends the stream, even if the answer may be complete.
@@ -225,6 +260,11 @@ class Answer:
             if self.named and (not sentence.complete or self._place is not None):
                 return await self._broken(IncompleteStream("the body ended before the answer did."))
             return self._end()
+        if self._decoded is not None:
+            (size, events), self._decoded = self._decoded, None
+            if len(chunk) > size:
+                self._slices.append(chunk[size:])  # which came before this task was awake
+            return events
         if len(chunk) > _SLICE_BYTES:
             starts = range(0, len(chunk), _SLICE_BYTES)
             # Reversed, because a list gives away its last item at no cost.

@@ -18,7 +18,7 @@ from llmstream.events import Event, Usage
 
 if TYPE_CHECKING:
     from llmstream.accumulate.accumulator import Accumulator
-    from llmstream.providers.base.provider import Provider
+    from llmstream.providers.base import Provider
     from llmstream.request import Request
     from llmstream.streams.options import Options
     from llmstream.transport.deadlines import Deadlines
@@ -190,9 +190,12 @@ def _rate_headers(headers: Mapping[str, str]) -> dict[str, str]:
 def mark_message(message: Message, responding: str, fold: Accumulator, call: Call | None) -> None:
     """Stores provider, model and ids in the message's metadata, under "llmstream"; see `response_info`."""
     provider, _, model = responding.partition(":")
-    known = zip(_MARKS, (provider, model, fold.response_id, _exchange_id(call)), strict=True)
-    own = (message.metadata or {}).get(OWN_KEY, {})
-    message.set_meta(OWN_KEY, {**own, **{name: value for name, value in known if value is not None}})
+    marks = {**(message.metadata or {}).get(OWN_KEY, {}), "provider": provider, "model": model}
+    if fold.response_id is not None:
+        marks["id"] = fold.response_id
+    if (exchange_id := _exchange_id(call)) is not None:
+        marks["request_id"] = exchange_id
+    message.set_meta(OWN_KEY, marks)
 
 
 def unmarked(metadata: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The plan of a call: what is sent, how its response is decoded, and how it goes on after a break."""
+"""The plan of a call: what is sent, how its response is decoded, and how it continues after a break."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmstream.dialects.base import Background, Decoder, Dialect, Encoded, Place
 from llmstream.errors import InvalidRequest, LLMStreamError, Unsupported
 from llmstream.events import OtherWarning, UnsupportedSetting, Warning
 from llmstream.exchange import HttpRequest, carries_secret, carries_secret_parameter
-from llmstream.providers.base.provider import Provider
+from llmstream.providers.base import Provider
 from llmstream.request import Request
 from llmstream.streams.attempts import Adapter, Retry
 from llmstream.streams.history import Inliner
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from llmstream.streams.options import Options, Transport
     from llmstream.transport.http import Body
     from llmstream.transport.public_addresses import DownloadLimits
-    from llmstream.transport.socket_body import SocketWay
+    from llmstream.transport.socket_body import SocketOptions
     from llmstream.transport.websocket import SocketPool
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
     "Prepared",
     "Secrets",
     "StoredAnswer",
-    "asking_to_keep",
+    "asking_to_store",
     "background_of",
     "call_plan",
     "check_transport",
@@ -166,7 +166,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     stored: StoredAnswer | None = None
     follows: bool = True
     continued: Continued | None = None
-    sockets: SocketWay | None = None
+    sockets: SocketOptions | None = None
     model: str = ""
     call_id: str = ""
     limiter: RateLimiter | None = None
@@ -177,7 +177,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     body: Callable[[Body], Body] | None = None
 
 
-def asking_to_keep(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
+def asking_to_store(dialect: Dialect, request: Request, *, provider: str) -> tuple[Request, list[Warning]]:
     """The request for a stored answer; unchanged, with a warning, if the vendor does not store answers."""
     changed = dialect.background.store(request, provider=provider) if dialect.background else None
     if changed is not None:
@@ -244,7 +244,7 @@ def call_plan(model: PlannedModel, request: Request, given: Options, before: lis
     dialect, name = model.provider.dialect, model.provider.name
     warnings = before
     if given.get("background"):
-        request, asked = asking_to_keep(dialect, request, provider=name)
+        request, asked = asking_to_store(dialect, request, provider=name)
         warnings = [*before, *asked]
     sent, reading = in_output_mode(model, request)
     call_id = _new_id()
@@ -256,7 +256,7 @@ def call_plan(model: PlannedModel, request: Request, given: Options, before: lis
     # The vendor's options may have switched storing off, or on without `background=True`.
     if background is not None and not background.is_stored(request, provider=name):
         background = None
-    sockets = _socket_way(model) if background is None else None
+    sockets = _socket_options(model) if background is None else None
     if background is not None and model.transport == "websocket":
         warnings.append(
             OtherWarning("background responses are not available over WebSockets; this one uses HTTP")
@@ -320,16 +320,16 @@ def reattached_plan(
     )
 
 
-def _socket_way(model: PlannedModel) -> SocketWay | None:
+def _socket_options(model: PlannedModel) -> SocketOptions | None:
     """How requests use a socket; None for HTTP."""
     if model.transport == "http":
         return None
     sockets, name = model.provider.dialect.sockets, model.provider.name
     if sockets is None:
         return None
-    from llmstream.transport.socket_body import SocketWay
+    from llmstream.transport.socket_body import SocketOptions
 
-    return SocketWay(
+    return SocketOptions(
         functools.partial(sockets.talk, provider=name),
         sockets.socket_request,
         model._sockets,
@@ -341,10 +341,10 @@ def in_output_mode(model: PlannedModel, request: Request) -> tuple[Request, Call
     """The request in the mode of its response format, and what wraps the decoder of its response."""
     if request.response_format is None:
         return request, _unchanged
-    from llmstream.structured import asked  # loaded by those who ask for a form
+    from llmstream.structured import in_mode  # loaded only for structured output
 
-    way = asked(request, model.provider.dialect.output_abilities(request))
-    return way.request, way.reading
+    adapted = in_mode(request, model.provider.dialect.output_abilities(request))
+    return adapted.request, adapted.reading
 
 
 def _plan(model: PlannedModel, request: Request, given: Options, call_id: str, **ways: Any) -> Plan:

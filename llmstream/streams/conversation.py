@@ -28,9 +28,8 @@ from llmstream.streams.options import (
 )
 
 if TYPE_CHECKING:
-    from llmstream.chats.chat import Chat
+    from llmstream.chats.chat import Chat, ChatTurn
     from llmstream.chats.content import ToolCall
-    from llmstream.chats.turns import ChatTurn
     from llmstream.streams.call import CallingModel
     from llmstream.structured import Output
     from llmstream.tools import CallRunner, ToolContext

@@ -17,7 +17,7 @@ from llmstream.events import Event, FinishReason, Usage, Warning
 from llmstream.other_sdks import STREAM, suggests
 from llmstream.streams.call import Call, CallingModel, ResponseInfo, ResumeToken, mark_message, response_info
 from llmstream.streams.conversation import CONTINUE_NOTE, ContinuationMarks, Conversation
-from llmstream.streams.history import Repairs, kept_of_a_broken_turn
+from llmstream.streams.history import Repairs, remains_of_broken_turn
 from llmstream.streams.options import Options, StreamOptions
 from llmstream.streams.reading import (
     CUT_SHORT,
@@ -295,7 +295,7 @@ class EventStream(AsyncOnly, Generic[T]):
         self._spend(fold.usage)
         if call.error is not None:
             # What the next request may contain: text, and no call that was cut.
-            self._conversation.add(kept_of_a_broken_turn(fold.partial))
+            self._conversation.add(remains_of_broken_turn(fold.partial))
         else:
             self._conversation.add([fold.partial] if fold.partial.parts else [])
 
@@ -308,7 +308,7 @@ class EventStream(AsyncOnly, Generic[T]):
         if self._call is not None:
             self._call.close()
             self._spend(self.usage)
-            self._conversation.add(kept_of_a_broken_turn(self._fold.partial))
+            self._conversation.add(remains_of_broken_turn(self._fold.partial))
 
     async def steer(self, message: str | Message) -> None:
         """Sends a user message while the model responds; returns once the server has accepted it.
@@ -379,7 +379,7 @@ class EventStream(AsyncOnly, Generic[T]):
         """
         if not self._over or not (self._left or self.error is not None):
             raise InvalidRequest(
-                "this answer was not interrupted; continue_with() continues only one that failed or was left"
+                "this answer was not interrupted: continue_with() continues only one that failed or was left"
             )
         other, length = self.model.other(model) if isinstance(model, str) else model, len(self.text)
         messages, given = self._conversation.continued(other, options, note=note if length else None)
@@ -399,7 +399,7 @@ class EventStream(AsyncOnly, Generic[T]):
     def _messages_from(self, start: int) -> list[Message]:
         messages = copy_messages(self._conversation.messages[start:])
         if not self._over:
-            messages += kept_of_a_broken_turn(self._folded_now().partial)
+            messages += remains_of_broken_turn(self._folded_now().partial)
         return messages
 
     async def _drop_eager(self) -> None:
@@ -575,7 +575,7 @@ class EventStream(AsyncOnly, Generic[T]):
         """
         output = required_output(self._conversation.output)
         if not self._over:
-            raise InvalidRequest("the answer is not over: read it, by objects() or collect(), then ask again")
+            raise InvalidRequest("the answer is not complete. Read it with objects() or collect() first.")
         if self.error is not None:
             raise self.error
         try:

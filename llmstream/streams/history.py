@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llmstream.dialects.written import Written
     from llmstream.transport.public_addresses import DownloadLimits
 
-__all__ = ["Growing", "Inliner", "Repairs", "is_plain", "kept_of_a_broken_turn", "repaired"]
+__all__ = ["Growing", "Inliner", "Repairs", "is_plain", "remains_of_broken_turn", "repaired"]
 
 _KINDS = {Image: "image", Audio: "audio", Document: "document", File: "document"}
 
@@ -34,7 +34,7 @@ _AT_ONCE = 4
 _NO_RESULT = "No result of this call was recorded."
 
 
-def kept_of_a_broken_turn(partial: Message) -> list[Message]:
+def remains_of_broken_turn(partial: Message) -> list[Message]:
     """The usable part of an interrupted turn: its text, or nothing.
 
     Calls are left out: without results no vendor accepts the history. Reasoning stays only with text,
@@ -88,14 +88,14 @@ class Repairs:
         self._requests = 0
         self._known: list[Message] = []
         self._given: list[Message] = []
-        self._before_last: tuple[int, _Mender] | None = None
+        self._before_last: tuple[int, _Repairer] | None = None
         self._without_urls: list[Message] = []
 
     # Made at the first repair: a conversation of plain messages never needs one, and its stream would keep
     # 2.4 KB of empty collections.
     @cached_property
-    def _mender(self) -> _Mender:
-        return _Mender()
+    def _repairer(self) -> _Repairer:
+        return _Repairer()
 
     def begin(self) -> None:
         """Counts a request. From the second one on, what its messages become on the wire is remembered."""
@@ -117,15 +117,15 @@ class Repairs:
             # A message that was changed and then taken out may still be in what was read.
             same = unchanged(self._given[:same], messages, is_not)
             assert self._before_last is not None  # set when the known messages were read
-            start, mender = self._before_last
-            self._mender = mender if same >= start else _Mender()
+            start, repairer = self._before_last
+            self._repairer = repairer if same >= start else _Repairer()
             self._forget(start if same >= start else 0)
             # Read apart, so that the next change of this kind starts here.
             while same > len(known) and messages[same - 1].tool_calls:
                 same -= 1  # its results were in what has changed
             self._read(messages, same)
         self._read(messages, len(messages))
-        return self._mender.messages[:], self._mender.warnings[:]
+        return self._repairer.messages[:], self._repairer.warnings[:]
 
     def without_urls(self, messages: Sequence[Message]) -> int:
         """How many messages at the beginning hold no file by URL, and are not searched at each turn."""
@@ -139,14 +139,14 @@ class Repairs:
 
     def _read(self, messages: Sequence[Message], end: int) -> None:
         start = len(self._known)
-        # A result that came late: the repaired form has a failed one in its place, so it is made anew.
-        if self._mender.missed_a_result_in(messages[start:end]):
-            self._mender, start = _Mender(), 0
+        # A result that came late: the repaired form has a failed one in its place, so it is made again.
+        if self._repairer.missed_a_result_in(messages[start:end]):
+            self._repairer, start = _Repairer(), 0
             self._forget(0)
         if start < end:
             # The messages added last change most often, as when an effect shortens the results of each step.
-            self._before_last = (start, self._mender.copy())
-            self._mender.read(messages[start:end])
+            self._before_last = (start, self._repairer.copy())
+            self._repairer.read(messages[start:end])
             self._known.extend(noted(messages[start:end]))
             self._given.extend(messages[start:end])
 
@@ -175,7 +175,7 @@ class Growing(tuple[Message, ...]):
         return growing
 
 
-class _Mender:
+class _Repairer:
     """Reads a conversation in one or several parts and builds its repaired form.
 
     messages, warnings: for everything that was read
@@ -193,9 +193,9 @@ class _Mender:
         self._strays: set[str] = set()
         self._noted: set[str] = set()  # ids of results that were left out
 
-    def copy(self) -> _Mender:
+    def copy(self) -> _Repairer:
         """Its state between two parts."""
-        made = _Mender()
+        made = _Repairer()
         made.messages, made.warnings, made._ids = self.messages[:], self.warnings[:], self._ids.copy()
         made._named, made._unanswered, made._noted = set(self._named), set(self._unanswered), set(self._noted)
         return made
@@ -248,8 +248,8 @@ class _Mender:
         for (place, call), end in zip(calls, ends, strict=True):
             result, origin = self._take(call, place, end)
             if call.id in named:
-                # Some servers number calls anew in each response, and strict vendors reject a second call of
-                # an id.
+                # Some servers restart the numbers of calls in each response, and strict vendors reject a
+                # second call of an id.
                 call_id = self._ids.fresh(call.id)
                 call = msgspec.structs.replace(call, id=call_id)
                 result = msgspec.structs.replace(result, tool_call_id=call_id)

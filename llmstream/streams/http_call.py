@@ -30,6 +30,7 @@ from llmstream.events import (
     TextEnd,
     TextStart,
     Usage,
+    Warning,
 )
 from llmstream.exchange import HttpRequest
 from llmstream.streams.answer import Answer
@@ -79,6 +80,7 @@ class HTTPCall:
         self._answer: Answer | None = None
         self._permit: Permit | None = None
         self._http: HttpRequest | None = None  # as it was sent last
+        self._warnings: Sequence[Warning] = ()  # of the attempt's request
         self._headers: Mapping[str, str] = {}  # of the attempt's response
         self._reported_errors = 0
         self._held: list[Event] = []  # the sentence of an attempt that failed before its first content
@@ -130,6 +132,28 @@ class HTTPCall:
         self._shown = self._shown or _has_content(events)
         events = self._finished(answer, events) if answer.over else self._cleaned(answer, events)
         return self._reported(events)
+
+    def pour(self, take: Callable[[list[Event]], bool]) -> None:
+        """Gives batches to `take` as they arrive while `next` waits, where nothing else has to be done.
+
+        It saves the task that waits from waking up for each. To be called between two calls of `next`, once
+        there was content. A response that may be requested again or continued is read as ever.
+
+        take: takes a batch, or returns False, and `next` returns it; must not raise
+        """
+        answer = self._answer
+        if answer is None or not self._shown or self._continuer is not None or self._reopener is not None:
+            return
+
+        def poured(events: list[Event]) -> bool:
+            # An error may name a key, which `next` masks.
+            if answer.sentence.errors != self._reported_errors or not take(events):
+                return False
+            if self._report is not None and self._report.watch is not None:
+                self._report.watch.batch(events)
+            return True
+
+        answer.pour(poured)
 
     def _release_decoder(self) -> None:
         """Frees the decoder of a response that was read to its end, unless its position may be asked for."""
@@ -251,13 +275,22 @@ class HTTPCall:
 
     async def _attempt(self) -> list[Event]:
         """Makes one attempt, up to its first content; raises if it failed before that."""
-        response, watchdog = await self._request(self._plan.prepare)
-        assert self._sentence is not None  # by _sent
-        continuer, decoder = self._continuer, self._sentence.decoder
+        plan = self._plan
+        response, watchdog = await self._request(plan.prepare)
+        try:
+            # Made for a response, so that a refused request needs none.
+            self._sentence = sentence = GuardedDecoder(
+                plan.decoder(), provider=plan.provider, warnings=self._warnings, marked=True
+            )
+        except BaseException:
+            response.close()
+            raise
+        continuer, decoder = self._continuer, sentence.decoder
+        self._follow = followed(decoder) if plan.follows else None
         self._answer = answer = Answer(
-            self._plan,
+            plan,
             response,
-            self._sentence,
+            sentence,
             watchdog,
             follow=self._follow,
             reopen=self._reopener.find if self._reopener is not None else None,
@@ -306,10 +339,8 @@ class HTTPCall:
         plan, self._http = self._plan, prepared.http
         if self._answer is None:  # else this continues an answer
             self._paid = _NO_TOKENS
-            self._sentence = GuardedDecoder(
-                plan.decoder(), provider=plan.provider, warnings=prepared.encoded.warnings, marked=True
-            )
-            self._follow = followed(self._sentence.decoder) if plan.follows else None
+            self._sentence = self._follow = None
+            self._warnings = prepared.encoded.warnings
         if self._report is not None and prepared.encoded.warnings:
             self._report.changed(prepared.encoded.warnings)
         body: Body
@@ -376,8 +407,8 @@ class HTTPCall:
         self.error = failure
         if self._held:
             return self._attempts.scrubbed_events(self._held)
-        start = self._sentence.start() if self._sentence is not None else [StreamStart()]
-        return [*start, ErrorEvent(failure.info), Finish("error", failure.usage or Usage())]
+        start = StreamStart(list(self._warnings))
+        return [start, ErrorEvent(failure.info), Finish("error", failure.usage or Usage())]
 
     def _finished(self, answer: Answer, events: list[Event]) -> list[Event]:
         """The last batch, with keys in its error masked."""

@@ -20,7 +20,7 @@ from llmstream.dialects.model_facts import (
 )
 from llmstream.errors import AuthenticationError, DeadlineExceeded, LLMStreamError, PermissionDenied
 from llmstream.exchange import HttpRequest
-from llmstream.providers.base.provider import Provider
+from llmstream.providers.base import Provider
 from llmstream.request import Request, ToolSpec
 from llmstream.streams.call_plan import Prepared
 from llmstream.streams.history import Inliner, repaired
@@ -259,7 +259,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     json:         supports answers in any JSON
     forced_tools: can be forced to call a tool, without reasoning
     prefix:       continues an answer that the request begins
-    kept_answers: the vendor can store an answer, to be resumed after a break
+    stored_answers: the vendor can store an answer, to be resumed after a break
     counts_tokens: the vendor counts tokens; else `Model.count_tokens` estimates
     lists_models: the vendor lists its models; else `Model.check` cannot know
     context_tokens, max_output_tokens: sizes
@@ -271,7 +271,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     json: bool = False
     forced_tools: bool = False
     prefix: bool = False
-    kept_answers: bool = False
+    stored_answers: bool = False
     counts_tokens: bool = False
     lists_models: bool = False
     context_tokens: int | None = None
@@ -292,7 +292,7 @@ def capabilities_of(model: str, provider: Provider) -> Capabilities:
         json=bool({"json_object", "json_schema"} & set(abilities)),
         forced_tools="tool" in abilities,
         prefix=dialect.takes_prefix(request),
-        kept_answers=bool(dialect.background and dialect.background.store(request, provider="")),
+        stored_answers=bool(dialect.background and dialect.background.store(request, provider="")),
         counts_tokens=counter.count_request is not None,
         lists_models=dialect.model_page(model) is not None,
         context_tokens=facts.context_tokens,

@@ -24,7 +24,7 @@ from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, OtherWarning, Warning
 from llmstream.exchange import HttpRequest
 from llmstream.other_sdks import MODEL, suggests
-from llmstream.providers.base.provider import Provider, Wire
+from llmstream.providers.base import Provider, Wire
 from llmstream.providers.registry import find_provider
 from llmstream.request import Request
 from llmstream.streams.attempts import Adapter, Retry

@@ -24,7 +24,7 @@ __all__ = [
     "Observe",
     "cleaned",
     "joined",
-    "tell",
+    "notify",
     "wants_content",
 ]
 
@@ -172,7 +172,7 @@ def wants_content(observe: Callable[[Any], object] | None) -> bool:
     return bool(getattr(observe, "wants_content", False))
 
 
-def tell(observe: Callable[[Any], object], observation: object) -> None:
+def notify(observe: Callable[[Any], object], observation: object) -> None:
     """Calls an observer; its exceptions are logged."""
     try:
         observe(observation)
@@ -190,7 +190,7 @@ class _Joined:
     def __call__(self, observation: object) -> None:
         for observe in self._observers:
             if wants_content(observe) or not getattr(observation, "is_content", False):
-                tell(observe, observation)
+                notify(observe, observation)
 
 
 def joined(*observers: Callable[[Any], object] | None) -> Callable[[Any], object] | None:

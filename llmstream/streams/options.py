@@ -13,6 +13,7 @@ from llmstream.chats.content import Audio, Document, Image, Text
 from llmstream.chats.copying import copy_messages
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
+from llmstream.first_use import prepared
 from llmstream.request import (
     Effort,
     NamedTool,
@@ -126,7 +127,7 @@ class CallOptions(CommonOptions, total=False):
     retry:     how often to repeat a refused request. Default: the model's, else `Retry()`
     deadlines: timeouts; for an agent, `total_s` is the time of the complete run. Default: the model's, else
                `Deadlines()`
-    refresh:   have a `cache` around the model ask anew, and store the new answer. Default: False
+    refresh:   have a `cache` around the model send the request, and store the new answer. Default: False
     """
 
     headers: Mapping[str, str] | None
@@ -405,7 +406,7 @@ def _settings(given: dict[str, Any]) -> Settings:
     try:
         if isinstance(base, Settings):
             base = {name: getattr(base, name) for name in Settings.__struct_fields__}
-        settings = msgspec.convert({**base, **fields}, Settings)
+        settings = msgspec.convert({**base, **fields}, prepared(Settings))
     except (msgspec.ValidationError, TypeError) as error:
         raise InvalidRequest(_setting_error(error, fields)) from None
     for name in Settings.__struct_fields__:
@@ -463,7 +464,7 @@ def _reasoning(value: ReasoningOptions | str | int | None) -> ReasoningOptions |
         case int():
             return ReasoningOptions(budget_tokens=value)
         case str() if value in _EFFORTS:
-            return msgspec.convert({"effort": value}, ReasoningOptions)
+            return msgspec.convert({"effort": value}, prepared(ReasoningOptions))
         case _:
             raise InvalidRequest(
                 f"reasoning must be one of {', '.join(_EFFORTS)}, or a number of tokens; got {value!r}"

@@ -35,7 +35,7 @@ from llmstream.streams.observations import (
     Observation,
     Observe,
     cleaned,
-    tell,
+    notify,
     wants_content,
 )
 from llmstream.usage import Usage
@@ -194,7 +194,7 @@ class Watch:
             self._tell(content)
 
     def _tell(self, observation: Observation | CallContent) -> None:
-        tell(self._observe, observation)
+        notify(self._observe, observation)
 
 
 def shown(value: str, clean: Callable[[str], str]) -> str:

@@ -83,7 +83,7 @@ class Growth:
         marked = isinstance(event, ev.TextStart) and ANSWER_KEY in (event.provider_metadata or {}).get(
             "llmstream", {}
         )
-        # A new response, or an answer by a tool beside which there was prose: the value begins anew.
+        # A new response, or an answer by a tool beside which there was prose: the value starts again.
         if marked or isinstance(event, ev.StreamStart):
             self._begin()
         return []
@@ -300,7 +300,7 @@ class PartialValues:
         if is_open:
             end = 0 if parser.repeated_keys else max(0, end - 1)
         members = self._members.get(id(raw))
-        # A key came again after its member was converted: all are converted anew.
+        # A key came again after its member was converted: all are converted again.
         if members is None or members.read > end:
             members = self._members[id(raw)] = _Members(raw, chosen)
         self.cost += _VISITED * (len(raw) - members.read) + len(members.values)

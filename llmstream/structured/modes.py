@@ -13,7 +13,7 @@ from llmstream.dialects.base import Decoder, OutputAbility, Place, can_continue
 from llmstream.errors import LLMStreamError
 from llmstream.request import NamedTool, Request, ResponseFormat, ToolSpec
 
-__all__ = ["ANSWER_KEY", "Asked", "OutputToolDecoder", "asked"]
+__all__ = ["ANSWER_KEY", "OutputToolDecoder", "RequestInMode", "in_mode"]
 
 
 # An answer that came as the input of a tool becomes text events, so that every mode has the same events.
@@ -107,7 +107,7 @@ class OutputToolDecoder:
 _DESCRIPTION: Final = "Give the answer, as the input of this tool."
 
 
-class Asked(NamedTuple):
+class RequestInMode(NamedTuple):
     """A request with its mode, and the tool whose input is the answer."""
 
     request: Request
@@ -118,7 +118,7 @@ class Asked(NamedTuple):
         return decoder if self.tool is None else OutputToolDecoder(decoder, self.tool)
 
 
-def asked(request: Request, able: Sequence[OutputAbility]) -> Asked:
+def in_mode(request: Request, able: Sequence[OutputAbility]) -> RequestInMode:
     """Returns the request in the mode that its response format names, or in the vendor's best.
 
     A schema without a mode goes to the vendor unchanged, if the model has any mode for
@@ -128,22 +128,22 @@ def asked(request: Request, able: Sequence[OutputAbility]) -> Asked:
     """
     wanted = request.response_format
     if wanted is None or wanted.schema is None:
-        return Asked(request)
+        return RequestInMode(request)
     mode = wanted.mode
     # The caller's own schema goes out unchanged where the vendor has any mode for it.
     if mode is None and ("json_schema" in able or "json_object" in able):
-        return Asked(request)
+        return RequestInMode(request)
     if mode is None or mode == "auto":
         # JSON mode alone does not enforce a schema; a prompt with it does as much.
         mode = next((a for a in able if a != "json_object"), "prompt")
     if mode == "tool":
         return _by_tool(request, wanted)
     if mode == "prompt":
-        return Asked(_by_prompt(request, wanted.schema, knows_json="json_object" in able))
-    return Asked(msgspec.structs.replace(request, response_format=_without_mode(wanted)))
+        return RequestInMode(_by_prompt(request, wanted.schema, knows_json="json_object" in able))
+    return RequestInMode(msgspec.structs.replace(request, response_format=_without_mode(wanted)))
 
 
-def _by_tool(request: Request, wanted: ResponseFormat) -> Asked:
+def _by_tool(request: Request, wanted: ResponseFormat) -> RequestInMode:
     taken = {tool.name for tool in request.tools}
     # A tool of the caller may have the name of the type.
     name = wanted.name
@@ -157,7 +157,7 @@ def _by_tool(request: Request, wanted: ResponseFormat) -> Asked:
         tool_choice="required" if request.tools else NamedTool(name),
         response_format=None,
     )
-    return Asked(changed, name)
+    return RequestInMode(changed, name)
 
 
 def _by_prompt(request: Request, schema: dict[str, object], *, knows_json: bool) -> Request:

@@ -1,4 +1,4 @@
-"""The type of a response: its JSON schema for the vendor, and the way from text to a value.
+"""The type of a response: its JSON schema for the vendor, and the conversion of text to a value.
 
 Vendors accept an object at the root of a schema, and plain keywords.
 """

@@ -1,8 +1,8 @@
-"""An observer that turns calls and runs into OpenTelemetry spans and metrics."""
+"""An observer that turns calls and runs into OpenTelemetry spans and metrics; the metrics."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from llmstream.agent.observing import (
     CallObserved,
@@ -14,17 +14,21 @@ from llmstream.agent.observing import (
 )
 from llmstream.errors import Unsupported
 from llmstream.streams.observations import CallContent, CallFinished, Observation, joined
-from llmstream.telemetry.metrics import Metrics
-from llmstream.telemetry.spans import CallSpans, RunSpans
+from llmstream.telemetry.spans import (
+    CallSpans,
+    RunSpans,
+    model_attributes,
+    tool_name,
+)
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.metrics import Meter, MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
     from llmstream.agent import Agent, AgentObservation
     from llmstream.streams import Model
 
-__all__ = ["OpenTelemetry", "instrument"]
+__all__ = ["Metrics", "OpenTelemetry", "instrument"]
 
 _NAME = "llmstream"
 
@@ -107,3 +111,122 @@ def instrument(
     observer = OpenTelemetry(content=content, tracer_provider=tracer_provider, meter_provider=meter_provider)
     target.observe = joined(target.observe, observer)
     return observer
+
+
+# Metrics of model calls, agent runs and tool calls.
+
+
+# The conventions advise these bounds of durations and tokens.
+_DURATION_BOUNDS_S: Final = (
+    0.01,
+    0.02,
+    0.04,
+    0.08,
+    0.16,
+    0.32,
+    0.64,
+    1.28,
+    2.56,
+    5.12,
+    10.24,
+    20.48,
+    40.96,
+    81.92,
+)
+_TOKEN_BOUNDS: Final = tuple(4**power for power in range(14))
+# Ours: fast models send a token in a few milliseconds, slow ones in a second.
+_GAP_BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5)
+_RATE_BOUNDS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
+
+# Response models recorded per requested model: the same name, and dated ones.
+_NAMES_PER_MODEL: Final = 8
+
+
+class Metrics:
+    """The instruments of the conventions, and three of llmstream."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._answering: dict[str, set[str]] = {}
+        self._duration = meter.create_histogram(
+            "gen_ai.client.operation.duration",
+            unit="s",
+            description="Duration of a call, run or tool in seconds, including failed attempts.",
+            explicit_bucket_boundaries_advisory=_DURATION_BOUNDS_S,
+        )
+        self._first = meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk",
+            unit="s",
+            description="Seconds from the start of a call to its first content.",
+            explicit_bucket_boundaries_advisory=_DURATION_BOUNDS_S,
+        )
+        self._tokens = meter.create_histogram(
+            "gen_ai.client.token.usage",
+            unit="{token}",
+            description="Input and output tokens of a call.",
+            explicit_bucket_boundaries_advisory=_TOKEN_BOUNDS,
+        )
+        self._gaps = meter.create_histogram(
+            "llmstream.client.inter_token",
+            unit="s",
+            description="Seconds between two fragments: the quantiles 0.5 and 0.99 of each call.",
+            explicit_bucket_boundaries_advisory=_GAP_BOUNDS_S,
+        )
+        self._rate = meter.create_histogram(
+            "llmstream.client.tokens_per_second",
+            unit="{token}/s",
+            description="Output tokens of a call per second since its first content.",
+            explicit_bucket_boundaries_advisory=_RATE_BOUNDS,
+        )
+        self._retries = meter.create_counter(
+            "llmstream.client.retries", unit="{retry}", description="Number of retried requests."
+        )
+
+    def call(self, call: CallFinished) -> None:
+        """Records a finished call."""
+        about = model_attributes("chat", call)
+        if self._is_recorded(call.model, call.response_model):
+            about["gen_ai.response.model"] = call.response_model
+        for kind, tokens in (("input", call.usage.input_tokens), ("output", call.usage.output_tokens)):
+            if tokens is not None:
+                self._tokens.record(tokens, {**about, "gen_ai.token.type": kind})
+        if call.time_to_first_s is not None:
+            self._first.record(call.time_to_first_s, about)
+        for quantile, gap_s in ((0.5, call.inter_p50_s), (0.99, call.inter_p99_s)):
+            if gap_s is not None:
+                self._gaps.record(gap_s, {**about, "llmstream.quantile": quantile})
+        if call.tokens_per_s is not None:
+            self._rate.record(call.tokens_per_s, about)
+        if call.retries:
+            self._retries.add(call.retries, about)
+        # The conventions have error.type on the duration only.
+        if call.error_code is not None:
+            about["error.type"] = call.error_code
+        self._duration.record(call.duration_s, about)
+
+    def _is_recorded(self, requested: str, responded: str | None) -> bool:
+        """Whether the response model may be an attribute; each new value creates time series.
+
+        It must begin with the requested name, as dated names do, and be one of the first few.
+        """
+        if responded is None or not responded.startswith(requested):
+            return False
+        names = self._answering.setdefault(requested, set())
+        if len(names) < _NAMES_PER_MODEL:
+            names.add(responded)
+        return responded in names
+
+    def run(self, run: RunFinished) -> None:
+        """Records a finished run."""
+        about = {"gen_ai.operation.name": "invoke_agent"}
+        if run.agent:
+            about["gen_ai.agent.name"] = run.agent
+        if run.error_code is not None:
+            about["error.type"] = run.error_code
+        self._duration.record(run.duration_s, about)
+
+    def tool(self, tool: ToolFinished) -> None:
+        """Records a finished tool call."""
+        about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool_name(tool)}
+        if tool.error_type is not None:
+            about["error.type"] = tool.error_type
+        self._duration.record(tool.duration_s, about)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import Token
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -22,13 +22,96 @@ from llmstream.streams.observations import (
     FirstContent,
     Observation,
 )
-from llmstream.telemetry.names import bounded, known, model_attributes, tool_name
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
 
-__all__ = ["CallSpans", "RunSpans", "content_attributes", "cut"]
+__all__ = [
+    "CallSpans",
+    "RunSpans",
+    "bounded",
+    "content_attributes",
+    "cut",
+    "known",
+    "model_attributes",
+    "provider_name",
+    "tool_name",
+]
+
+# Names and attributes of OpenTelemetry's conventions for generative AI that spans and metrics share.
+
+
+# Values of gen_ai.provider.name in the conventions; other providers have their own name there, too.
+_NAMES: Final = {
+    "azure": "azure.ai.openai",
+    "azure-responses": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "bedrock-invoke": "aws.bedrock",
+    "gemini-openai": "gcp.gemini",
+    "google": "gcp.gemini",
+    "google-interactions": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "openai-responses": "openai",
+    "vertex": "gcp.vertex_ai",
+    "vertex-anthropic": "gcp.vertex_ai",
+    "xai": "x_ai",
+    "xai-responses": "x_ai",
+}
+
+# Each distinct value of an attribute is a time series that a backend keeps.
+_MAX_VALUE_CHARS: Final = 256
+
+
+class _HasModel(Protocol):
+    """An observation with a provider and a model."""
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+
+def provider_name(provider: str) -> str:
+    """Returns the conventions' name of a provider, else its own name."""
+    return _NAMES.get(provider, provider)
+
+
+def model_attributes(operation: str, source: _HasModel) -> dict[str, Any]:
+    """Returns the attributes of operation, provider and model; older backends need `gen_ai.system`."""
+    name = provider_name(source.provider)
+    return {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": name,
+        "gen_ai.system": name,
+        "gen_ai.request.model": source.model,
+    }
+
+
+class _ToolCall(Protocol):
+    """An observation of a tool call."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_known(self) -> bool: ...
+
+
+def tool_name(call: _ToolCall) -> str:
+    """Returns the name of a known tool, else "_OTHER": a model may invent any number of names."""
+    return call.name if call.is_known else "_OTHER"
+
+
+def bounded(value: str) -> str:
+    """Shortens a value that the vendor or model chose."""
+    return value[:_MAX_VALUE_CHARS]
+
+
+def known(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Returns the attributes without those that are None."""
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 class CallSpans:
@@ -204,7 +287,7 @@ class RunSpans:
 
 
 # Maximum length of an attribute. Backends accept less; it bounds the memory of long conversations.
-_MAX_CHARS: Final = 512 * 1024
+_MAX_TEXT_CHARS: Final = 512 * 1024
 
 _encode = msgspec.json.Encoder().encode
 
@@ -228,14 +311,14 @@ def content_attributes(content: CallContent) -> dict[str, str]:
     return found
 
 
-def cut(text: str, limit: int = _MAX_CHARS) -> str:
+def cut(text: str, limit: int = _MAX_TEXT_CHARS) -> str:
     """Shortens a text that is too long for an attribute, and adds the number of missing characters."""
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text) - limit} more characters)"
 
 
 def _messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Encodes messages by the conventions, with as many of the newest characters as fit."""
-    left, found = _MAX_CHARS, []
+    left, found = _MAX_TEXT_CHARS, []
     for message in reversed(messages):
         parts = []
         for part in reversed(message.parts):

@@ -33,8 +33,8 @@ import msgspec
 from llmstream.errors import DecodeError, InvalidRequest
 from llmstream.events import decode, encode
 from llmstream.files import read_file, replace_file
-from llmstream.middleware.caching.form import Answer
-from llmstream.middleware.caching.key import asked_for
+from llmstream.first_use import prepared
+from llmstream.middleware.caching.form import Answer, asked_for
 from llmstream.request import Request
 
 __all__ = ["FORMAT", "Recorded", "difference", "nearest", "read_cassette", "shown_request", "write_cassette"]
@@ -123,7 +123,7 @@ def read_cassette(path: Path) -> list[Recorded]:
         return parse_cassette(read_file(path))
     except (ValueError, DecodeError) as error:
         raise InvalidRequest(
-            f"{path} is no cassette: {error}. Repair it, or delete it and record it anew."
+            f"{path} is not a cassette: {error}. Repair it, or delete it and record it again."
         ) from None
 
 
@@ -132,7 +132,7 @@ def parse_cassette(data: bytes) -> list[Recorded]:
 
     raises: ValueError, DecodeError
     """
-    file = msgspec.json.decode(data, type=_File)
+    file = msgspec.json.decode(data, type=prepared(_File))
     if file.format != FORMAT or file.version != _VERSION:
         raise ValueError(
             f"it has format {file.format!r}, version {file.version}; known is version {_VERSION}"

@@ -72,7 +72,7 @@ def cassette(
     mode:   "once" records if there is no file. If there is one, a request that differs gets the next answer
             in order, with a warning that shows the difference. "none" sends nothing: a request without
             an equal one fails. "new" replays what is recorded, and records the rest. "all" records
-            everything anew. Default: once. The environment variable LLMSTREAM_CASSETTES overrides it
+            everything again. Default: once. The environment variable LLMSTREAM_CASSETTES overrides it
     folder: of the file; default: `cassettes` beside the caller's file
     times:  the pace of a replay, as for `cache`
     scrub:  other secrets to overwrite
@@ -154,8 +154,8 @@ class Cassette:
                 yield event
         if found is not None and found.left:
             raise UnrecordedRequest(
-                f"{self.path.name}: when this answer was recorded, its reader left before the end. "
-                "Record it anew with mode='all'."
+                f"{self.path.name}: the reader of this recorded answer left before its end. "
+                "Record it again with mode='all'."
             )
 
     async def _recorded(
@@ -200,7 +200,7 @@ class Cassette:
             found = self._unplayed[0]
             warnings.warn(
                 f"{self.path.name}: a request gets the next answer in order, because none was recorded for "
-                f"it. Record it anew with mode='all'.\n{difference(request, found.request)}",
+                f"it. Record it again with mode='all'.\n{difference(request, found.request)}",
                 CassetteWarning,
                 stacklevel=2,
             )
@@ -210,7 +210,7 @@ class Cassette:
         return found
 
     def _miss(self, request: dict[str, Any]) -> str:
-        remedy = "Record it with mode='new', or everything anew with mode='all'."
+        remedy = "Record it with mode='new', or everything again with mode='all'."
         recorded = self._loaded()
         if not recorded:
             return f"there is no cassette {self.path}, and mode={self.mode!r} sends nothing. {remedy}"

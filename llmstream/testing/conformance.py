@@ -34,12 +34,12 @@ from llmstream.request import Request
 from llmstream.server_side.wires import EventEncoder, server_side
 
 __all__ = [
-    "Gist",
+    "ContentSummary",
     "assert_dialect_conforms",
     "check_stream",
+    "content_summary",
     "cuts",
     "decode_body",
-    "gist",
     "with_numbered_ids",
 ]
 
@@ -86,19 +86,19 @@ def check_stream(events: Iterable[Event]) -> None:
         raise AssertionError("the events violate the stream grammar:\n  " + "\n  ".join(broken))
 
 
-Gist: TypeAlias = list[tuple[str, Any]]
+ContentSummary: TypeAlias = list[tuple[str, Any]]
 """Content in order, as pairs of kind and value."""
 
 _ID_FIELDS: Final = ("id", "tool_call_id", "approval_id")
 
 
-def gist(events: Iterable[Event]) -> Gist:
+def content_summary(events: Iterable[Event]) -> ContentSummary:
     """Returns texts, reasoning, tool calls with decoded input, files, finish reason and token counts.
 
     Omits ids, metadata, empty blocks and the boundaries of deltas.
     """
     fragments: dict[str, list[str]] = {}
-    content: Gist = []
+    content: ContentSummary = []
     for event in events:
         match event:
             case TextStart(block_id):
@@ -261,7 +261,7 @@ class _Recording:
         if written is None:
             return
         where = "encoded and decoded again"
-        again, before = gist(self.decode(where, written)), gist(self.expected)
+        again, before = content_summary(self.decode(where, written)), content_summary(self.expected)
         if again != before:
             raise AssertionError(f"{self.name}, {where}, differs: {_difference(again, before)}")
 

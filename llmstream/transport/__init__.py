@@ -1,1 +1,1 @@
-"""Sockets, deadlines and retries: the way to a vendor and back."""
+"""Sockets, deadlines and rate limits: the connection to a vendor."""

@@ -1,4 +1,4 @@
-"""How many requests may be under way at once, found by trying: AIMD, as TCP finds the rate of a network.
+"""How many requests may be in progress at once, found by trying: AIMD, as TCP finds the rate of a network.
 
 Vendors rarely publish how many requests they take at once, and the number changes by the hour. The
 limit starts small and doubles every round while nothing is refused. A refusal halves it; from then

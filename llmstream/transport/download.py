@@ -176,7 +176,7 @@ def _next(source: URL, location: str) -> str:
     try:
         return str(source.join(URL(location)))
     except (ValueError, UnicodeError):
-        raise InvalidRequest(f"{_shown(str(source))} redirects to what is no valid URL") from None
+        raise InvalidRequest(f"{_shown(str(source))} redirects to an invalid URL") from None
 
 
 async def _content(
@@ -213,7 +213,7 @@ def _inside(url: str, limits: DownloadLimits) -> Downloaded:
     head, comma, text = url[5:].partition(",")
     kind, *parameters = (word.strip().lower() for word in head.split(";"))
     if not comma:
-        raise InvalidRequest(f"{_shown(url)} is no valid data URL")
+        raise InvalidRequest(f"{_shown(url)} is not a valid data URL")
     if len(text) > limits.max_bytes * 3:  # as long as max_bytes can be, percent-encoded
         raise _too_large(url, limits)
     data = unquote_to_bytes(text)

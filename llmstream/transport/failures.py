@@ -32,7 +32,7 @@ _OUT_OF_DATE: Final = frozenset({9, 10})
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
 
 
-def tls_words(error: aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError) -> str:
+def tls_reason(error: aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError) -> str:
     """The cause of a TLS failure, and its remedy."""
     cause = (
         error.certificate_error
@@ -93,7 +93,7 @@ def typed_failure(
                 retryable=not isinstance(error, _TLS_FAILURES),
             )
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
-            return errors.TLSError(f"no trusted connection to {host}: {tls_words(error)}")
+            return errors.TLSError(f"no trusted connection to {host}: {tls_reason(error)}")
         case aiohttp.InvalidURL() if proxy is not None and str(error.url) == proxy:
             return errors.ProxyError(f"the proxy on the way to {host} has no usable address. {_CHECK_PROXY}")
         case aiohttp.InvalidURL() | UnicodeError():  # of a name that IDNA does not know

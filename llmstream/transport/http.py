@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.connector import Connection
 from yarl import URL
 
 from llmstream.errors import (
@@ -23,11 +24,11 @@ from llmstream.errors import (
     RedirectRefused,
 )
 from llmstream.exchange import HttpRequest, shown_address
-from llmstream.transport.aiohttp_patches import CarefulProtocol, Exchange, exchange
+from llmstream.transport.aiohttp_patches import CarefulProtocol, Exchange, WholeRequest, divert, exchange
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.egress import check_may_leave, proxy_for
 from llmstream.transport.failures import login_wanted, typed_failure
-from llmstream.transport.sessions import current_session
+from llmstream.transport.sessions import READ_BUFFER_BYTES, current_session, is_untouched
 
 __all__ = [
     "ENCODINGS",
@@ -142,6 +143,14 @@ class Response:
         # Raised where no exception is handled: aiohttp's own would hold the headers that were sent.
         raise self._failure
 
+    def divert(self, take: Callable[[bytes], bool]) -> None:
+        """Gives pieces to `take` as they arrive while the next `read` waits; see `aiohttp_patches.divert`.
+
+        A body that is tapped, or not on a connection of ours, is read as ever.
+        """
+        if self._took is None:
+            divert(self._response.content, take)
+
     def _come_before(self) -> bytes:
         """The unread bytes of a broken body, which its own `read` would not return."""
         try:
@@ -228,8 +237,6 @@ async def send(
     url, scheme, host, port = parsed_url(request.url)
     check_may_leave(host)
     check_headers(request.headers)
-    if session is None:
-        session = await current_session()
     response = await _ask(session, request, url, deadlines, proxy_for(scheme, host, port), fresh=fresh)
     check_answer(response, host)
     encoding = response.headers.get("content-encoding", "").strip().lower()
@@ -256,23 +263,15 @@ async def connect_ahead(
     url, scheme, host, port = parsed_url(address)
     check_may_leave(host)
     session = await current_session() if session is None else session
-    proxy, connector = proxy_for(scheme, host, port), session.connector
-    assert connector is not None  # by the session's being open
-    loop = asyncio.get_running_loop()
-    before = exchange.set(Exchange())
+    proxy, before = proxy_for(scheme, host, port), exchange.set(Exchange())
     try:
-        request = aiohttp.ClientRequest(
-            "GET", url, loop=loop, session=session, proxy=URL(proxy) if proxy else None
-        )
-        connection = await connector.connect(request, [], _timeout(deadlines.connect_s))
+        made = _made(session, url, "GET", proxy=proxy)
+        connection = await _connected(session, made, deadlines)
         if isinstance(connection.protocol, CarefulProtocol):
             # The server may close it before it is used; the request is then sent again, as on a used one.
             connection.protocol.served = True
         connection.release()
         return
-    except TimeoutError:
-        late = aiohttp.ConnectionTimeoutError(f"Connection timeout to host {host}")
-        failure = typed_failure(late, host, answered=False, proxy=proxy)
     except Exception as error:
         failure = typed_failure(error, host, answered=False, proxy=proxy)
     finally:
@@ -307,7 +306,7 @@ def _strange_head(response: aiohttp.ClientResponse) -> str:
     if version is not None and version.major != 1:
         return f"an answer of HTTP/{version.major}.{version.minor} to a request of HTTP/1.1"
     if response.status == _STATUS_PART:
-        return "a part of an answer (HTTP 206), though no part was asked for"
+        return "a part of an answer (HTTP 206), though no part was requested"
     return ""
 
 
@@ -328,11 +327,11 @@ def _target(location: str) -> str:
     try:
         return urlsplit(location).hostname or "another path"
     except ValueError:
-        return "what is no address"
+        return "an invalid address"
 
 
 async def _ask(
-    session: aiohttp.ClientSession,
+    session: aiohttp.ClientSession | None,
     request: HttpRequest,
     url: URL,
     deadlines: Deadlines,
@@ -348,19 +347,9 @@ async def _ask(
     while True:
         before = exchange.set(current)
         try:
-            return await session.request(
-                request.method,
-                url,
-                data=_payload(request.body),
-                # Compressed events may wait in the server's compressor until its block is full.
-                headers={"accept-encoding": "identity", **request.headers},
-                # aiohttp would send the key along to another host, and turn a POST into a GET at a 303.
-                allow_redirects=False,
-                auto_decompress=True,
-                raise_for_status=False,  # a session of the caller's may have chosen otherwise
-                proxy=proxy,
-                timeout=_timeout(deadlines.connect_s),
-            )
+            if session is None and is_untouched(ours := await current_session()):
+                return await _directly(ours, request, url, deadlines, proxy)
+            return await _through(session or await current_session(), request, url, deadlines, proxy)
         except Exception as error:
             # aiohttp repeats a GET on a connection that the server has closed meanwhile, but never a POST.
             if current.reused and not current.answered and _went_stale(error):
@@ -370,6 +359,81 @@ async def _ask(
         finally:
             exchange.reset(before)
         raise failure  # outside of the handler: aiohttp's exception would hold the headers that were sent
+
+
+async def _directly(
+    session: aiohttp.ClientSession, request: HttpRequest, url: URL, deadlines: Deadlines, proxy: str | None
+) -> aiohttp.ClientResponse:
+    """Sends the request over the pool of our own session, if it is untouched.
+
+    Not by `ClientSession.request`, which looks for cookies, redirects, traces and logins first. Our session
+    has none, and that took a tenth of what a call does before its request is sent.
+    """
+    made = _made(session, url, request.method, _headers(request), proxy, _payload(request.body) or None)
+    connection = await _connected(session, made, deadlines)
+    try:
+        assert connection.protocol is not None  # until it is released
+        connection.protocol.set_response_params(read_until_eof=True, read_bufsize=READ_BUFFER_BYTES)
+        response = await made.send(connection)
+        try:
+            return await response.start(connection)
+        except BaseException:
+            response.close()
+            raise
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _made(
+    session: aiohttp.ClientSession,
+    url: URL,
+    method: str,
+    headers: dict[str, str] | None = None,
+    proxy: str | None = None,
+    data: bytes | io.BytesIO | None = None,
+) -> WholeRequest:
+    try:
+        by = None if proxy is None else URL(proxy)
+    except ValueError as error:
+        raise aiohttp.InvalidURL(proxy or "") from error
+    loop = asyncio.get_running_loop()
+    return WholeRequest(method, url, headers=headers, data=data, proxy=by, loop=loop, session=session)
+
+
+async def _connected(session: aiohttp.ClientSession, made: WholeRequest, deadlines: Deadlines) -> Connection:
+    assert session.connector is not None  # by the session's being open
+    try:
+        return await session.connector.connect(made, [], _timeout(deadlines.connect_s))
+    except TimeoutError as error:
+        raise aiohttp.ConnectionTimeoutError from error
+
+
+async def _through(
+    session: aiohttp.ClientSession,
+    request: HttpRequest,
+    url: URL,
+    deadlines: Deadlines,
+    proxy: str | None,
+) -> aiohttp.ClientResponse:
+    """Sends the request through a session of the caller's."""
+    return await session.request(
+        request.method,
+        url,
+        data=_payload(request.body),
+        headers=_headers(request),
+        # aiohttp would send the key along to another host, and turn a POST into a GET at a 303.
+        allow_redirects=False,
+        auto_decompress=True,
+        raise_for_status=False,  # a session of the caller's may have chosen otherwise
+        proxy=proxy,
+        timeout=_timeout(deadlines.connect_s),
+    )
+
+
+def _headers(request: HttpRequest) -> dict[str, str]:
+    # Compressed events may wait in the server's compressor until its block is full.
+    return {"accept-encoding": "identity", **request.headers}
 
 
 @functools.lru_cache(maxsize=16)
@@ -384,7 +448,7 @@ def _payload(body: bytes) -> bytes | io.BytesIO:
 
 def _went_stale(error: Exception) -> bool:
     """Whether the server had closed or reset a reused connection."""
-    if isinstance(error, aiohttp.ServerDisconnectedError):
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientConnectionResetError):
         return True
     return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
 
@@ -412,7 +476,7 @@ def _check_header(name: object, value: object) -> None:
     if not isinstance(name, str):
         raise InvalidRequest(f"the name of a header is text, not {type(name).__name__}")
     if not _TOKEN.fullmatch(name):
-        raise InvalidRequest(f"{name!r} is no name of a header")
+        raise InvalidRequest(f"{name!r} is not the name of a header")
     if not isinstance(value, str):
         raise InvalidRequest(f"the header {name!r} is text, not {type(value).__name__}")
     if not value.isprintable():

@@ -88,7 +88,7 @@ class RateLimiter:
             self._pacer = Fleet(shared, name, sizes, on_loss=on_loss, lease_s=lease_s)
 
     def __repr__(self) -> str:
-        return f"RateLimiter({self.under_way} under way, {self.waiting} waiting)"
+        return f"RateLimiter({self.under_way} in progress, {self.waiting} waiting)"
 
     async def __aenter__(self) -> RateLimiter:
         return self
@@ -216,7 +216,7 @@ class Permit:
 def _checked_priority(priority: int) -> int:
     if isinstance(priority, int) and abs(priority) <= _HIGHEST_PRIORITY:
         return priority
-    raise InvalidRequest(f"priority must be a whole number from -1000 to 1000, got {priority!r}")
+    raise InvalidRequest(f"priority must be an integer from -1000 to 1000, got {priority!r}")
 
 
 def _believable(tokens: float) -> float:

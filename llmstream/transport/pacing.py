@@ -251,7 +251,7 @@ class Pacer:
 def report_cut(factor: float) -> None:
     """Logs that all sizes were cut."""
     _log.warning(
-        "a request was refused although no limit was used up: the limiter goes on with %.0f %% of its "
+        "a request was refused although no limit was used up: the limiter continues with %.0f %% of its "
         "limits, and 5 %% more each minute",
         factor * 100,
     )

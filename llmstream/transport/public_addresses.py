@@ -111,7 +111,7 @@ def refused_url(url: str, limits: DownloadLimits) -> str | None:
         parsed = URL(url)
         host, port = parsed.raw_host or "", parsed.port
     except (ValueError, UnicodeError):
-        return "it is no valid URL"
+        return "it is not a valid URL"
     schemes = ("https", "http") if limits.allow_http else ("https",)
     if parsed.scheme not in schemes:
         return f"its scheme is {parsed.scheme or 'missing'!r}, allowed is {' or '.join(schemes)}"
@@ -127,7 +127,7 @@ def refused_address(address: str, *, allow_private: bool = False) -> str | None:
     try:
         known = ip_address(address)
     except ValueError:
-        return f"{address!r} is no IP address"
+        return f"{address!r} is not an IP address"
     if isinstance(known, IPv6Address):
         if known.scope_id is not None:
             return f"{address} is bound to a network interface"
@@ -146,7 +146,7 @@ def _refused_host(host: str, limits: DownloadLimits) -> str | None:
     if host.endswith("."):
         return "its host ends in a dot"
     if "%" in host or ".." in host or host.startswith("."):
-        return "its host is no valid name"
+        return "its host is not a valid name"
     labels = host.lower().split(".")
     if _QUAD.match(host):
         return refused_address(host, allow_private=limits.allow_private)

@@ -14,7 +14,15 @@ import aiohttp
 
 from llmstream.transport.aiohttp_patches import CarefulConnector
 
-__all__ = ["LoopBound", "close_session", "current_session", "new_session", "trust"]
+__all__ = [
+    "READ_BUFFER_BYTES",
+    "LoopBound",
+    "close_session",
+    "current_session",
+    "is_untouched",
+    "new_session",
+    "trust",
+]
 
 
 # Objects that live as long as their event loop: opened at first use, closed with it.
@@ -98,8 +106,8 @@ class LoopBound(Generic[K, T]):
 
 
 _CA_VARIABLES: Final = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-# aiohttp stops reading the socket at twice this size: it bounds what a slow reader holds.
-_READ_BUFFER_BYTES: Final = 64 * 1024
+READ_BUFFER_BYTES: Final = 64 * 1024
+"""aiohttp stops reading the socket at twice this size: it bounds what a slow reader holds."""
 
 
 def new_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
@@ -112,7 +120,7 @@ def new_session(*traces: aiohttp.TraceConfig) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         # aiohttp's 5 minutes would end a long answer; `Deadlines` counts instead.
         timeout=aiohttp.ClientTimeout(total=None),
-        read_bufsize=_READ_BUFFER_BYTES,
+        read_bufsize=READ_BUFFER_BYTES,
         trace_configs=list(traces) or None,
     )
 
@@ -137,6 +145,16 @@ async def current_session() -> aiohttp.ClientSession:
 async def close_session() -> None:
     """Closes the running loop's session with all its connections; the next request opens another."""
     await _sessions.drop(None)
+
+
+def is_untouched(session: aiohttp.ClientSession) -> bool:
+    """Whether nobody observes or replaces the requests of a session that is set up as ours.
+
+    Tracers, such as those of OpenTelemetry and Sentry, add to every new session; mocks, such as aioresponses
+    and vcrpy, replace the method that requests.
+    """
+    code = getattr(type(session)._request, "__code__", None)
+    return not session.trace_configs and code is not None and code.co_filename == aiohttp.client.__file__
 
 
 def trust() -> ssl.SSLContext | bool:

@@ -15,7 +15,7 @@ from llmstream.exchange import HttpRequest, Talk
 from llmstream.transport.deadlines import Deadlines
 from llmstream.transport.websocket import Line, Refusal, SocketPool, connect, current_pool, handshake_headers
 
-__all__ = ["SocketAnswer", "SocketWay", "ask"]
+__all__ = ["SocketAnswer", "SocketOptions", "ask"]
 
 
 # About as much as a reader takes of an HTTP body in one go.
@@ -24,7 +24,7 @@ _AT_ONCE_BYTES: Final = 32 * 1024
 _FRAMED: Final = {"content-type": "text/event-stream"}
 
 
-class SocketWay(msgspec.Struct, frozen=True):
+class SocketOptions(msgspec.Struct, frozen=True):
     """How requests use sockets instead of HTTP.
 
     talk: creates the protocol of a new socket
@@ -113,7 +113,7 @@ class SocketAnswer:
             if limit_s is None or not timer.expired():
                 raise
             raise DeadlineExceeded(
-                f"the server did not say within {limit_s:g} s that it takes the steering; "
+                f"the server did not confirm within {limit_s:g} s that it takes the steering; "
                 "whether it does is not known",
                 reason="idle",
             ) from None
@@ -124,7 +124,7 @@ class SocketAnswer:
         while not talk.named and not talk.at_rest:
             await self._hold_one(lambda: talk.named)
         if talk.at_rest or self._left:
-            raise InvalidRequest("the answer is over; there is nothing left to steer")
+            raise InvalidRequest("the answer is complete and cannot be steered")
         steering = talk.steer(content)
         self._held.append(steering.message)  # the decoder learns here what the successor answers
         await self._line.socket.send(steering.message)
@@ -187,7 +187,7 @@ async def ask(
     request: HttpRequest,
     deadlines: Deadlines,
     session: aiohttp.ClientSession | None,
-    way: SocketWay,
+    options: SocketOptions,
     refusal: Refusal,
 ) -> SocketAnswer:
     """Sends one request and waits for the first message of its answer.
@@ -197,18 +197,18 @@ async def ask(
 
     raises: as `connect`; ConnectionLost
     """
-    pool = way.pool or await current_pool()
+    pool = options.pool or await current_pool()
     key = (request.url, session, tuple(sorted(handshake_headers(request.headers).items())))
-    asked = way.read(request.body)
+    asked = options.read(request.body)
     line = pool.take(key, asked)
     if line is not None:
         found = await _asked(line, asked)
         if found is not None:
             return SocketAnswer(line, pool, found, request.url)
     socket = await connect(
-        request, deadlines, session, max_message_bytes=way.max_message_bytes, refusal=refusal
+        request, deadlines, session, max_message_bytes=options.max_message_bytes, refusal=refusal
     )
-    line = Line(socket, way.talk(), key)
+    line = Line(socket, options.talk(), key)
     found = await _asked(line, asked, last=True)
     assert found is not None  # the last one raises
     return SocketAnswer(line, pool, found, request.url)

@@ -191,7 +191,7 @@ def _beside(
             answer.close()
         if response.status < 400:
             raise ProtocolError(
-                f"{host} answered with HTTP {response.status} where a WebSocket was asked for. "
+                f"{host} answered with HTTP {response.status} where a WebSocket was requested. "
                 'Leave out transport="websocket" if it has none.',
                 status=response.status,
             )
@@ -264,7 +264,7 @@ class Line:
             async with asyncio.timeout(_IDLE_S):
                 while (message := await self.socket.receive()) and self.talk.hear(message) == "beside":
                     pass
-        self.socket.drop()  # what came is a farewell, as nothing was asked
+        self.socket.drop()  # what came is a farewell, as no request was sent
 
 
 class SocketPool:

@@ -23,8 +23,8 @@ from llmstream.exchange import HttpResponse
 from llmstream.log import Frame, Logs, Page, RunStatus
 from llmstream.serve import UNBUFFERED, Body
 from llmstream.serve.writers import PING
-from llmstream.ui.log_pages import first_page, following, no_run, refusal, shown
 from llmstream.ui.numbers import MOST_DIGITS, whole_number
+from llmstream.ui.sse import first_page, following, no_run, refusal, shown
 
 __all__ = ["body"]
 

@@ -4,16 +4,14 @@
         conversations = Conversations(agent, logs, ConversationStore("conversations.db"))
         ...
 
-`conversations.py` sends, decides and stops; `records.py` and `store.py` have what is stored; `history.py`
-reads a run that has ended from its log. `app.py` serves it by aiohttp, behind the checks of `admission.py`.
-The page, in `page/`, is the same for every server; `examples/web_chat` serves it by FastAPI.
+`conversations.py` sends, decides and stops; `store.py` has what is stored. `app.py` serves it by aiohttp,
+behind the checks of `admission.py`. The page, in `page/`, is the same for every server; `examples/web_chat`
+serves it by FastAPI.
 """
 
-from llmstream.web.admission import refusal
+from llmstream.web.admission import PAGE, PAGE_HEADERS, refusal
 from llmstream.web.conversations import Conversations
-from llmstream.web.records import Conversation, Decision, Summary, Turn, View
-from llmstream.web.static import PAGE, PAGE_HEADERS
-from llmstream.web.store import ConversationStore
+from llmstream.web.store import Conversation, ConversationStore, Decision, Summary, Turn, View
 
 __all__ = [
     "PAGE",

@@ -1,15 +1,16 @@
-"""Admission of requests to a server on this machine: the token, and the Host and Origin headers."""
+"""How the page is served: admission by token, Host and Origin headers; its files, and their headers."""
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from llmstream.server_side.local_only import host_is_local, is_foreign_page
 
-__all__ = ["refusal"]
+__all__ = ["PAGE", "PAGE_HEADERS", "refusal"]
 
 _SCHEME: Final = "bearer"
 
@@ -48,3 +49,21 @@ def _has_token(headers: Mapping[str, str], token: str) -> bool:
     scheme, _, given = headers.get("authorization", "").partition(" ")
     sent = given.strip().encode("utf-8", "surrogateescape")
     return scheme.lower() == _SCHEME and hmac.compare_digest(sent, token.encode())
+
+
+PAGE: Final = Path(__file__).parent / "page"
+"""Folder of the page: `index.html` and what it loads, by relative addresses. There is no build step."""
+
+PAGE_HEADERS: Final = {
+    # Nothing but our own files: no script in the page, no foreign host, no frame around it. What a model
+    # writes is shown as text, so this is the second line of defence.
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    # The files have no version in their names: a browser asks whether they have changed.
+    "cache-control": "no-cache",
+}
+"""Headers for each file of the page."""

@@ -24,12 +24,12 @@ import msgspec
 from aiohttp import web
 
 from llmstream.errors import InvalidRequest, LLMStreamError
+from llmstream.first_use import prepared
 from llmstream.serve import status_of
 from llmstream.serve.aiohttp import respond
-from llmstream.web.admission import refusal
+from llmstream.web.admission import PAGE, PAGE_HEADERS, refusal
 from llmstream.web.conversations import Conversations
-from llmstream.web.records import Decision
-from llmstream.web.static import PAGE, PAGE_HEADERS
+from llmstream.web.store import Decision
 
 __all__ = ["Settings", "error_response", "json_response", "make_app", "page_routes"]
 
@@ -157,9 +157,9 @@ async def _body(request: web.Request, form: type[_T]) -> _T:
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="Send application/json.")
     try:
-        return msgspec.json.decode(await request.read(), type=form)
+        return msgspec.json.decode(await request.read(), type=prepared(form))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise web.HTTPBadRequest(text=f"not what is expected here: {error}") from None
+        raise web.HTTPBadRequest(text=f"the request is not as expected: {error}") from None
 
 
 def json_response(value: Any) -> web.Response:

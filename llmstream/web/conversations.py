@@ -1,4 +1,7 @@
-"""Conversations with an agent: each turn is a run in an event log, which goes on whoever watches it."""
+"""Conversations with an agent: each turn is a run in an event log, which continues without a reader.
+
+What the log of a run that has ended adds to a conversation is at the end.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +9,42 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
+from llmstream.accumulate import Accumulator
 from llmstream.agent.suspension import Suspension
-from llmstream.chats.message import Message
+from llmstream.chats.message import Message, Role
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import InvalidRequest, LLMStreamError, LogError, ProducerLost, RunNotFound
-from llmstream.events import ErrorEvent, Event, Finish, encode
+from llmstream.events import (
+    ErrorEvent,
+    Event,
+    Finish,
+    Raw,
+    ReasoningDelta,
+    StepStart,
+    TextDelta,
+    ToolInputDelta,
+    ToolResult,
+    encode,
+)
 from llmstream.log import Live, Logs
 from llmstream.serve import Body
 from llmstream.serve.writers import safe_event
 from llmstream.tools.approval import Approve, Deny
 from llmstream.ui import sse
-from llmstream.ui.log_pages import no_run, refusal
-from llmstream.web.history import compacted, folded
-from llmstream.web.records import Conversation, Decision, Summary, Turn, TurnView, View
-from llmstream.web.store import ConversationStore
+from llmstream.ui.sse import no_run, refusal
+from llmstream.web.store import Conversation, ConversationStore, Decision, Summary, Turn, TurnView, View
 
 if TYPE_CHECKING:
     from llmstream.agent.agent import Agent
     from llmstream.agent.run import AgentRun
 
-__all__ = ["Conversations"]
+__all__ = ["Conversations", "compacted", "folded"]
 
 _log: Final = logging.getLogger("llmstream")
 
@@ -106,7 +119,7 @@ class Conversations:
         conversation = await self._settled(conversation_id)
         at = max((i for i, turn in enumerate(conversation.turns) if turn.prompt), default=None)
         if at is None:
-            raise InvalidRequest("there is no prompt to ask again", status=400)
+            raise InvalidRequest("there is no prompt to send again", status=400)
         turn = conversation.turns[at]
         return await self._ask(conversation, turn.prompt, turn.before, keep=at)
 
@@ -316,7 +329,7 @@ def _check_prompt(prompt: str) -> None:
 
 def _check_ended(conversation: Conversation) -> None:
     if conversation.open_run is not None:
-        raise InvalidRequest("an answer is under way. Wait for its end, or stop it.", status=409)
+        raise InvalidRequest("an answer is in progress. Wait for its end, or stop it.", status=409)
 
 
 def _decision(given: Decision) -> Approve | Deny:
@@ -327,3 +340,83 @@ def _lost() -> list[Event]:
     """The events of a run whose log is gone too."""
     error = ProducerLost("the run was lost, and its events have expired").info
     return [ErrorEvent(error), Finish("error")]
+
+
+# What the log of a run that has ended adds to a conversation: its events, and its messages.
+#
+# A run reports its messages itself when it ends. If its process died, they are folded from its events here,
+# so that the next prompt continues from what the person has seen.
+
+
+_Delta: TypeAlias = TextDelta | ReasoningDelta | ToolInputDelta
+
+
+def compacted(events: Sequence[Event]) -> list[Event]:
+    """The events with consecutive deltas of a block joined, and without progress that a result has replaced.
+
+    A page that shows them shows the same; they are some fiftieth of the frames.
+    """
+    # Progress is shown until there is a result.
+    done = {one.tool_call_id for one in events if isinstance(one, ToolResult) and not one.preliminary}
+    out: list[Event] = []
+    deltas: list[_Delta] = []
+    for event in events:
+        if isinstance(event, Raw) or (
+            isinstance(event, ToolResult) and event.preliminary and event.tool_call_id in done
+        ):
+            continue
+        if deltas and not _continues(event, deltas[0]):
+            out.append(_joined(deltas))
+            deltas = []
+        if isinstance(event, _Delta):
+            deltas.append(event)
+        else:
+            out.append(event)
+    return [*out, _joined(deltas)] if deltas else out
+
+
+def _continues(event: Event, first: _Delta) -> bool:
+    return (
+        isinstance(event, _Delta)
+        and type(event) is type(first)
+        and event.id == first.id
+        # Its metadata belongs to this place, such as a signature in the middle of a text.
+        and event.provider_metadata is None
+    )
+
+
+def _joined(deltas: list[_Delta]) -> Event:
+    return msgspec.structs.replace(deltas[0], delta="".join([one.delta for one in deltas]))
+
+
+def folded(events: Iterable[Event]) -> list[Message]:
+    """The messages of a run: a response and the results of its calls for each step, as far as they came.
+
+    Calls without a result get a "cancelled" one when the conversation is sent; results of calls that an
+    earlier run made come first, in a message of their own.
+    """
+    steps = [Accumulator()]
+    early: list[ToolResult] = []
+    for event in events:
+        if isinstance(event, StepStart) and steps[-1].partial.parts:
+            steps.append(Accumulator())
+        # Of a call of the turn before, which this run has continued.
+        if isinstance(event, ToolResult) and not steps[-1].tool_calls:
+            early.append(event)
+        else:
+            steps[-1].feed(event)
+    messages = [_early_results(early)] if early else []
+    for step in steps:
+        if step.partial.parts:
+            messages.append(step.partial)
+        if step.tool_message is not None:
+            messages.append(step.tool_message)
+    return messages
+
+
+def _early_results(results: list[ToolResult]) -> Message:
+    """Results without their calls, as the model can read them: the calls have "cancelled" results by now."""
+    lines = [
+        f"The call of {one.tool_name} has run: {msgspec.json.encode(one.result).decode()}" for one in results
+    ]
+    return Message("", Role.USER, Message.user("\n".join(lines)).parts)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from llmstream import Accumulator
 from llmstream import events as ev
 from llmstream.partial_json import PartialJSON
+from tests.examples import examples
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=6),
@@ -18,7 +19,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.dictionaries(st.text(max_size=3), values), st.lists(st.booleans(), min_size=1), st.integers(1, 5))
 def test_tool_value_equals_parser_value(value: dict[str, object], reads: list[bool], width: int) -> None:
     text = json.dumps(value)

@@ -164,21 +164,21 @@ REPAIRS = [  # case 49
 ]
 
 
-@pytest.mark.parametrize(("mended", "said"), REPAIRS)
-async def test_repair_hook_fixes_a_broken_call(mended: ToolCall | None, said: str) -> None:
+@pytest.mark.parametrize(("repaired", "said"), REPAIRS)
+async def test_repair_hook_fixes_a_broken_call(repaired: ToolCall | None, said: str) -> None:
     asked: list[ls.ToolError] = []
 
     async def repair(call: ToolCall, error: ls.ToolError) -> ToolCall | None:
         asked.append(error)
-        return mended
+        return repaired
 
     found, run = await result_of(ls.Agent(one_call(m=1), tools=[act], repair=repair))
     assert found.startswith(said)
     assert isinstance(asked[0], ls.InvalidToolInput)
     call = run.messages()[1].tool_calls[0]
     assert call.id == run.messages()[2].tool_results[0].tool_call_id
-    if mended is not None:
-        assert (call.name, call.arguments) == (mended.name, mended.arguments)
+    if repaired is not None:
+        assert (call.name, call.arguments) == (repaired.name, repaired.arguments)
 
 
 async def test_repair_gets_unknown_tool_and_names() -> None:  # case 49

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -79,10 +80,19 @@ def clerk(*turns: Turn | str, journal: ls.Journal | None = None) -> ls.Agent:
     return ls.Agent(ScriptedModel(*turns), name="clerk", tools=[pay], journal=journal)
 
 
-@pytest.fixture
-def died(tmp_path: Path) -> Path:
-    program = subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, timeout=60, check=False)
+@pytest.fixture(scope="module")
+def grave(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a process that died in a tool."""
+    folder = tmp_path_factory.mktemp("died")
+    program = subprocess.run([sys.executable, "-c", PROGRAM], cwd=folder, timeout=60, check=False)
     assert program.returncode == 9
+    return folder
+
+
+@pytest.fixture
+def died(grave: Path, tmp_path: Path) -> Path:
+    """The journal of that process, in a copy that a test may change."""
+    shutil.copytree(grave, tmp_path, dirs_exist_ok=True)
     return tmp_path / "journal"
 
 
@@ -380,7 +390,7 @@ async def test_moved_doubled_or_lost_line_is_found(tmp_path: Path, changed: list
     (await lines_of(path, "a", "b", "c")).close()
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[at] for at in changed))
-    with pytest.raises(ls.DecodeError, match="removed, doubled or moved"):
+    with pytest.raises(ls.DecodeError, match="removed, duplicated or moved"):
         runs(path)
 
 
@@ -398,7 +408,7 @@ def test_line_with_bad_prefix_is_damage(tmp_path: Path) -> None:
     """A bit turned in the name of the first checksum must not turn the check off."""
     path = tmp_path / "journal"
     path.write_bytes(encode_line(Line("run", "a")).replace(b"chain", b"chaIn"))
-    with pytest.raises(ls.DecodeError, match="does not begin like a line"):
+    with pytest.raises(ls.DecodeError, match="does not start like a line"):
         runs(path)
 
 

@@ -130,6 +130,7 @@ def program(folder: Path, place: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_next_process_goes_on(tmp_path: Path) -> None:
     """Killed in the tool that pays; the next process asks for no recorded response and pays nothing again."""
     killed = program(tmp_path, "after pay")

@@ -1,4 +1,4 @@
-"""The final answer of a run as a value: typed partials over its steps, validated and mended at the end."""
+"""The final answer of a run as a value: typed partials over its steps, validated and repaired at the end."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def test_repair_bounded_error_has_the_output() -> None:
 
 async def test_object_after_collect_sans_partials() -> None:
     run = agent(LOOKS, GOOD).stream("Go")
-    with pytest.raises(ls.InvalidRequest, match="not over"):
+    with pytest.raises(ls.InvalidRequest, match="not complete"):
         _ = run.object
     await run.collect()
     assert run.object == Trip("Oslo or so", 3)

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 import llmstream as ls
-from llmstream import file_lock
+from llmstream import files
 from llmstream.agent import PendingCall
 from llmstream.chats.content import ToolCall, ToolResult
 from llmstream.events import ToolApprovalRequest
-from llmstream.file_lock import taking
+from llmstream.files import taking
 from llmstream.grammar import check
 from llmstream.simulator import Call, Turn
 from llmstream.testing import ScriptedModel
@@ -317,7 +317,7 @@ async def test_suspension_taken_meanwhile_is_lost(tmp_path: Path, monkeypatch: p
     suspension, _ = await suspended()
     path = tmp_path / "run.json"
     suspension.save(path)
-    monkeypatch.setattr(file_lock, "lock", lambda file: None)
+    monkeypatch.setattr(files, "lock", lambda file: None)
     with pytest.raises(ls.InvalidRequest, match="already resumed"), taking(path):
         assert ls.Suspension.take(path) == suspension
         ls.Suspension.take(path)

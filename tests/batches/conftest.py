@@ -27,8 +27,12 @@ class Bench:
     def __init__(self, simulator: Simulator) -> None:
         self.simulator = simulator
 
+    @property
+    def url(self) -> str:
+        return self.simulator.url
+
     def model(self, vendor: str, **options: Any) -> ls.Model[Any]:
-        url = self.simulator.url + PATHS[vendor]
+        url = self.url + PATHS[vendor]
         retry = ls.Retry(max_retries=2, max_wait_s=0.01)
         return ls.Model(
             f"{vendor}:{NAMES.get(vendor, 'm-1')}", base_url=url, api_key="k", retry=retry, **options

@@ -25,7 +25,13 @@ def test_without_valgrind_it_is_skipped(monkeypatch: pytest.MonkeyPatch, capsys:
     assert capsys.readouterr().out == "skipped: valgrind is not installed\n"
 
 
-@pytest.mark.parametrize("program", ["encode/cohere", "call/mistral/tools", "agent/10 steps"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        "call/mistral/tools",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("encode/cohere", "agent/10 steps")),
+    ],
+)
 async def test_programs_run_in_memory(program: str, capsys: pytest.CaptureFixture[str]):
     await instructions._run(program)
     assert capsys.readouterr().out.splitlines() == [instructions.EMPTY, program]

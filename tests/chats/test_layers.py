@@ -10,12 +10,12 @@ from pathlib import Path
 import llmstream.chats
 
 BELOW = {
-    f"llmstream.{name}" for name in ("errors", "exchange", "files", "other_sdks", "short_forms", "unique_ids")
+    f"llmstream.{name}"
+    for name in ("errors", "exchange", "files", "first_use", "other_sdks", "short_forms", "unique_ids")
 }
 ROOT = Path(__file__).resolve().parents[2]
 ORDER = [
     "content",
-    "safe_markdown",
     "markdown",
     "message",
     "transcript",
@@ -23,7 +23,6 @@ ORDER = [
     "ui_form",
     "copying",
     "saved",
-    "turns",
     "chat",
     "cache",
 ]
@@ -35,7 +34,8 @@ def imports_of(module: str) -> set[str]:
 
 
 def test_modules_know_only_those_before_them() -> None:
-    assert {name for name in imports_of("content") if name.startswith("llmstream")} == {"llmstream.errors"}
+    ours = {name for name in imports_of("content") if name.startswith("llmstream")}
+    assert ours == {"llmstream.errors", "llmstream.first_use"}
     for position, module in enumerate(ORDER):
         ours = {name for name in imports_of(module) if name.startswith("llmstream")}
         assert ours <= {*BELOW, *(f"llmstream.chats.{below}" for below in ORDER[:position])}, module

@@ -100,7 +100,7 @@ def test_parts_of_both_apis() -> None:
         ({"role": "assistant", "content": None, "function_call": {"name": "f"}}, "tool_calls"),
         ({"role": "assistant", "content": "", "tool_calls": [{"id": "c"}]}, "call 0"),
         ({"role": "assistant", "content": "", "tool_calls": 5}, "is a list"),
-        ("user: hi", "is no dict"),
+        ("user: hi", "is not a dict"),
     ],
 )
 def test_what_cannot_be_read_is_named(message, said) -> None:

@@ -213,8 +213,8 @@ def test_own_metadata_is_not_for_the_page() -> None:
         ("Hi", "is no"),
         ({"role": "user"}, "is no"),
         ({"role": "robot", "parts": []}, "has the role 'robot'"),
-        ({"role": "user", "parts": ["Hi"]}, "part 0 is no dict"),
-        ({"role": "user", "parts": [{"text": "smell"}]}, "no dict with a type"),
+        ({"role": "user", "parts": ["Hi"]}, "part 0 is not a dict"),
+        ({"role": "user", "parts": [{"text": "smell"}]}, "not a dict with a type"),
         ({"role": "assistant", "parts": [{"type": "tool-look"}]}, "toolCallId"),
         (
             {"role": "assistant", "parts": [{"type": "tool-look", "toolCallId": [], "state": []}]},

@@ -269,7 +269,7 @@ def test_a_broken_store_is_no_obstacle(ask, tmp_path):
     path.write_bytes(b"no database" * 1000)
     done = ask(says("Blue."), "Why?")
     assert (done.status, done.out) == (0, "Blue.\n")
-    assert "this conversation is not kept" in done.err
+    assert "this conversation is not stored" in done.err
     assert ".recover" in done.err
 
 
@@ -509,6 +509,7 @@ def test_ctrl_c_stops_and_keeps_the_partial(simulate, spawn, tmp_path):
     assert simulator.requests[0].disconnected or simulator.requests[0].done
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_is_no_fault(simulate):
     script = says("line\n" * 2000, pace=Pace(delta_s=0.0005))
     url = simulate(script).url
@@ -519,6 +520,7 @@ def test_a_reader_that_leaves_is_no_fault(simulate):
     assert (done.stdout, done.stderr) == (b"line\n", b"")
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_real_processes(simulate, spawn):
     url = simulate(says("So.")).url
     command = ["chat", "-m", "openai:m", "--base-url", f"{url}/v1", "Explain:"]

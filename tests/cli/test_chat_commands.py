@@ -248,7 +248,7 @@ def test_unstored_conversation_is_not_lost(talk, tmp_path):
     step(session, "Why?", "Blue.")
     session.expect("> ")
     session.send(EOF)
-    session.expect("/save FILE keeps it")
+    session.expect("/save FILE stores it")
     step(session, f"/save {file}", "Saved to")
     session.expect("> ")
     session.send(EOF)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from llmstream.cli import main
-from llmstream.cli.check_table import summary_lines, table_lines
+from llmstream.cli.check import summary_lines, table_lines
 from llmstream.endpoint_check import PROBES, CheckReport, Finding, Quirk
 from llmstream.simulator import Obedient, Pace, Script, Turn
 from llmstream.usage import Usage
@@ -128,7 +128,7 @@ def test_price_is_named_where_it_is_known(simulate, capsys, monkeypatch):
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_rows_fit_the_terminal(columns, monkeypatch):
-    monkeypatch.setattr("llmstream.cli.check_table.columns", lambda: columns)
+    monkeypatch.setattr("llmstream.cli.check.columns", lambda: columns)
     lines = list(table_lines(report(FINDING), colour=False))
     assert max(map(len, lines)) < columns
     text = " ".join(" ".join(lines).split())

@@ -166,7 +166,11 @@ def test_quiet_replay_only_has_a_status(capsys, tmp_path):
     assert err
 
 
-@pytest.mark.parametrize("argv", PRINTING, ids=lambda argv: " ".join(argv[:1]))
+@pytest.mark.parametrize(
+    "argv",
+    [PRINTING[0], *(pytest.param(argv, marks=pytest.mark.slow) for argv in PRINTING[1:])],
+    ids=lambda argv: " ".join(argv[:1]),
+)
 def test_a_closed_pipe_is_status_141(argv, tmp_path):
     """Its reader has gone before the first byte."""
     read, write = os.pipe()
@@ -185,6 +189,7 @@ def test_a_closed_pipe_is_status_141(argv, tmp_path):
     assert b"BrokenPipe" not in done.stderr
 
 
+@pytest.mark.slow
 def test_server_reports_requests_as_json(spawn):
     with spawn("simulate", "--port", 0, "--json") as process:
         started = json.loads(process.stdout.readline())
@@ -219,7 +224,7 @@ def test_server_reports_requests_as_json(spawn):
 
 @pytest.mark.parametrize(
     "argv",
-    [["bench", "-m", "sim:demo", "-n", "100000"], ["demo"]],
+    [pytest.param(["bench", "-m", "sim:demo", "-n", "100000"], marks=pytest.mark.slow), ["demo"]],
     ids=lambda argv: argv[0],
 )
 def test_ctrl_c_ends_with_status_130(argv, spawn):
@@ -234,7 +239,13 @@ def test_ctrl_c_ends_with_status_130(argv, spawn):
 
 @pytest.mark.parametrize(
     "argv",
-    [["providers"], ["providers", "openai"], ["check", "-m", "sim:probe", "--only", "text"], ["demo"]],
+    [
+        ["providers", "openai"],
+        *(
+            pytest.param(argv, marks=pytest.mark.slow)
+            for argv in (["providers"], ["check", "-m", "sim:probe", "--only", "text"], ["demo"])
+        ),
+    ],
     ids=" ".join,
 )
 def test_no_color_leaves_out_all_colours(argv, sessions):

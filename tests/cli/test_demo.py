@@ -53,6 +53,7 @@ def test_more_of_the_events_can_be_had(capsys, monkeypatch):
     assert "warnings=" not in out
 
 
+@pytest.mark.slow
 def test_process_in_a_pipe_ends_in_seconds():
     done = subprocess.run(
         [sys.executable, "-m", "llmstream", "demo"], capture_output=True, timeout=60, check=False

@@ -161,7 +161,7 @@ def test_ctrl_d_deletes_nothing(logs, store, monkeypatch):
     monkeypatch.setattr(sys, "stdin", Terminal())
     status, out, err = logs("rm", "trip")
     assert (status, err) == (0, "")
-    assert out == "Delete trip for good? [y/N] \n"
+    assert out == "Delete trip permanently? [y/N] \n"
     assert "trip" in store.names("")
 
 
@@ -184,7 +184,7 @@ def test_a_backup_is_written(logs, tmp_path):
 
 def test_nothing_kept_is_said(capsys, monkeypatch):
     assert main(["logs"]) == 2
-    assert "no conversation is kept yet" in capsys.readouterr().err
+    assert "no conversation is stored yet" in capsys.readouterr().err
     monkeypatch.setenv("LLMSTREAM_LOG", "off")
     assert main(["logs", "path"]) == 0
     assert capsys.readouterr().out == "off\n"

@@ -139,7 +139,9 @@ def test_program_is_named_in_the_metadata():
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
-@pytest.mark.parametrize("command", ["replay --dialect openai-chat -", "providers"])
+@pytest.mark.parametrize(
+    "command", ["replay --dialect openai-chat -", pytest.param("providers", marks=pytest.mark.slow)]
+)
 def test_closed_standard_stream_is_harmless(command: str, closed: str) -> None:
     done = subprocess.run(
         ["/bin/sh", "-c", f"{sys.executable} -m llmstream {command} {closed}"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmstream.cli.model_names import checked_model
+from llmstream.cli.config import checked_model
 from llmstream.errors import InvalidRequest
 from llmstream.providers.likely_models import likely_models
 from llmstream.streams import Model

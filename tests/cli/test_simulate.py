@@ -47,6 +47,7 @@ def post(url: str, body: object, **headers: str) -> str:
 CHAT = {"model": "any", "stream": True, "messages": [{"role": "user", "content": "Hello"}]}
 
 
+@pytest.mark.slow
 def test_responds_in_every_dialect_to_ctrl_c(spawn):
     with spawn("simulate", "--port", 0) as process:
         url = address(process)
@@ -89,6 +90,7 @@ def test_recording_plays_back_byte_for_byte(spawn):
         assert post(f"{address(process)}/v1/chat/completions", CHAT) == path.read_text()
 
 
+@pytest.mark.slow
 def test_unary_responses_and_any_path(spawn):
     whole = {key: value for key, value in CHAT.items() if key != "stream"}
     with spawn("simulate", "--port", 0) as process:
@@ -102,6 +104,7 @@ def test_unary_responses_and_any_path(spawn):
         assert "You" in post(f"{address(process)}/v1/v1/chat/completions", whole)
 
 
+@pytest.mark.slow
 def test_listens_on_other_hosts_if_asked(spawn):
     """In a container requests come from elsewhere, with the container's name as Host."""
     with spawn("simulate", "--port", 0, "--host", "0.0.0.0") as process:
@@ -138,6 +141,7 @@ def test_lines_continue_past_the_list_limit() -> None:
     assert _since(requests, 5) == []
 
 
+@pytest.mark.slow
 def test_survives_the_reader_of_its_output(spawn):
     with spawn("simulate", "--port", 0) as process:
         url = address(process)
@@ -149,6 +153,7 @@ def test_survives_the_reader_of_its_output(spawn):
         assert (process.wait(20), process.stderr.read()) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(fcntl, "F_SETPIPE_SZ"), reason="pipes have one size here")
 def test_unread_output_blocks_nothing(spawn):
     with spawn("simulate", "--port", 0) as process:

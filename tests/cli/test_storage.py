@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from llmstream.cli.storage import PromptHistory, state_file
-from llmstream.cli.stored_chats import store_path
+from llmstream.cli.storage import PromptHistory, state_file, store_path
 
 
 def test_files_are_in_the_user_state_folder(tmp_path, monkeypatch):

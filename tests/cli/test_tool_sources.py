@@ -109,6 +109,7 @@ def test_a_failed_change_keeps_the_tools():
     assert sources.tools == []
 
 
+@pytest.mark.slow
 async def test_tools_of_an_mcp_server_are_offered():
     pytest.importorskip("mcp")
     sources = ToolSources(["demo"], [f"{sys.executable} {MCP_SERVER}"])

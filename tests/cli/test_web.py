@@ -41,6 +41,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     assert (process.returncode, errors) == (0, b"")
 
 
+@pytest.mark.slow
 def test_the_demonstration_needs_no_model(
     spawn: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -59,6 +60,7 @@ def test_the_demonstration_needs_no_model(
         end(process)
 
 
+@pytest.mark.slow
 def test_history_off_stores_nothing(spawn: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("LLMSTREAM_HISTORY", "off")
@@ -77,6 +79,7 @@ def test_tools_of_the_guide(tmp_path: Path) -> None:
     assert [tool.name for tool in tools_of_file(str(file))] == ["search", "restart"]
 
 
+@pytest.mark.slow
 def test_tools_of_a_user_ask_first(spawn: Any, tmp_path: Path) -> None:
     file = tmp_path / "tools.py"
     file.write_text("def restart(machine: str) -> str:\n    'Restarts it.'\n    return 'up'\n")

@@ -125,7 +125,7 @@ def complete(wire, body):
 def test_complete_answer_as_streamed(wire, answer):
     blocks, reason = ANSWERS[answer]
     body = streamed(wire, blocks, reason)
-    events = WIRES[wire].decode_whole(complete(wire, body), provider="p")
+    events = WIRES[wire].decode_complete(complete(wire, body), provider="p")
     assert check(events) == []
     assert folded(events) == folded(read(WIRES[wire], body))
     assert folded(events)[3] == (7, 3)
@@ -135,7 +135,7 @@ def test_complete_answer_as_streamed(wire, answer):
 @pytest.mark.parametrize("wire", WIRES)
 def test_reasoning_comes_before_text(wire):
     body = streamed(wire, [*REASONED, *text("Done.")], "stop")
-    found = folded(WIRES[wire].decode_whole(complete(wire, body), provider="p"))
+    found = folded(WIRES[wire].decode_complete(complete(wire, body), provider="p"))
     assert found == folded(read(WIRES[wire], body))
     assert ("Text", "Done.", None) in found[0]
 
@@ -145,7 +145,7 @@ def test_indented_answer_reads_the_same(wire):
     whole = json.loads(complete(wire, streamed(wire, *ANSWERS["text and call"])))
     flat, indented = (json.dumps(whole, indent=indent).encode() for indent in (None, 2))
     dialect = WIRES[wire]
-    assert folded(dialect.decode_whole(indented)) == folded(dialect.decode_whole(flat))
+    assert folded(dialect.decode_complete(indented)) == folded(dialect.decode_complete(flat))
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -157,7 +157,7 @@ def test_indented_answer_reads_the_same(wire):
     ],
 )
 def test_no_answer_ends_in_an_error(wire, body):
-    events = WIRES[wire].decode_whole(body, provider="p")
+    events = WIRES[wire].decode_complete(body, provider="p")
     assert check(events) == []
     finish = events[-1]
     assert isinstance(finish, Finish)
@@ -167,7 +167,7 @@ def test_no_answer_ends_in_an_error(wire, body):
 
 
 def test_provider_defaults_to_the_wire():
-    events = WIRES["anthropic"].decode_whole(b'{"type":"error","error":{"message":"no"}}')
+    events = WIRES["anthropic"].decode_complete(b'{"type":"error","error":{"message":"no"}}')
     assert events[-2].error.provider == "anthropic"
 
 
@@ -175,7 +175,7 @@ def test_answer_may_exceed_an_event():
     """The limit of one event is for streams; a body in memory has been limited by its reader."""
     limits = dialect_limits(max_event_bytes=64)
     body = complete("openai-chat", streamed("openai-chat", text("x" * 5000), "stop"))
-    events = WIRES["openai-chat"].decode_whole(body, limits=limits)
+    events = WIRES["openai-chat"].decode_complete(body, limits=limits)
     assert folded(events)[0] == [("Text", "x" * 5000, None)]
 
 
@@ -228,7 +228,7 @@ def test_recordings_in_one_piece(shared_dir, compare_case, wire):
         except (KeyError, TypeError):  # a server unlike the vendor
             unfolded += 1
             continue
-        events = dialect.decode_whole(whole, provider=meta["dialect"])
+        events = dialect.decode_complete(whole, provider=meta["dialect"])
         assert check(events) == [], folder.name
         found = compare_case([json.loads(ev.encode(event)) for event in events], folder)
         streamed = read(dialect, body, meta["dialect"])
@@ -253,7 +253,7 @@ def test_last_event_reads_as_the_stream(shared_dir):
         if not final or folder.name in UNLIKE or meta["features"].count("audio"):
             continue
         dialect = dialect_of("openai-responses", meta["dialect"])
-        alone = dialect.decode_whole(json.dumps(final).encode(), provider=meta["dialect"])
+        alone = dialect.decode_complete(json.dumps(final).encode(), provider=meta["dialect"])
         streamed = read(dialect, body, meta["dialect"])
         assert texts(alone) == texts(streamed), folder.name
         assert alone[-1].usage == streamed[-1].usage

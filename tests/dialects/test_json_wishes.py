@@ -4,7 +4,7 @@ import pytest
 
 from llmstream.chats.content import Image
 from llmstream.chats.message import Message
-from llmstream.dialects.requests import ANSWER_IN_JSON, described_schema, in_words, says_json
+from llmstream.dialects.requests import ANSWER_IN_JSON, described_schema, format_instruction, mentions_json
 from llmstream.request import ResponseFormat
 
 
@@ -18,11 +18,11 @@ from llmstream.request import ResponseFormat
     ],
 )
 def test_the_word_is_looked_for_in_texts(messages: list[Message], says: bool) -> None:
-    assert says_json(messages) is says
+    assert mentions_json(messages) is says
 
 
 def test_the_instruction_has_the_word() -> None:
-    assert says_json([Message.system(ANSWER_IN_JSON)])
+    assert mentions_json([Message.system(ANSWER_IN_JSON)])
 
 
 def test_a_description_stands_in_the_schema() -> None:
@@ -31,5 +31,5 @@ def test_a_description_stands_in_the_schema() -> None:
     assert described_schema(ResponseFormat(schema, description="A"))["description"] == "A"
     own = ResponseFormat({"type": "object", "description": "B"}, description="A")
     assert described_schema(own) == {"type": "object", "description": "A B"}
-    assert '"description":"A"' in in_words(ResponseFormat(schema, description="A"))
-    assert in_words(ResponseFormat()) == ANSWER_IN_JSON
+    assert '"description":"A"' in format_instruction(ResponseFormat(schema, description="A"))
+    assert format_instruction(ResponseFormat()) == ANSWER_IN_JSON

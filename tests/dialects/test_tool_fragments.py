@@ -25,6 +25,6 @@ def test_is_complete_after_any_piece(text, size):
     """Asked where an input could be complete, the answer equals that of a parser."""
     call = OpenCall(0)
     for at in range(0, len(text), size):
-        call.pieces.append(text[at : at + size])
+        call.parts.append(text[at : at + size])
         if call.could_be_complete():
             assert call.is_complete() == is_json(call.input)

@@ -116,7 +116,7 @@ async def test_any_cut_and_draw_ends_the_same(size, screen):
     assert timeless(screen.rows(pieces)) == whole
 
 
-@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 5])
 async def test_block_taller_than_screen_scrolls(size, screen, monkeypatch):
     """It is complete at the end."""
     monkeypatch.setenv("LINES", "8")

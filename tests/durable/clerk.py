@@ -78,6 +78,7 @@ def clerk(
     hooks: bool | Hooks = False,
     more: bool = False,
     deep: bool = False,
+    deep_approval: bool = False,
     falls_back: bool = False,
     typed: bool = False,
     jitter_s: float = 0.0,
@@ -90,6 +91,7 @@ def clerk(
     hooks: with these; True for one that counts and waits
     more:  a newer version, with one more tool
     deep:  with a sub-agent that does the same
+    deep_approval: with such a one, whose payment needs an approval
     falls_back: with a first model that is always down
     typed: with an output type, whose first answer does not fit and is repaired
     """
@@ -128,8 +130,10 @@ def clerk(
 
     tools: list[Any] = [insure] if more else []
     tools += [weigh, ls.tool(pay, needs_approval=approval)]
-    if deep:
-        inner = clerk(effects, hooks=hooks, more=more, jitter_s=jitter_s, at=at, name="research")
+    if deep or deep_approval:
+        inner = clerk(
+            effects, hooks=hooks, more=more, jitter_s=jitter_s, at=at, name="research", approval=deep_approval
+        )
         tools.append(inner.as_tool("research", "Find out."))
     own = Hooks(before_tool=before_tool) if hooks is True else hooks or None
     model: ls.Model = ScriptedModel(answer)

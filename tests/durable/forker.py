@@ -2,6 +2,7 @@
 
 A line is JSON: where the runs are, what to do, and at which place the process kills or stops itself. It
 answers each with a pid, and the end of each with how many places it passed and what became of the run. With
+`act` it does not work on the run, but decides, sends or stops. With
 `clock_s` the wall clock of the process is wrong by so much; with `forever` it works until it is killed.
 """
 
@@ -23,7 +24,7 @@ from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.durable.store import RunStore
 from llmstream.errors import LLMStreamError
 from llmstream.log import SQLiteStore, open_logs
-from tests.durable.clerk import PROMPT, Effects, clerk
+from tests.durable.clerk import MESSAGE, PROMPT, Effects, clerk
 
 
 class Places:
@@ -55,7 +56,7 @@ def watched(kind: type[RunStore], at: Places) -> type[RunStore]:
 
         return passed
 
-    names = ("begin", "done", "leave")
+    names = ("begin", "done", "leave", "give", "send", "request_stop")
     return type("Watched", (kind,), {name: passing(name) for name in names})
 
 
@@ -80,6 +81,8 @@ async def work(job: dict[str, Any], at: Places) -> str:
     async with logs, Runs(store, logs=logs, lease_s=lease_s) as runs:
         agent = clerk(Effects(job["effects"]), at=at, **job.get("agent", {}))
         try:
+            if "act" in job:
+                return await act(runs, job)
             if "prompt" in job:
                 run = runs.stream(agent, job["run"], PROMPT)
                 async for _ in run:
@@ -90,6 +93,19 @@ async def work(job: dict[str, Any], at: Places) -> str:
             return info.state if info is not None else "none"
         except LLMStreamError as error:
             return error.code
+
+
+async def act(runs: Runs, job: dict[str, Any]) -> str:
+    """Decides about what waits, sends a message, or stops the run, from a process that does not have it."""
+    if job["act"] == "stop":
+        await runs.stop(job["run"])
+    elif job["act"] == "send":
+        await runs.send(job["run"], MESSAGE)
+    else:
+        info = await runs.status(job["run"])
+        assert info is not None
+        await runs.decide(job["run"], {call.approval_id: True for call in info.pending})
+    return "acted"
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from llmstream import grammar
 from llmstream.durable import Runs
+from llmstream.durable.postgres import PostgresRunStore
 from llmstream.durable.sqlite import SQLiteRunStore
 from llmstream.errors import LogUnavailable
 from llmstream.log import open_logs
@@ -190,3 +191,29 @@ async def test_machine_that_starts_frees_runs(tmp_path: Path) -> None:
     await after.open()
     assert [record.run for record in await after.due(["clerk"], 10)] == ["order"]
     await after.aclose()
+
+
+@pytest.mark.slow
+async def test_paused_process_is_ended_in_postgres(postgres: PostgresServer) -> None:
+    """It is paused between two messages of a pipeline, with the lock of its run: no timeout ends that."""
+    psycopg = pytest.importorskip("psycopg")
+    place = postgres.database("paused")
+    store = PostgresRunStore(place)
+    await store.open()
+    await store.create("order", "clerk", "{}")
+    paused = await psycopg.AsyncConnection.connect(place, autocommit=True)
+    pipeline = paused.pipeline()
+    await pipeline.__aenter__()
+    await paused.execute("begin")
+    await paused.execute("select run from durable_runs where run = 'order' for update")
+    # Flushes what is queued, without the message that would end the pipeline.
+    paused.pgconn.send_flush_request()
+    paused.pgconn.flush()
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(LogUnavailable, match="timeout"):
+            await store.claim("order", "other", 10.0)
+        assert await store.claim("order", "other", 10.0) is not None
+    await store.aclose()
+    with pytest.raises(psycopg.OperationalError):
+        await pipeline.__aexit__(None, None, None)
+    await paused.close()

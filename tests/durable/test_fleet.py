@@ -1,9 +1,8 @@
 """Fleets of workers that are killed at any time, not at chosen places.
 
 The quick form kills a few workers. The full one kills some of four workers every five seconds, for five
-minutes in each database, and recovers 200 runs after random delays:
-
-    DURABLE_SWEEP=1 pytest -m '' tests/durable/test_fleet.py
+minutes in each database (`scripts/drills fleet`), and recovers 200 runs after random delays
+(`scripts/drills recoveries`).
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from llmstream.durable import Runs
 from tests.durable.clerk import PROMPT, Effects
 from tests.durable.processes import Process, Processes, forked
 from tests.durable.test_kills import SWEEP, Order, check_run, many
+from tests.progress import Progress
 
 pytestmark = [
     pytest.mark.slow,
@@ -58,7 +58,7 @@ async def drill(folder: Path, processes: Processes, address: str, *, seconds: fl
     fleet, names = Fleet(folder, processes, address), itertools.count()
     loop = asyncio.get_running_loop()
     until, next_kill = loop.time() + seconds, loop.time() + every_s
-    given = list[str]()
+    given, progress = list[str](), Progress(f"runs ended, on {address.partition(':')[0]}")
     async with Runs(address) as runs:
         opened = set[str]()
         while (going := loop.time() < until or not fleet.kills) or opened:
@@ -76,6 +76,7 @@ async def drill(folder: Path, processes: Processes, address: str, *, seconds: fl
                 info = await runs.status(run)
                 if info is not None and info.is_over:
                     opened.remove(run)
+                    progress.step(f"{fleet.kills} workers killed")
         for run in given:
             await check_run(runs, run, fleet.effects)
     print(f"{len(given)} runs over {fleet.kills} kills")

@@ -244,7 +244,7 @@ async def test_message_after_the_finish(place: str) -> None:
     async with Runs(place) as runs:
         async for event in runs.stream(agent, "order", PROMPT):
             if isinstance(event, ls.Finish):
-                with pytest.raises(InvalidRequest, match="over, or ends now"):
+                with pytest.raises(InvalidRequest, match="over, or is ending"):
                     await runs.send("order", "And two?")
 
 

@@ -170,7 +170,7 @@ DEFECTS = {
         "degraded",
         "application/json",
     ),
-    "frame is no JSON": (Defect(body=cut_json), "wire", "broken", "could not be decoded"),
+    "frame is not JSON": (Defect(body=cut_json), "wire", "broken", "could not be decoded"),
     "tool_choice ignored": (without("tool_choice"), "tool-required", "broken", "ignored"),
     "named tool ignored": (without("tool_choice"), "tool-named", "broken", "ignored"),
     "schema ignored": (without("response_format"), "schema", "broken", "schema is ignored"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from aiohttp import web
 from wiredefects.proxy import Defect, served
 
 import llmstream as ls
@@ -83,6 +84,46 @@ async def test_silent_server_is_broken():
     (finding,) = report.findings
     assert finding.status == "broken"
     assert finding.meaning == "A program waits until its deadline."
+
+
+DEEP = '{"a":' * 100_000 + "1" + "}" * 100_000
+"""Nested deeper than any parser follows."""
+
+
+def deep_in(place):
+    """A defect that puts DEEP there; its probe, and what it finds."""
+
+    def changed(frames):
+        key = {"arguments": "tool_calls", "text": "content"}[place]
+        frame = next(frame for frame in frames if frame["choices"][0]["delta"].get(key))
+        delta = frame["choices"][0]["delta"]
+        if place == "text":
+            delta[key] = DEEP
+        else:
+            delta[key][0]["function"]["arguments"] = DEEP
+        last = next(frame for frame in frames if frame["choices"] and frame["choices"][0]["finish_reason"])
+        return [frame, last]
+
+    match place:
+        case "frame":
+            return Defect(body=lambda body: f"data: {DEEP}\n\n".encode() + body), "wire", ""
+        case "error":
+            refused = web.Response(status=404, text=DEEP, content_type="application/json")
+            return Defect(error=lambda status, body: refused), "wrong-model", "not JSON"
+        case "text":
+            return Defect(frames=changed), "schema", "the JSON schema is ignored"
+        case _:
+            return Defect(frames=changed), "tools", "not a JSON object"
+
+
+@pytest.mark.parametrize("place", ["frame", "error", "text", "arguments"])
+async def test_deeply_nested_json_is_found(place):
+    defect, probe, expected = deep_in(place)
+    async with served(defect) as url:
+        report = await check_endpoint(ls.Model("vllm:m", base_url=url, api_key="right"), only=[probe])
+    details = [finding.detail for finding in report.findings]
+    assert [detail for detail in details if "the probe failed" in detail] == []
+    assert expected in " ".join(details)
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from faultmatrix.wires import WIRES
 import llmstream as ls
 from llmstream.dialects import decoder
 from llmstream.dialects import errors as vendor_errors
+from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
 from llmstream.dialects.guarded_decoder import GuardedDecoder
 from llmstream.dialects.tool_calls import ToolCallTracker
 from llmstream.events import Finish, TextDelta
@@ -302,7 +303,11 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "gemini-interactions",
     ),
     "what follows the end passes": (
-        both(put(Guard, "feed", all_pass), put(decoder.PayloadDecoder, "_read", read_to_the_end)),
+        both(
+            put(Guard, "feed", all_pass),
+            put(decoder.PayloadDecoder, "_read", read_to_the_end),
+            put(BedrockConverseDecoder, "_read", read_to_the_end),
+        ),
         26,
         "the answer in one segment with what follows",
         "bedrock-converse",
@@ -363,7 +368,7 @@ DEFECTS: dict[str, tuple[Patch, int, str, str]] = {
         "openai-chat",
     ),
     "buffers without end": (
-        put(sessions, "_READ_BUFFER_BYTES", 1 << 40),
+        both(put(sessions, "READ_BUFFER_BYTES", 1 << 40), put(http, "READ_BUFFER_BYTES", 1 << 40)),
         40,
         "a slow reader",
         "openai-chat",

@@ -18,9 +18,6 @@ from llmstream.gateway import Gateway, Key, Limits, Route, Routes, Target, open_
 from llmstream.gateway.accounts import Row
 from llmstream.testing import Cut, Pace, Simulator, Stall, Turn
 
-openai = pytest.importorskip("openai", reason="OpenAI's own client is not installed")
-pytest.importorskip("websockets", reason="the client's WebSockets are not installed")
-
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 SLOW = Turn(text="one two three four five six", usage=Usage(1000, 100), pace=Pace(delta_s=0.05))
 SLOWER = Turn(text="one two three four five six", usage=Usage(1000, 100), pace=Pace(delta_s=0.2))
@@ -50,6 +47,9 @@ async def gateway_at(
 
 @asynccontextmanager
 async def connected(url: str, key: str = "any") -> AsyncIterator[Any]:
+    """OpenAI's own client, which takes a second to load: tests with it are slow."""
+    openai = pytest.importorskip("openai", reason="OpenAI's own client is not installed")
+    pytest.importorskip("websockets", reason="the client's WebSockets are not installed")
     async with (
         openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as client,
         client.responses.connect() as connection,
@@ -76,6 +76,7 @@ def rows_of(path: Path) -> list[Row]:
     return rows[::-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", SERVERS)
 async def test_openai_sockets_pass(tmp_path: Path, server: str) -> None:
     """Two responses over one socket, the second by the id of the first: both are calls in the log."""
@@ -138,6 +139,7 @@ async def test_handshakes_without_a_model(path: str) -> None:
     assert caught.value.status == 426
 
 
+@pytest.mark.slow
 async def test_keys_and_limits_hold(tmp_path: Path) -> None:
     """A key is needed at the handshake and at each response; a limit is an error of the socket's own form."""
     ledger = open_ledger(tmp_path / "gateway.db")
@@ -164,6 +166,7 @@ async def test_keys_and_limits_hold(tmp_path: Path) -> None:
     assert [row.outcome for row in rows_of(tmp_path)] == ["complete"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drain", [False, True], ids=["left", "drained"])
 @pytest.mark.parametrize("server", SERVERS)
 async def test_left_sockets_leave_the_vendor(tmp_path: Path, server: str, drain: bool) -> None:
@@ -181,6 +184,7 @@ async def test_left_sockets_leave_the_vendor(tmp_path: Path, server: str, drain:
     assert (row.output_tokens == 100) is drain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clean", [False, True], ids=["reset", "closed"])
 async def test_broken_vendors_break_the_socket(tmp_path: Path, clean: bool) -> None:
     """A response that broke off never looks complete: the socket closes with 1011."""
@@ -198,6 +202,7 @@ async def test_broken_vendors_break_the_socket(tmp_path: Path, clean: bool) -> N
     assert (row.outcome, row.estimated) == ("cut", True)
 
 
+@pytest.mark.slow
 async def test_silent_vendors_time_out(tmp_path: Path) -> None:
     """A vendor that falls silent in a response ends at the model's deadline, with an error."""
     async with Simulator(script_of([SILENT])) as simulator:
@@ -210,6 +215,7 @@ async def test_silent_vendors_time_out(tmp_path: Path) -> None:
     assert (row.outcome, row.code) == ("cut", "deadline-exceeded")
 
 
+@pytest.mark.slow
 async def test_steering_passes(tmp_path: Path) -> None:
     """A steered response and its successor are one call, with the usage of both."""
     turns = [SLOWER, Turn(text="Deux.", usage=Usage(10, 1))]
@@ -256,6 +262,7 @@ async def test_strange_messages_are_refused(tmp_path: Path) -> None:
         assert (await socket.receive_json())["type"] == "response.created"
 
 
+@pytest.mark.slow
 async def test_one_vendor_at_a_time(tmp_path: Path) -> None:
     """Another vendor is asked once the first one has answered; while it answers, that is refused and free."""
     turns = [Turn(text="One."), SILENT]

@@ -207,6 +207,20 @@ async def test_keys_of_vendors_stay_inside() -> None:
             assert b"could not sign in" in body
 
 
+@pytest.mark.parametrize("client", WIRES)
+async def test_a_vendors_404_names_no_address(client: str) -> None:
+    """Its message reaches the client; where the vendor is does not."""
+    refusing = [Turn(fault=Refuse(status=404, message="model gone"))]
+    for vendor in ("openai-chat", "anthropic"):
+        async with gateway_before(vendor, refusing) as (url, simulator):
+            for http in (whole(client), request_of(client)):
+                status, headers, body = await post(url, http)
+                assert (status, headers["x-llmstream-error"]) == (404, "not-found")
+                assert b"model gone" in body
+                assert simulator.url.removeprefix("http://").encode() not in body
+                assert b"The request was" not in body
+
+
 async def test_bodies_have_a_limit() -> None:
     async with gateway_before("ollama", max_body_bytes=1000) as (url, simulator):
         status, _, body = await post(

@@ -13,8 +13,8 @@ import pytest
 import llmstream as ls
 from llmstream.errors import ErrorInfo
 from llmstream.inspector import inspect
+from llmstream.inspector.app import gaps_svg
 from llmstream.inspector.calls import CallTrace
-from llmstream.inspector.gaps import gaps_svg
 from llmstream.inspector.trace import (
     CallBegan,
     CallEnded,

@@ -162,7 +162,7 @@ def test_places_that_are_nothing(tmp_path: Path) -> None:
         tmp_path / "none": "no such file",
         tmp_path / "a.txt": "Add --dialect",
         tmp_path / "c.txt": "is empty",
-        f"sqlite:{tmp_path / 'b.db'}": "no event log",
+        f"sqlite:{tmp_path / 'b.db'}": "not an event log",
         f"sqlite:{tmp_path / 'none.db'}": "no such file",
     }.items():
         with pytest.raises(ls.InvalidRequest, match=message):

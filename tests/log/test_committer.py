@@ -50,6 +50,7 @@ class Forgetful:
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("add"), st.integers(1, 5)),
+        st.tuples(st.just("defer"), st.integers(1, 5)),
         st.tuples(st.just("commit"), st.sampled_from(["answered", "answer lost", "not sent"])),
         st.tuples(st.just("lose"), st.integers(1, 3)),
         st.tuples(st.just("wait"), st.integers(1, 9)),
@@ -70,9 +71,14 @@ def test_the_store_has_a_prefix(steps) -> None:
     for kind, detail in steps:
         now += 0.01
         if kind == "add":
+            box.encode_deferred()  # as a producer does, so that the order stays
             lines = [b"%d" % (len(produced) + n) for n in range(detail)]
             produced += lines
-            box.add(lines, sum(map(len, lines)))
+            box.add(b"\n".join(lines), detail)
+        elif kind == "defer":
+            deltas = [ls.TextDelta(str(len(produced) + n), "t") for n in range(detail)]
+            produced += map(ls.events.encode, deltas)
+            box.deferred.extend(deltas)
         elif kind == "commit" and detail != "not sent":
             before = len(store.history)
             status = store.take(box.append(), now)
@@ -106,7 +112,7 @@ def fresh(now: float = 0.0) -> tuple[Outbox, Forgetful, list[str]]:
 def test_a_loss_too_old_is_reported() -> None:
     box, store, lost = fresh()
     for now in range(20):
-        box.add([b"%d" % now], 2)
+        box.add(b"%d" % now, 1)
         box.answered(store.take(box.append(), now), now)
     del store.history[2:]
     box.answered(store.take(box.append(), 21), 21)
@@ -115,7 +121,7 @@ def test_a_loss_too_old_is_reported() -> None:
 
 def test_another_epoch_fences_off() -> None:
     box, store, lost = fresh()
-    box.add([b"0"], 1)
+    box.add(b"0", 1)
     new = acquired(store.status, Claim("run", "two", "take-over", 9.0, 0.0, 9.0, None), 601.0)
     assert new is not None
     store.history.append((new, []))
@@ -127,7 +133,7 @@ def test_another_epoch_fences_off() -> None:
 
 def test_a_full_outbox_has_no_room() -> None:
     box, store, _ = fresh()
-    box.add([b"x" * 300_000], 300_000)
+    box.add(b"x" * 300_000, 1)
     assert not box.room.is_set()
     box.answered(store.take(box.append(), 1.0), 1.0)
     assert box.room.is_set()
@@ -284,6 +290,25 @@ async def test_a_clock_set_forward_is_noticed(monkeypatch: pytest.MonkeyPatch) -
         assert (await logs.read("run")).status.is_lost
         committer._tick()
         while (await logs.read("run")).status.is_lost:
+            await asyncio.sleep(0.001)
+        source.gate.set()
+        assert await followed(logs, "run") == answer(5)
+
+
+async def test_a_clock_set_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease of a producer that lives is renewed by the new clock, so that no reader closes its run."""
+    ahead = [0.0]
+    monkeypatch.setattr(time, "time", lambda real=time.time: real() + ahead[0])
+    store = MemoryStore(clock=lambda: time.time())
+    async with ls.open_logs(store, lease_s=600.0) as logs:
+        source = Gated(answer(5), 4)
+        await logs.start("run", source)
+        while (before := await logs.read("run")) is None or before.status.tail < 3:
+            await asyncio.sleep(0.001)
+        ahead[0] = -3_600.0
+        assert (await logs.read("run")).status.clock_set_back
+        logs._opening.result().committer._tick()
+        while (await logs.read("run")).status.clock_set_back:
             await asyncio.sleep(0.001)
         source.gate.set()
         assert await followed(logs, "run") == answer(5)

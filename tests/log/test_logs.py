@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import llmstream as ls
 from llmstream.log import Logs, RunStatus, producer
@@ -117,7 +120,7 @@ async def test_a_run_can_be_replaced(logs: Logs) -> None:
     await (await logs.start("answer", told(answer(4)), replace=True)).wait()
     found = [item async for item in logs.follow("answer")]
     assert found == list(enumerate(answer(4), len(answer(3))))
-    with pytest.raises(ls.RunNotFound, match="begun anew at 9") as gone:
+    with pytest.raises(ls.RunNotFound, match="started again at 9") as gone:
         await anext(logs.follow("answer", after=2))
     assert gone.value.reason == "replaced"
 
@@ -255,6 +258,64 @@ async def test_a_stop_needs_no_cleanup(logs: Logs, monkeypatch: pytest.MonkeyPat
     assert await live.wait() == "stopped"
 
 
+async def test_nothing_follows_the_end(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source that ignores its cancellation is read on, and not logged."""
+    monkeypatch.setattr(producer, "_CLEANUP_S", 0.01)
+    held, release = asyncio.Event(), asyncio.Event()
+
+    async def source():
+        for event in answer(2)[:5]:
+            yield event
+        held.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        await release.wait()
+        for event in answer(100)[3:]:
+            yield event
+
+    live = await logs.start("answer", source())
+    await held.wait()
+    await logs.stop("answer")
+    found = await followed(logs, "answer")
+    release.set()
+    assert await live.wait() == "stopped"
+    assert await followed(logs, "answer") == found
+    assert [event.delta for event in found if isinstance(event, ls.TextDelta)] == ["word 0 ", "word 1 "]
+
+
+PIECES = st.lists(
+    st.builds(
+        lambda text, block, times, metadata: [ls.TextDelta(text * times, block, metadata)],
+        st.text(max_size=4),
+        st.sampled_from(["a", "b"]),
+        st.sampled_from([1, 1, 1, 1_000, 20_000]),
+        st.sampled_from([None, None, None, {"vendor": {"signature": "x" * 9_000}}]),
+    )
+    | st.integers(1, 90).map(lambda count: [ls.TextDelta("\x00", "a")] * count),
+    max_size=8,
+)
+
+
+@settings(max_examples=25)
+@given(PIECES)
+async def test_every_delta_is_logged_once(pieces) -> None:
+    """Whatever is encoded at once, and whatever with its commit."""
+    deltas = [delta for piece in pieces for delta in piece]
+    starts, ends = [ls.TextStart("a"), ls.TextStart("b")], [ls.TextEnd("a"), ls.TextEnd("b")]
+    events = [ls.StreamStart(), *starts, *deltas, *ends]
+    size = sum(len(ls.events.encode(event)) for event in events)
+    events.append(ls.Finish("stop"))
+    async with ls.open_logs("memory:", commit_every_s=0, max_bytes=size) as logs:
+        assert await (await logs.start("answer", told(events))).wait() == "closed"
+        assert await followed(logs, "answer") == events
+        status = await logs.status("answer")
+        assert status is not None
+        assert status.bytes >= size
+    async with ls.open_logs("memory:", max_bytes=size - 1) as logs:
+        assert await (await logs.start("answer", told(events))).wait() == "failed"
+        await followed(logs, "answer")  # which is valid
+
+
 async def test_an_error_of_the_run_is_raised(logs: Logs) -> None:
     model = ls.testing.ScriptedModel(ls.testing.Turn(text="Half of it", fault=ls.testing.Cut(after_events=3)))
     live = await logs.start("answer", model.stream("Hi"))
@@ -294,6 +355,16 @@ async def test_foreign_error_stays_private(logs: Logs, caplog: pytest.LogCapture
     assert "secret of the owner" in caplog.text
     assert await live.wait() == "failed"
     assert isinstance(live.error, KeyError)
+
+
+async def test_half_a_character_is_a_failure(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+    """JSON has no lone surrogates. The run of such a source fails, and no other in the same commit."""
+    wrong = [*answer(3)[:5], ls.TextDelta("\ud83d", "t")]
+    live, other = await logs.start("answer", told(wrong)), await logs.start("other", told(answer(50)))
+    assert (await live.wait(), await other.wait()) == ("failed", "closed")
+    found = await followed(logs, "answer")
+    assert [event.delta for event in found if isinstance(event, ls.TextDelta)] == ["word 0 ", "word 1 "]
+    assert "UnicodeEncodeError" in caplog.text
 
 
 async def test_invalid_events_are_repaired(logs: Logs) -> None:

@@ -9,9 +9,12 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 
+import llmstream as ls
+from llmstream.log import reader as reading
 from llmstream.log.memory import MemoryStore
 from llmstream.log.reader import Readers
 from llmstream.log.store import Append, Claim, RunSlice, RunState, RunStatus
+from tests.log.sources import answer
 
 CLAIM = Claim("run", "here", "new", lease_s=60.0, takeover_s=0.0, keep_s=60.0, left_s=None)
 
@@ -161,3 +164,39 @@ async def test_a_page_elsewhere_is_not_taken(bench: Bench) -> None:
     await bench.commit(b"1", b"2", state="closed")
     await reader.task
     assert reader.seqs == [0, 1, 2]
+
+
+async def test_an_old_message_is_not_taken(bench: Bench) -> None:
+    """A message from a run that was deleted since, and whose id another run has now."""
+    reader = await bench.follow().rested()
+    status = msgspec.structs.replace(bench.store._runs["run"], epoch=bench.epoch - 1, tail=0)
+    old = Append("run", bench.epoch - 1, 0, 1, b"old", "open", CLAIM.lease_s)
+    bench.readers.committed([old], [status])
+    await reader.rested()
+    await bench.commit(b"new", state="closed")
+    await reader.task
+    assert reader.lines == [b"new"]
+
+
+async def test_commits_are_handed_elsewhere(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a reader at the tail in another process, which does not ask the store for each."""
+    if shared.startswith("postgres"):
+        pytest.skip("PostgreSQL sends names only")
+    monkeypatch.setattr(reading, "_LOOK_S", 60.0)
+    seen, reads, turn = list[ls.Event](), list[object](), asyncio.Event()
+
+    async def source() -> AsyncIterator[ls.Event]:
+        for event in answer(50):
+            yield event
+            turn.clear()
+            await turn.wait()  # for the reader to have it
+
+    async with ls.open_logs(shared) as producing, ls.open_logs(shared) as other:
+        original = other._store.read
+        monkeypatch.setattr(other._store, "read", lambda *args: reads.append(args) or original(*args))
+        await producing.start("answer", source())
+        async for _, event in other.follow("answer"):
+            seen.append(event)
+            turn.set()
+    assert seen == answer(50)
+    assert len(reads) < 10

@@ -132,6 +132,44 @@ async def test_a_busy_run_is_never_lost(tmp_path: Path) -> None:
         await reader.aclose()
 
 
+@pytest.mark.parametrize("count", [5, 6, 97, 127, 250])
+async def test_commits_of_many_runs(tmp_path: Path, count: int) -> None:
+    """Their rows are written many at a time, also after another process wrote, and where one is refused."""
+    now = [1_000.0]
+    one, other = [SQLiteStore(tmp_path / "runs.db", clock=lambda: now[0]) for _ in range(2)]
+    await one.open()
+    await other.open()
+    try:
+        claims = [Claim(f"run {n}", "me", "new", 10.0, 0.0, 600.0, None) for n in range(count)]
+        epochs = [(await one.acquire(claim)).status.epoch for claim in claims]
+
+        def appends(seq: int, size: int = 1) -> list[Append]:
+            lines = [b"\n".join([b"%d of %d" % (seq, n)] * size) for n in range(count)]
+            return [
+                Append(claim.run, epoch, seq, size, line, "open", 10.0)
+                for claim, epoch, line in zip(claims, epochs, lines, strict=True)
+            ]
+
+        await one.append(appends(0, 2))
+        await other.acquire(Claim("another", "you", "new", 60.0, 0.0, 600.0, None))
+        await one.append(appends(2))  # nobody has written to them, which has to be looked at
+        await other.append(appends(3)[-1:])
+        found = await one.append(appends(3))
+        assert [status.tail for status in found if status is not None] == [3] * count
+        now[0] += 9.0
+        await one.append(appends(4))  # which renews the leases, too
+        now[0] += 9.0
+        assert (await other.sweep()).lost == []
+        for n, part in enumerate(await other.read([(claim.run, -1) for claim in claims], 10_000)):
+            lines = [line for batch in part.batches for line in batch.data.split(b"\n")]
+            assert lines == [b"%d of %d" % (seq, n) for seq in (0, 0, 2, 3, 4)]
+            assert part.status is not None
+            assert (part.status.bytes, part.status.changed) == (len(b"".join(lines)) + 1, 1_009.0)
+    finally:
+        await one.aclose()
+        await other.aclose()
+
+
 async def test_a_late_look_is_still_fenced(tmp_path: Path) -> None:
     """Of a run that a fork of the producer wrote to, although another run was committed in between."""
     one, other = SQLiteStore(tmp_path / "runs.db"), SQLiteStore(tmp_path / "runs.db")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from llmstream.log import SQLiteStore, sqlite, wake
+from llmstream.log import Append, Claim, RunStatus, SQLiteStore, acquired, sqlite, wake
 from llmstream.log.wake import Bells
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets")
@@ -86,6 +88,69 @@ async def test_what_was_missed_comes_again(pair, monkeypatch: pytest.MonkeyPatch
         while not found >= {*names, "last"}:
             found.add(await ear.heard.get())
     assert None not in found
+
+
+def commit(run: str, data: bytes = b"{}", *, epoch: int = 1) -> tuple[Append, RunStatus]:
+    status = acquired(None, Claim(run, "one", "new", 10.0, 0.0, 10.0, None), 1.0)
+    assert status is not None
+    return Append(run, status.epoch - 1 + epoch, 0, 1, data, "open", 10.0), replace(status, tail=0)
+
+
+def ring(bells: Bells, news: Sequence[tuple[Append, RunStatus | None]]) -> None:
+    bells.ring_commit([append for append, _ in news], [status for _, status in news])
+
+
+async def test_a_renewal_wakes_nobody(pair) -> None:
+    one, _, ear = pair
+    append, status = commit("a")
+    ring(one, [(replace(append, count=0, data=b""), status)])
+    one.ring(["b"])
+    assert await ear.heard.get() == "b"
+
+
+async def test_a_small_commit_is_sent(pair) -> None:
+    """As it is; of a large one, or one that the store refused in part, the names."""
+    one, other, ear = pair
+    found: list[tuple[Append, RunStatus]] = []
+    other.committed = lambda append, status: found.append((append, status))
+    small = [commit("a"), commit("é", "ü".encode())]
+    ring(one, small)
+    for news in ([commit("b", b"x" * 20_000)], [commit("c", epoch=2)], [(commit("d")[0], None)]):
+        ring(one, news)
+    many = [commit(f"run {number}") for number in range(30)]
+    ring(one, many)
+    heard = [await ear.heard.get() for _ in range(33)]
+    assert found == small
+    assert heard[:3] == ["b", "c", "d"]
+    assert set(heard[3:]) == {append.run for append, _ in many}
+
+
+async def test_a_commit_needs_a_taker(pair) -> None:
+    """A process that does not take commits, such as one of an earlier version, looks at everything."""
+    one, _, ear = pair
+    ring(one, [commit("a")])
+    assert await ear.heard.get() is None
+
+
+async def test_strangers_get_no_frames(short_path: Path) -> None:
+    """In a folder that others may read, names alone are sent, and commits are not believed."""
+    (short_path / "wake").mkdir(mode=0o755)
+    one, other = Bells(short_path / "wake"), Bells(short_path / "wake")
+    one.open()
+    other.open()
+    found: list[object] = []
+    other.committed = lambda append, status: found.append(append)
+    ear = Ear(other)
+    assert await ear.heard.get() is None
+    ring(one, [commit("a")])
+    assert await ear.heard.get() == "a"
+    one._private = True
+    ring(one, [commit("b")])
+    assert await ear.heard.get() is None
+    assert found == []
+    await ear.stop()
+    one.close()
+    other.close()
 
 
 async def test_dead_sockets_are_removed(short_path: Path) -> None:

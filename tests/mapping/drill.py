@@ -23,6 +23,7 @@ from typing import Any
 from aiohttp import web
 
 import llmstream as ls
+from tests.progress import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = 32
@@ -40,7 +41,9 @@ ANSWER = b"".join(
 class Vendor:
     """Answers every request, and counts those of each row. Written by hand, to be no part of the figures."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int) -> None:
+        self.progress = Progress("rows asked", rows)
+        self.kills = 0
         self.asked = Counter[int]()
         self.total = 0
         self.reached = asyncio.Event()
@@ -50,6 +53,7 @@ class Vendor:
         body = await request.json()
         self.asked[int(body["messages"][0]["content"].rpartition(" ")[2])] += 1
         self.total += 1
+        self.progress.step(f"{self.kills} kills")
         if self.total == self.kill_at:
             self.reached.set()
         return web.Response(body=ANSWER, content_type="text/event-stream")
@@ -92,7 +96,7 @@ async def run(folder: Path, *, rows: int, kill_every: int) -> Figures:
 
     kill_every: requests between two kills
     """
-    vendor, output, kills, rss_mb = Vendor(), folder / "answers.jsonl", 0, 0.0
+    vendor, output, kills, rss_mb = Vendor(rows), folder / "answers.jsonl", 0, 0.0
     app = web.Application()
     app.router.add_post("/{path:.*}", vendor.answer)
     runner = web.AppRunner(app, access_log=None)
@@ -123,7 +127,7 @@ async def run(folder: Path, *, rows: int, kill_every: int) -> Figures:
                 break
             process.kill()
             await ended
-            kills += 1
+            kills = vendor.kills = kills + 1
     finally:
         await runner.cleanup()
     seconds = time.monotonic() - began

@@ -58,6 +58,7 @@ async def test_typed_values_are_read_back(vendor, tmp_path):
         assert (done.value, done.stored) == (City("Oslo", 7), stored)
 
 
+@pytest.mark.slow
 async def test_torn_line_is_cut_off(vendor, tmp_path):
     path = tmp_path / "a.jsonl"
     await all_of(ls.map(vendor.model(), WORDS[:3], keep=path, ordered=True))
@@ -115,7 +116,7 @@ async def test_other_files_stay_as_they_are(vendor, tmp_path):
     path = tmp_path / "notes.jsonl"
     path.write_text("my notes\n")
     with pytest.raises(
-        InvalidRequest, match=r"notes\.jsonl\.run does not, so it is not known what was asked"
+        InvalidRequest, match=r"notes\.jsonl\.run does not, so the inputs of its answers are unknown"
     ):
         await all_of(ls.map(vendor.model(), WORDS, keep=path))
     assert path.read_text() == "my notes\n"
@@ -126,7 +127,7 @@ async def test_a_changed_line_is_reported(vendor, tmp_path):
     path = tmp_path / "a.jsonl"
     await all_of(ls.map(vendor.model(), WORDS[:3], keep=path))
     path.write_bytes(path.read_bytes() + b"rubbish\n")
-    with pytest.raises(InvalidRequest, match="record 4 is not of llmstream map"):
+    with pytest.raises(InvalidRequest, match="record 4 was not written by llmstream map"):
         await all_of(ls.map(vendor.model(), WORDS[:3], keep=path))
 
 

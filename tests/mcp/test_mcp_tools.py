@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -33,33 +32,6 @@ def over_stdio(**options: Any) -> Tools:
     return mcp_tools(stdio=(sys.executable, [SERVER]), **options)
 
 
-def started(port: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, SERVER, str(port)], stderr=subprocess.DEVNULL)
-
-
-@pytest.fixture
-async def http_server() -> AsyncIterator[tuple[str, subprocess.Popen[bytes]]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = started(port)
-    try:
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                except OSError:
-                    await asyncio.sleep(0.05)
-                    continue
-                writer.close()
-                await writer.wait_closed()
-                break
-        yield f"http://127.0.0.1:{port}/mcp", process
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture(params=["stdio", "http"])
 def connect(request: pytest.FixtureRequest) -> Connect:
     if request.param == "stdio":
@@ -82,6 +54,7 @@ async def until_there(mark: Path, said: str) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
 async def test_result_kinds_equal_other_tools(connect: Connect) -> None:
     async with connect(prefix="t_") as tools:
@@ -128,6 +101,7 @@ async def test_agent_uses_tools_and_gets_progress() -> None:
     assert "done" in run.text
 
 
+@pytest.mark.slow
 async def test_calls_run_in_parallel_from_any_task() -> None:
     async with over_stdio() as tools:
         calls = [ToolCall(f"c{n}", "add", json.dumps({"a": n, "b": 1})) for n in range(20)]
@@ -299,6 +273,7 @@ async def test_meaningless_process_or_url_refused(options: dict[str, Any]) -> No
 LEARNS = (Turn(calls=(Call("learn"),)), Turn(calls=(Call("juggle"),)), "Done.")
 
 
+@pytest.mark.slow
 async def test_added_tools_offered_at_next_step() -> None:
     async with over_stdio() as tools:
         assert "juggle" not in [tool.name for tool in tools]
@@ -310,6 +285,7 @@ async def test_added_tools_offered_at_next_step() -> None:
         assert ["juggle" in names for names in offered] == [False, True, True]
 
 
+@pytest.mark.slow
 async def test_manual_loop_offers_tools_each_turn() -> None:
     async with over_stdio() as tools, ScriptedModel(*LEARNS).stream("Go", tools=tools) as stream:
         assert str(*await stream.call_tools()) == "> Ran tool: `learn`\n"

@@ -17,15 +17,19 @@ from llmstream.testing import Call, ScriptedModel, Turn
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
+pytestmark = pytest.mark.slow
+
 SERVER = str(Path(__file__).with_name("server.py"))
 Connect = Callable[..., AbstractAsyncContextManager[ServerTools]]
 
 
-def server(**options: Any) -> AbstractAsyncContextManager[ServerTools]:
-    return mcp_tools(stdio=(sys.executable, [SERVER]), **options)
+@pytest.fixture
+def server(shared_server: str) -> Connect:
+    """`async with server(...) as tools`; what it offers is the same over HTTP and over stdio."""
+    return lambda **options: mcp_tools(url=shared_server, **options)
 
 
-async def test_resources_are_listed_and_read() -> None:
+async def test_resources_are_listed_and_read(server: Connect) -> None:
     async with server() as tools:
         listed = {r.uri: r for r in await tools.resources()}
         assert set(listed) == {"notes://today", "pixel://one"}
@@ -40,7 +44,7 @@ async def test_resources_are_listed_and_read() -> None:
             await tools.read_resource("none://here")
 
 
-async def test_prompts_are_listed_and_filled() -> None:
+async def test_prompts_are_listed_and_filled(server: Connect) -> None:
     async with server() as tools:
         (listed,) = await tools.prompts()
         assert (listed.name, listed.description) == ("review", "Review code.")
@@ -59,7 +63,7 @@ async def test_prompts_are_listed_and_filled() -> None:
 @pytest.mark.parametrize(
     ("said", "result"), [({"count": 4}, "accept: 4"), (None, "decline"), (False, "decline")]
 )
-async def test_elicitation_goes_to_the_application(said: Any, result: str) -> None:
+async def test_elicitation_goes_to_the_application(server: Connect, said: Any, result: str) -> None:
     asked: list[Elicitation] = []
 
     async def elicit(question: Elicitation) -> Any:
@@ -76,7 +80,7 @@ async def test_elicitation_goes_to_the_application(said: Any, result: str) -> No
 
 
 async def test_server_that_may_not_ask_is_refused() -> None:
-    async with server() as tools:
+    async with mcp_tools(stdio=(sys.executable, [SERVER])) as tools:
         run = ls.Agent(ScriptedModel(Turn(calls=(Call("book"),)), "Done."), tools=tools).stream("Book")
         await run.collect()
     assert run.statuses[0].error is not None

@@ -27,7 +27,7 @@ async def test_a_call_is_two_lines_without_content(read: Any, caplog: pytest.Log
     model = ScriptedModel(Turn(text="A secret", calls=(Call("f", {"a": "secret"}),)))
     await read(wrap(model, log_calls(clock=lambda: next(times))), "A secret?")
     asked, ended = lines(caplog)
-    assert asked == "scripted:scripted: asked, 1 messages, 0 tools"
+    assert asked == "scripted:scripted: requested, 1 messages, 0 tools"
     assert ended.startswith(
         "scripted:scripted: finished after 2.500 s, tool-calls, 2 fragments of text, 0 of reasoning, 1 calls"
     )

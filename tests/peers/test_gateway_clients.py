@@ -264,15 +264,26 @@ def agents_script(request: Request, number: int) -> Turn:
 
 @asynccontextmanager
 async def program(name: str, home: Path, url: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    found = shutil.which(name)
+    command, _, sockets = name.partition(" ")
+    installed = Path(os.environ.get("LLMSTREAM_NODE_MODULES") or Path(__file__).parent / "node_modules")
+    found = shutil.which(command, path=f"{installed / '.bin'}{os.pathsep}{os.environ['PATH']}")
     if found is None:
-        pytest.skip(f"{name} is not installed")
-    provider = f'model_providers.llmstream={{name="llmstream",base_url="{url}/v1",wire_api="responses"}}'
+        pytest.skip(f"{command} is not installed; see tests/peers/README.md")
+    fields = f'name="llmstream",base_url="{url}/v1",wire_api="responses"'
+    if sockets:
+        fields += ",supports_websockets=true"
     given = {
         "claude": ["-p", "Run it", "--allowedTools", "Bash"],
         "codex": ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "Run it"],
     }
-    settings = ["-c", provider, "-c", "model_provider=llmstream", "-c", "model=gpt-5"]
+    settings = [
+        "-c",
+        f"model_providers.llmstream={{{fields}}}",
+        "-c",
+        "model_provider=llmstream",
+        "-c",
+        "model=gpt-5",
+    ]
     env = {
         **os.environ,
         "HOME": str(home),
@@ -283,8 +294,8 @@ async def program(name: str, home: Path, url: str) -> AsyncIterator[asyncio.subp
     }
     process = await asyncio.create_subprocess_exec(
         found,
-        *given[name],
-        *(settings if name == "codex" else ()),
+        *given[command],
+        *(settings if command == "codex" else ()),
         env=env,
         cwd=home,
         stdin=asyncio.subprocess.DEVNULL,
@@ -309,3 +320,15 @@ async def test_agents_run_a_tool_loop(name: str, vendor: str, tmp_path: Path) ->
         assert "through-42" in output.decode()
         # Neither had to ask again, as Claude Code does where a server refuses what it sends first.
         assert len(simulator.requests) == 2
+
+
+@pytest.mark.parametrize("vendor", ["openai-responses", "anthropic"])
+async def test_codex_over_sockets(vendor: str, tmp_path: Path) -> None:
+    """They pass to a vendor that has them; before another it is refused, and goes on over HTTP."""
+    async with gateway_before(vendor, agents_script) as (url, simulator):
+        async with program("codex sockets", tmp_path, url) as process, asyncio.timeout(120):
+            output, _ = await process.communicate()
+        assert process.returncode == 0, output.decode()
+        assert "through-42" in output.decode()
+        methods = {received.http.method for received in simulator.requests if received.request}
+        assert methods == {"WEBSOCKET" if vendor == "openai-responses" else "POST"}

@@ -318,6 +318,30 @@ def test_the_ai_sdk_through_a_gateway(run: Run, provider: str) -> None:
     assert "not today" in found["refuse 503"]["error"]["message"]
 
 
+OTHERS = {
+    "ollama": ("ollama", "anthropic"),
+    "groq": ("groq-sdk", "gemini"),
+    "mistral": ("@mistralai/mistralai", "anthropic"),
+    "cohere": ("cohere-ai", "openai-chat"),
+    "bedrock": ("@aws-sdk/client-bedrock-runtime", "openai-responses"),
+}
+"""The package of a client, and a vendor of another wire."""
+
+
+@pytest.mark.parametrize("client", OTHERS)
+@pytest.mark.parametrize("through", [False, True])
+def test_other_clients_run_a_loop_and_see_failures(run: Run, client: str, through: bool) -> None:
+    """Beside the simulator, and through a gateway before another wire."""
+    package, vendor = OTHERS[client]
+    found = run("others", client, package=package, vendor=vendor if through else "")
+    assert (found["all"]["text"], found["all"]["calls"]) == ("Привет, мир", INPUTS)
+    assert (found["loop"]["calls"], found["loop"]["steps"]) == (INPUTS, 2)
+    assert found["loop"]["text"].endswith("That is all there is.")
+    assert found["cut"]["finish"].lower() in ("length", "max_tokens")
+    for case in ("broken", "refuse 429", "refuse 503"):
+        assert found[case]["error"], case
+
+
 REFUSED = [
     ("openai_chat", "effort refused", "'none' is not supported with the model"),
     ("openai_chat", "tools refused", "Function tools with reasoning_effort are not supported for gpt-6-sol"),

@@ -15,6 +15,7 @@ from llmstream.providers.base import Provider, is_local
 from llmstream.providers.registry import find_provider, our_provider_names, provider_notes
 from llmstream.providers.sim import SimProvider
 from llmstream.request import Request
+from tests.each import for_each
 
 NAMES = our_provider_names()
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
@@ -157,14 +158,14 @@ def prepared(provider: Provider, *, env: dict[str, str], base_url: str | None = 
     return provider.prepare(http, model=request.model, base_url=base_url, env=env)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@for_each(*NAMES)
 def test_the_name_is_the_modules(name: str) -> None:
     provider = find_provider(name)
     assert provider.name == name
     assert provider.title
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_address_is_https_unless_local(name: str) -> None:
     provider = find_provider(name)
     assert provider.base_url.startswith("https://") or is_local(provider.base_url) or provider.base_url_env
@@ -173,7 +174,7 @@ def test_address_is_https_unless_local(name: str) -> None:
         assert not provider.key_required
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_missing_key_names_its_variables(name: str) -> None:
     provider = find_provider(name)
     assert provider.key_env
@@ -192,14 +193,14 @@ def section_of(name: str) -> str:
     return "\n".join([*rows, notes])
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_the_notes_name_a_dated_source(name: str) -> None:
     notes = provider_notes(name)
     assert re.search(r"<https://[^>]+>\s+\(seen 20\d\d-\d\d\)", notes)
     assert find_provider(name).docs in notes
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_page_lists_all_provider_names(name: str) -> None:
     provider = find_provider(name)
     text = section_of(name)
@@ -213,7 +214,7 @@ def test_every_vendor_url_is_listed_here() -> None:
     assert sorted(URLS) == sorted(VENDORS)
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_request_has_the_right_url_and_key(name: str) -> None:
     provider = find_provider(name)
     http = prepared(provider, env={provider.key_env[0]: KEY})
@@ -227,7 +228,7 @@ def test_request_has_the_right_url_and_key(name: str) -> None:
     assert "some-model" in http.url + http.body.decode()
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_the_first_key_set_wins(name: str) -> None:
     provider = find_provider(name)
     env = {variable: f"key-of-{variable}" for variable in (*provider.key_env, *provider.token_env)}
@@ -237,7 +238,7 @@ def test_the_first_key_set_wins(name: str) -> None:
         assert provider.key(None, {variable: "k"}) == "k"
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_callers_address_outranks_others(name: str) -> None:
     """The caller's, then the environment's, then the default."""
     provider = find_provider(name)
@@ -248,7 +249,7 @@ def test_callers_address_outranks_others(name: str) -> None:
         assert http.url.startswith("https://mine.example/v9/")
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_wrong_address_does_not_show_the_key(name: str) -> None:
     provider = find_provider(name)
     with pytest.raises(LLMStreamError) as caught:
@@ -256,14 +257,14 @@ def test_wrong_address_does_not_show_the_key(name: str) -> None:
     assert KEY not in repr(caught.value) + str(caught.value)
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_a_refused_key_names_its_variable(name: str) -> None:
     provider = find_provider(name)
     error = provider.decode_error(401, {}, b'{"error": {"message": "no"}}')
     assert f"Check {provider.key_env[0]}" in str(error)
 
 
-@pytest.mark.parametrize("name", VENDORS)
+@for_each(*VENDORS)
 def test_other_variables_do_not_change_url(name: str) -> None:
     provider = find_provider(name)
     others = {"HTTP_PROXY": "http://p.example", "OPENAI_ORGANIZATION": "o", "HOST": "h.example"}

@@ -8,9 +8,10 @@ words that say what to do; nothing else may.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -33,6 +34,7 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.server_side.wires import server_side
+from tests.each import for_each
 
 MODELS: dict[str, tuple[str, ...]] = {
     "anthropic": (
@@ -199,7 +201,27 @@ def _words(warning: Warning) -> str:
     return warning.message
 
 
-each_target = pytest.mark.parametrize(("name", "model"), TARGETS)
+def by_every_target(**values: Iterable[str]) -> Callable[[Callable[..., None]], Callable[[], None]]:
+    """Makes one test over each provider's models and the values; failures name their cases in a note.
+
+    A test for each case, 8,600 of them, would cost ten times what is tested here.
+    """
+
+    def decorate(check: Callable[..., None]) -> Callable[[], None]:
+        def of_provider(name: str) -> None:
+            models = [model for provider, model in TARGETS if provider == name]
+            for model, *chosen in itertools.product(models, *values.values()):
+                case = dict(zip(values, chosen, strict=True))
+                try:
+                    check(name, model, **case)
+                except Exception as error:
+                    error.add_note(f"model {model}, {case}")
+                    raise
+
+        of_provider.__name__, of_provider.__doc__ = check.__name__, check.__doc__
+        return for_each(*dict.fromkeys(name for name, _ in TARGETS))(of_provider)
+
+    return decorate
 
 
 # Settings
@@ -216,8 +238,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
-@each_target
+@by_every_target(setting=SETTINGS)
 def test_a_setting_is_sent_or_named(name: str, model: str, setting: str) -> None:
     value = SETTINGS[setting]
     plain, sent = send(name, model), send(name, model, settings=Settings(**{setting: value}))
@@ -225,7 +246,7 @@ def test_a_setting_is_sent_or_named(name: str, model: str, setting: str) -> None
     assert leaf in sent.leaves() or named(sent, plain, setting), sent
 
 
-@each_target
+@by_every_target()
 def test_parallel_calls_sent_or_warned_of(name: str, model: str) -> None:
     plain = send(name, model, tools=(LOOK,))
     if named(plain, send(name, model), "look"):
@@ -241,7 +262,7 @@ def test_parallel_calls_sent_or_warned_of(name: str, model: str) -> None:
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-@each_target
+@by_every_target()
 def test_every_effort_is_sent_or_warned_of(name: str, model: str) -> None:
     plain = send(name, model)
     seen: list[tuple[str, Sent]] = []
@@ -257,11 +278,11 @@ def test_every_effort_is_sent_or_warned_of(name: str, model: str) -> None:
         seen.append((effort, sent))
 
 
-@each_target
+@by_every_target()
 def test_a_budget_is_sent_or_named(name: str, model: str) -> None:
     plain = send(name, model)
     for effort in (None, "high"):
-        sent = send(name, model, reasoning=ReasoningOptions(effort=effort, budget_tokens=4321))  # type: ignore[arg-type]
+        sent = send(name, model, reasoning=ReasoningOptions(effort=effort, budget_tokens=4321))
         assert 4321 in sent.leaves() or named(sent, plain, "budget", "reasoning"), sent
         if effort is not None:
             other = send(name, model, reasoning=ReasoningOptions(budget_tokens=4321))
@@ -271,7 +292,7 @@ def test_a_budget_is_sent_or_named(name: str, model: str) -> None:
 # Tools
 
 
-@each_target
+@by_every_target()
 def test_a_tool_is_sent_whole_or_named(name: str, model: str) -> None:
     plain, sent = send(name, model), send(name, model, tools=(LOOK,))
     if not named(sent, plain, "look"):
@@ -280,7 +301,7 @@ def test_a_tool_is_sent_whole_or_named(name: str, model: str) -> None:
         assert "haystacks" in sent.text
 
 
-@each_target
+@by_every_target()
 def test_strict_tool_is_sent_or_warned_of(name: str, model: str) -> None:
     plain = send(name, model, tools=(LOOK,))
     if named(plain, send(name, model), "look"):
@@ -290,7 +311,7 @@ def test_strict_tool_is_sent_or_warned_of(name: str, model: str) -> None:
     assert sent.body != plain.body or named(sent, plain, "strict"), sent
 
 
-@each_target
+@by_every_target()
 def test_a_tool_of_another_vendor_is_named(name: str, model: str) -> None:
     plain = send(name, model)
     sent = send(name, model, tools=(ProviderTool("hosted_needle", "hosted_needle", {"value": 424243}),))
@@ -300,7 +321,7 @@ def test_a_tool_of_another_vendor_is_named(name: str, model: str) -> None:
 CHOICES: dict[str, Any] = {"auto": "auto", "none": "none", "required": "required", "named": NamedTool("look")}
 
 
-@each_target
+@by_every_target()
 def test_tool_choices_differ_or_are_warned(name: str, model: str) -> None:
     tools = (LOOK, OTHER)
     plain = send(name, model, tools=tools)
@@ -315,7 +336,7 @@ def test_tool_choices_differ_or_are_warned(name: str, model: str) -> None:
         assert sent[choice].body != plain.body or told
 
 
-@each_target
+@by_every_target()
 def test_forced_tool_in_thinking_is_sent(name: str, model: str) -> None:
     """Or it is named in a warning."""
     fields: dict[str, Any] = {"tools": (LOOK, OTHER), "reasoning": ReasoningOptions(effort="high")}
@@ -329,7 +350,7 @@ def test_forced_tool_in_thinking_is_sent(name: str, model: str) -> None:
 # Answers in JSON
 
 
-@each_target
+@by_every_target()
 def test_schema_is_sent_or_warned_of(name: str, model: str) -> None:
     plain, sent = send(name, model), send(name, model, response_format=ResponseFormat(SCHEMA))
     assert "needle" in sent.text or named(sent, plain, "output"), sent
@@ -338,7 +359,7 @@ def test_schema_is_sent_or_warned_of(name: str, model: str) -> None:
     assert "What was found." in sent.text or named(sent, plain, "output"), sent
 
 
-@each_target
+@by_every_target()
 def test_json_mode_request_mentions_json(name: str, model: str) -> None:
     plain, sent = send(name, model), send(name, model, response_format=ResponseFormat())
     assert sent.body != plain.body or named(sent, plain, "output"), sent
@@ -347,7 +368,7 @@ def test_json_mode_request_mentions_json(name: str, model: str) -> None:
         assert "json" in said or name in {"cohere", "mistral", "ollama"}, sent
 
 
-@each_target
+@by_every_target()
 def test_schema_beside_tools_sent_or_named(name: str, model: str) -> None:
     plain = send(name, model, tools=(OTHER,))
     sent = send(name, model, tools=(OTHER,), response_format=ResponseFormat(SCHEMA))
@@ -357,10 +378,7 @@ def test_schema_beside_tools_sent_or_named(name: str, model: str) -> None:
 # Content
 
 
-@pytest.mark.parametrize("way", ["bytes", "url"])
-@pytest.mark.parametrize("kind", FILES)
-@pytest.mark.parametrize("place", ["user", "result"])
-@each_target
+@by_every_target(place=["user", "result"], kind=FILES, way=["bytes", "url"])
 def test_a_file_is_sent_or_refused_in_words(name: str, model: str, kind: str, way: str, place: str) -> None:
     make, media_type, data = FILES[kind]
     whole = make(data=data, media_type=media_type)
@@ -413,8 +431,7 @@ HISTORY: dict[str, tuple[Part, str, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("part", HISTORY)
-@each_target
+@by_every_target(part=HISTORY)
 def test_an_answer_goes_back_or_it_is_said(name: str, model: str, part: str) -> None:
     said, mark, words = HISTORY[part]
     parts = [said] if isinstance(said, Text) else [Text("Well."), said]
@@ -431,14 +448,14 @@ def test_an_answer_goes_back_or_it_is_said(name: str, model: str, part: str) -> 
         assert "found needles" in sent.text
 
 
-@each_target
+@by_every_target()
 def test_what_a_tool_gave_as_a_value_is_sent(name: str, model: str) -> None:
     result = ToolResult("call00001", name="look", result={"found": "needles"})
     messages = (Message.user("Hi."), Message.assistant(ToolCall("call00001", "look", "{}")))
     assert "needles" in send(name, model, *messages, Message.tool([result]), tools=(LOOK,)).text
 
 
-@each_target
+@by_every_target()
 def test_a_tool_that_failed_did_not_succeed(name: str, model: str) -> None:
     def told(failed: bool) -> Sent:
         result = ToolResult("call00001", "no such city", is_error=failed, name="look")
@@ -450,15 +467,14 @@ def test_a_tool_that_failed_did_not_succeed(name: str, model: str) -> None:
     assert failed.body != fine.body or named(failed, fine, "error", "failed"), failed
 
 
-@pytest.mark.parametrize("at", ["first", "later"])
-@each_target
+@by_every_target(at=["first", "later"])
 def test_a_system_message_is_sent(name: str, model: str, at: str) -> None:
     system, rest = Message.system("Say needle."), [Message.user("Hi."), Message.assistant("Yes?")]
     messages = [system, *rest] if at == "first" else [*rest, system]
     assert "Say needle." in send(name, model, *messages, Message.user("Go on.")).text
 
 
-@each_target
+@by_every_target()
 def test_a_developers_message_is_sent(name: str, model: str) -> None:
     developer = Message.new_text("", "developer", "Say needle.")
     assert "Say needle." in send(name, model, developer, Message.user("Hi.")).text

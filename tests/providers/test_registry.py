@@ -14,12 +14,12 @@ from llmstream.providers.registry import all_providers, find_provider, provider_
 
 Install = Callable[..., None]
 
-ACME = """
+ZETA = """
 from llmstream.dialects.openai_chat import OpenAIChat
 from llmstream.providers.base import Provider
 
-ACME = Provider(
-    name="acme-eu", dialect=OpenAIChat(), base_url="https://api.acme.example/v1", aliases=("acme-europe",)
+ZETA = Provider(
+    name="zeta-eu", dialect=OpenAIChat(), base_url="https://api.zeta.example/v1", aliases=("zeta-europe",)
 )
 NUMBER = 7
 """
@@ -29,18 +29,18 @@ NUMBER = 7
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Puts a distribution on the path: lines of entry points, and the module they point into."""
 
-    def put(entries: str, source: str = ACME) -> None:
-        (tmp_path / "acme_llm.py").write_text(source)
-        info = tmp_path / "acme_llm-1.0.dist-info"
+    def put(entries: str, source: str = ZETA) -> None:
+        (tmp_path / "zeta_llm.py").write_text(source)
+        info = tmp_path / "zeta_llm-1.0.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-llm\nVersion: 1.0\n")
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zeta-llm\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[llmstream.providers]\n{entries}\n")
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.delitem(sys.modules, "acme_llm", raising=False)
+        monkeypatch.delitem(sys.modules, "zeta_llm", raising=False)
         registry._from_entry_point.cache_clear()
 
     yield put
-    sys.modules.pop("acme_llm", None)
+    sys.modules.pop("zeta_llm", None)
     registry._from_entry_point.cache_clear()
 
 
@@ -116,15 +116,15 @@ def test_names_and_aliases_are_unique() -> None:
 
 
 def test_another_packages_provider_is_found(install: Install) -> None:
-    install("acme-eu = acme_llm:ACME")
-    assert provider_names()[-1] == "acme-eu"
-    assert find_provider("acme-eu").base_url == "https://api.acme.example/v1"
-    assert find_provider("acme_eu") is find_provider("acme-europe")
-    assert "acme-eu" in [p.name for p in all_providers()]
+    install("zeta-eu = zeta_llm:ZETA")
+    assert provider_names()[-1] == "zeta-eu"
+    assert find_provider("zeta-eu").base_url == "https://api.zeta.example/v1"
+    assert find_provider("zeta_eu") is find_provider("zeta-europe")
+    assert "zeta-eu" in [p.name for p in all_providers()]
 
 
 def test_another_package_cannot_replace_ours(install: Install) -> None:
-    install("openai = acme_llm:ACME")
+    install("openai = zeta_llm:ZETA")
     assert find_provider("openai").base_url == "https://api.openai.com/v1"
     assert provider_names().count("openai") == 1
 
@@ -132,10 +132,10 @@ def test_another_package_cannot_replace_ours(install: Install) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("acme = acme_llm:NUMBER", "is no Provider but int"),
-        ("acme = acme_llm:MISSING", "cannot be loaded: AttributeError"),
-        ("acme = no_such_module:ACME", "cannot be loaded: ModuleNotFoundError"),
-        ("acme = acme_llm:ACME", "calls itself 'acme-eu'"),
+        ("zeta = zeta_llm:NUMBER", "is not a Provider but int"),
+        ("zeta = zeta_llm:MISSING", "cannot be loaded: AttributeError"),
+        ("zeta = no_such_module:ZETA", "cannot be loaded: ModuleNotFoundError"),
+        ("zeta = zeta_llm:ZETA", "calls itself 'zeta-eu'"),
     ],
 )
 def test_wrong_entry_point_names_its_package(
@@ -143,19 +143,19 @@ def test_wrong_entry_point_names_its_package(
 ) -> None:
     install(entry)
     with pytest.raises(Unsupported, match=words) as caught:
-        find_provider("acme")
-    assert "'acme'" in str(caught.value)
-    assert "acme-llm" in str(caught.value)
+        find_provider("zeta")
+    assert "'zeta'" in str(caught.value)
+    assert "zeta-llm" in str(caught.value)
     with caplog.at_level(logging.WARNING, logger="llmstream"):
         names = [p.name for p in all_providers()]
     assert "openai" in names
-    assert "acme" not in names
+    assert "zeta" not in names
     assert words in caplog.text
 
 
 def test_broken_package_hides_no_aliases(install: Install) -> None:
-    install("broken = no_such_module:ACME\nacme-eu = acme_llm:ACME")
-    assert find_provider("acme-europe").name == "acme-eu"
+    install("broken = no_such_module:ZETA\nzeta-eu = zeta_llm:ZETA")
+    assert find_provider("zeta-europe").name == "zeta-eu"
 
 
 def test_importing_the_registry_is_light() -> None:

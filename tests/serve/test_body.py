@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aiohttp import web
@@ -513,3 +513,51 @@ async def test_unsent_later_body_awaits_nothing() -> None:
     body = serve.Body.later(answer)
     await body.aclose()
     assert body.status == 200
+
+
+class Pouring:
+    """Events that are read, and after them a batch that comes past the reader."""
+
+    def __init__(self, *batch: Event) -> None:
+        self._batch = list(batch)
+        self._take: Callable[[list[Event]], bool] | None = None
+
+    def pour(self, take: Callable[[list[Event]], bool]) -> None:
+        self._take = take
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        for event in TEXT[:3]:
+            yield event
+        assert self._take is not None
+        # As HTTPCall: what is refused is read.
+        if not self._take(self._batch):
+            for event in self._batch:
+                yield event
+        yield TextEnd("0")
+        yield Finish("stop")
+
+
+async def test_poured_events_are_written() -> None:
+    body = serve.Body(Pouring(TextDelta(" you", "0"), TextDelta(" there", "0")))
+    assert frames_of(await sent(body))[2:5] == [
+        TextDelta("Hi", "0"),
+        TextDelta(" you", "0"),
+        TextDelta(" there", "0"),
+    ]
+
+
+async def test_encoders_that_fail_end_the_body() -> None:
+    """Also where they fail outside of the task that reads; what was written before is sent."""
+
+    class Failing(serve.TextWriter):
+        def feed(self, event: Event) -> bytes:
+            if event == TextDelta("bad", "0"):
+                raise RuntimeError("a defect")
+            return super().feed(event)
+
+    body = serve.Body(Pouring(TextDelta(" you", "0"), TextDelta("bad", "0")), Failing())
+    got = b""
+    with pytest.raises(RuntimeError, match="a defect"):
+        async for chunk in body:
+            got += chunk
+    assert got == b"Hi you"

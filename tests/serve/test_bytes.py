@@ -54,3 +54,24 @@ async def test_failures_come_behind_the_bytes(direct: bool) -> None:
         async for chunk in body:
             got += chunk
     assert (got, source.left >= 1) == (b"abc", True)
+
+
+class Silent(Chunks):
+    """Waits for its first chunk longer than a client may take for one."""
+
+    async def __anext__(self) -> bytes:
+        if len(self._rest) == 3:
+            until = asyncio.get_running_loop().time() + 0.2
+            while asyncio.get_running_loop().time() < until:
+                await asyncio.sleep(0.05)
+        return await super().__anext__()
+
+
+@pytest.mark.parametrize("direct", [True, False])
+async def test_silent_sources_lose_no_client(direct: bool) -> None:
+    """While there is nothing to take, nobody is gone for taking nothing."""
+    lost = list[str]()
+    body = serve.Body.of_bytes(Silent(), {}, direct=direct, send_timeout_s=0.05)
+    body.on_lost = lambda: lost.append(body.lost)
+    assert b"".join([chunk async for chunk in body]) == b"abc"
+    assert lost == []

@@ -172,7 +172,7 @@ def test_lost_client_is_given_up(site: Site, prompt, until) -> None:
         assert not client.read_to_end().endswith(b"0\r\n\r\n")
 
 
-@pytest.mark.parametrize("count", [200, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [30, pytest.param(1000, marks=pytest.mark.slow)])
 def test_aborted_streams_leave_no_task(site: Site, prompt, vendor, until, count: int) -> None:
     if site.is_wsgi:
         pytest.skip("a WSGI server has no tasks of its own")

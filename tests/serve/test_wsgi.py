@@ -17,7 +17,7 @@ import pytest
 import llmstream as ls
 from llmstream import serve
 from llmstream.events import Event, Finish, StreamStart, TextDelta, TextEnd, TextStart
-from llmstream.serve import loop_thread, wsgi
+from llmstream.serve import wsgi
 
 TEXT = (StreamStart(), TextStart("0"), TextDelta("Hi", "0"), TextEnd("0"), Finish("stop"))
 
@@ -33,7 +33,7 @@ def body() -> serve.Body:
 
 def test_threads_share_one_loop() -> None:
     """Also at first use, when all of them look for it at once."""
-    loop_thread._forked()
+    wsgi._forked()
     barrier = threading.Barrier(8)
 
     def ask(_: int) -> bytes:
@@ -62,11 +62,11 @@ def test_tool_that_exits_ends_no_others() -> None:
 
 def test_ended_thread_is_replaced() -> None:
     """As after the end of another test or a reloader, in the same process."""
-    first = loop_thread.loop_thread()
+    first = wsgi.loop_thread()
     assert b"".join(wsgi.respond(body)) == b"Hi"
     first.stop()
     assert b"".join(wsgi.respond(body)) == b"Hi"
-    assert loop_thread.loop_thread() is not first
+    assert wsgi.loop_thread() is not first
 
 
 def test_end_of_thread_frees_the_view() -> None:
@@ -88,7 +88,7 @@ def test_end_of_thread_frees_the_view() -> None:
     chunks = iter(wsgi.respond(make))
     next(chunks)
     stopping.wait(30)
-    threading.Timer(0.1, loop_thread.loop_thread().stop).start()
+    threading.Timer(0.1, wsgi.loop_thread().stop).start()
     with pytest.raises((CancelledError, ls.IncompleteStream)):
         next(chunks)
 
@@ -193,6 +193,7 @@ with in_thread(Simulator(Script((Turn(text="a b c " * 100, pace=Pace(delta_s=5))
 """
 
 
+@pytest.mark.slow
 def test_process_ends_with_open_streams() -> None:
     program = ENDING.format(here=os.path.dirname(__file__))
     environment = os.environ | {"PYTHONPATH": os.getcwd()}

@@ -15,7 +15,10 @@ from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
 
 anthropic = pytest.importorskip("anthropic", reason="Anthropic's own client is not installed")
 # Its warnings of models that end say nothing of the wire.
-pytestmark = pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:The model .* is deprecated:DeprecationWarning"),
+]
 
 TOOL: Any = {
     "name": "weather",

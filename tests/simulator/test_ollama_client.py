@@ -15,6 +15,8 @@ from llmstream.simulator import Break, Call, Cut, Refuse, Script, Simulator, Tur
 
 ollama = pytest.importorskip("ollama", reason="Ollama's own client is not installed")
 
+pytestmark = pytest.mark.slow
+
 TOOL = {
     "type": "function",
     "function": {

@@ -15,6 +15,8 @@ from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
 
 openai = pytest.importorskip("openai", reason="OpenAI's own client is not installed")
 
+pytestmark = pytest.mark.slow
+
 TOOL: Any = {
     "type": "function",
     "function": {

@@ -14,6 +14,8 @@ from llmstream.simulator import Break, Call, Refuse, Script, Simulator, Turn
 
 openai = pytest.importorskip("openai", reason="OpenAI's own client is not installed")
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL: Any = {"type": "function", "name": "weather", "description": "Weather of a city", "parameters": SCHEMA}
 

@@ -13,6 +13,8 @@ from llmstream.simulator import Call, Cut, Pace, Recording, Refuse, Script, Simu
 openai = pytest.importorskip("openai", reason="OpenAI's own client is not installed")
 websockets = pytest.importorskip("websockets", reason="the client's WebSockets are not installed")
 
+pytestmark = pytest.mark.slow
+
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
 
 

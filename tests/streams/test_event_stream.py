@@ -654,6 +654,7 @@ async def test_bare_events_of_a_model(serve) -> None:
     assert raws[0]["choices"][0]["delta"] == {"content": "Hel"}
 
 
+@pytest.mark.slow
 def test_session_closes_with_loop_silently(tmp_path) -> None:
     script = tmp_path / "script.py"
     body = json.dumps({"error": {"message": "no"}})

@@ -201,7 +201,7 @@ def test_capabilities_from_tables_and_wire() -> None:
     assert (gpt.context_tokens, gpt.max_output_tokens) == (272_000, 128_000)
     assert gpt.schemas
     assert gpt.forced_tools
-    assert gpt.kept_answers
+    assert gpt.stored_answers
     claude = ls.Model("anthropic:claude-opus-5-5").capabilities
     assert claude.efforts == ("low", "medium", "high", "xhigh", "max")
     assert not claude.forced_tools

@@ -261,7 +261,7 @@ async def test_failures_stay_quiet_as_events() -> None:
 
 async def test_no_object_before_the_end() -> None:
     async with ScriptedModel("{}").stream("x", output=City) as stream:
-        with pytest.raises(ls.InvalidRequest, match="not over"):
+        with pytest.raises(ls.InvalidRequest, match="not complete"):
             _ = stream.object
 
 

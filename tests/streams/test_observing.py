@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -121,10 +122,17 @@ async def test_a_cancelled_call_ends_too(serve) -> None:
 async def test_time_in_line_is_told(serve) -> None:
     limiter, told = ls.RateLimiter(max_concurrent=1), list[ls.Observation]()
     permit = await limiter.acquire()
-    asyncio.get_running_loop().call_later(0.05, permit.release)
-    await model(await serve(hello), observe=told.append, limiter=limiter).stream("Hi").collect()
+    asking = model(await serve(hello), observe=told.append, limiter=limiter)
+    reading = asyncio.create_task(asking.stream("Hi").collect())
+    while not limiter.waiting:
+        await asyncio.sleep(0.005)
+    before = time.monotonic()
+    await asyncio.sleep(0.05)
+    waited_s = time.monotonic() - before
+    permit.release()
+    await reading
     assert isinstance(told[-1], ls.CallFinished)
-    assert told[-1].paced_s >= 0.04
+    assert told[-1].paced_s >= waited_s - 0.001  # of the loop's clock
 
 
 async def test_raising_observer_breaks_no_stream(serve, caplog) -> None:

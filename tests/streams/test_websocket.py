@@ -592,7 +592,7 @@ async def test_server_without_sockets_is_named(serve) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         return web.Response(text="<html>hello</html>", content_type="text/html")
 
-    with pytest.raises(ls.ProtocolError, match=r'HTTP 200 where a WebSocket was asked for.*transport="web'):
+    with pytest.raises(ls.ProtocolError, match=r'HTTP 200 where a WebSocket was requested.*transport="web'):
         await model(await serve(handler), retry=ONCE).stream("?").collect()
 
 

@@ -17,6 +17,7 @@ from msgspec import UNSET
 from llmstream import events as ev
 from llmstream.structured import Output
 from llmstream.structured.growth import Growth
+from tests.examples import examples
 
 
 class Kind(enum.Enum):
@@ -78,7 +79,7 @@ def is_prefix(less: Any, more: Any) -> bool:
     return bool(less == more)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(trees, st.lists(st.integers(0, 10_000), max_size=30))
 def test_snapshots_are_prefixes_of_the_next(value: Any, cuts: list[int]) -> None:
     output = Output(Leaf | Branch)
@@ -89,7 +90,7 @@ def test_snapshots_are_prefixes_of_the_next(value: Any, cuts: list[int]) -> None
     assert all(repr(a) != repr(b) for a, b in itertools.pairwise(values[:-1]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(trees, max_size=4), st.lists(st.integers(0, 10_000), max_size=20))
 def test_elements_come_once_and_whole(values: list[Any], cuts: list[int]) -> None:
     output = Output(list[Leaf | Branch])

@@ -15,7 +15,7 @@ from llmstream.dialects.openai_chat import OpenAIChat, Quirks, SchemaQuirks, Too
 from llmstream.dialects.schemas import strict_problem
 from llmstream.providers.registry import find_provider
 from llmstream.request import ResponseFormat
-from llmstream.structured import Output, asked
+from llmstream.structured import Output, in_mode
 
 
 class Node(msgspec.Struct):
@@ -136,7 +136,7 @@ THINKING = ls.ReasoningOptions(effort="high")
 def way(dialect: Any, **more: Any) -> str:
     """The mode that is chosen."""
     wanted = request(Output(Node), **more)
-    found = asked(wanted, dialect.output_abilities(wanted))
+    found = in_mode(wanted, dialect.output_abilities(wanted))
     if found.tool is not None:
         return "tool"
     wanted_format = found.request.response_format
@@ -165,38 +165,38 @@ def test_each_vendor_gets_its_best_mode() -> None:
 
 def test_forced_tool_has_an_unused_name() -> None:
     output = Output(Node, mode="tool")
-    alone = asked(request(output), ())
+    alone = in_mode(request(output), ())
     assert alone.request.tool_choice == ls.NamedTool("Node")
     assert alone.request.response_format is None
-    beside = asked(request(output, tools=(TOOL,)), ())
+    beside = in_mode(request(output, tools=(TOOL,)), ())
     assert beside.tool == "Node_answer"
     assert beside.request.tool_choice == "required"
 
 
 def test_prompt_asks_for_json_if_supported() -> None:
     output = Output(Node, mode="prompt")
-    knows = asked(request(output), ("json_object",)).request
+    knows = in_mode(request(output), ("json_object",)).request
     assert knows.response_format == ResponseFormat()
     assert '"title":"Node"' in knows.messages[0].text
-    assert asked(request(output), ()).request.response_format is None
+    assert in_mode(request(output), ()).request.response_format is None
 
 
 @pytest.mark.parametrize("able", [("json_schema",), ("json_schema", "tool"), ("tool", "json_object")])
 def test_unset_mode_is_native_with_json(able) -> None:
     """The output has a schema and no mode; the model knows JSON."""
     plain = ls.Request(model="m", response_format=ResponseFormat({"type": "object"}))
-    assert asked(plain, able) == (plain, None)
+    assert in_mode(plain, able) == (plain, None)
 
 
 def test_unset_mode_is_tool_or_prompt() -> None:
     """The output has a schema and no mode; the model knows no JSON."""
     plain = ls.Request(model="m", response_format=ResponseFormat({"type": "object"}))
-    by_tool = asked(plain, ("tool",))
+    by_tool = in_mode(plain, ("tool",))
     assert (by_tool.tool, by_tool.request.tool_choice) == ("response", ls.NamedTool("response"))
     assert by_tool.request.response_format is None
-    in_words = asked(plain, ())
-    assert in_words.tool is None
-    assert '{"type":"object"}' in in_words.request.messages[0].text
+    format_instruction = in_mode(plain, ())
+    assert format_instruction.tool is None
+    assert '{"type":"object"}' in format_instruction.request.messages[0].text
 
 
 FENCES = {

@@ -211,7 +211,7 @@ async def test_a_left_answer_replays_as_far(tmp_path: Path) -> None:
                 if isinstance(event, ls.TextDelta):
                     break
         assert stream.text == "one"
-    with pytest.raises(UnrecordedRequest, match="left before the end"):
+    with pytest.raises(UnrecordedRequest, match="left before its end"):
         await wrap(inner, cassette("a", folder=tmp_path)).stream("Hi").collect()
 
 
@@ -244,7 +244,7 @@ async def test_pace_is_kept_but_not_played(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", ["", "{", '{"format":"llmstream.cassette","version":2,"answers":[]}'])
 async def test_a_damaged_file_is_no_recording(damage: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(damage)
-    with pytest.raises(ls.InvalidRequest, match="no cassette"):
+    with pytest.raises(ls.InvalidRequest, match="not a cassette"):
         await wrap(ScriptedModel("one"), cassette("a", folder=tmp_path)).stream("Hi").collect()
     assert (tmp_path / "a.json").read_text() == damage
 

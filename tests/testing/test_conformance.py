@@ -29,7 +29,7 @@ from llmstream.events import (
 )
 from llmstream.server_side.wires import server_side
 from llmstream.testing import assert_dialect_conforms, check_stream, cuts, decode_body
-from llmstream.testing.conformance import gist, with_numbered_ids
+from llmstream.testing.conformance import content_summary, with_numbered_ids
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -277,7 +277,7 @@ def test_fragments_join_by_id_empty_dropped() -> None:
         TextStart("b"),
         TextEnd("b"),
     ]
-    assert gist(events) == [("reasoning", "hm!"), ("text", "Hello")]
+    assert content_summary(events) == [("reasoning", "hm!"), ("text", "Hello")]
 
 
 def test_calls_files_and_the_end_are_said() -> None:
@@ -287,7 +287,7 @@ def test_calls_files_and_the_end_are_said() -> None:
         File("image/png", b"\x89"),
         Finish("stop", Usage(1, 2, 3, raw={"x": 1}), "end_turn"),
     ]
-    assert gist(events) == [
+    assert content_summary(events) == [
         ("call", ("f", {"a": 1})),
         ("call", ("f", "{broken")),
         ("file", ("image/png", b"\x89")),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from llmstream.errors import InvalidRequest
 from llmstream.transport.limiter import Permit, RateLimiter
+from tests.examples import examples
 
 
 class Handle:
@@ -224,7 +225,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(STEPS)
 def test_nothing_leaks_and_order_holds(steps: list[tuple[str, float]]) -> None:
     asyncio.run(lived(steps))

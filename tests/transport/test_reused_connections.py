@@ -78,6 +78,23 @@ async def ask(server: Server) -> bytes:
         response.close()
 
 
+async def test_an_unwritten_request_is_last() -> None:
+    """A server may answer before it has read all of a request: its rest must not go before the next one."""
+    answered = asyncio.Event()
+    head, body = answer("ok").split(b"ok")[0], b"ok"
+    async with serving(lambda number: [head, answered, body]) as server:
+        response = await send(HttpRequest(server.url, b"", {}), Deadlines())
+        connection = response._response.connection
+        assert connection is not None
+        assert connection.protocol is not None
+        connection.protocol.pause_writing()  # as asyncio does while a socket takes no more
+        answered.set()
+        assert await response.read_all(10) == b"ok"
+        await response.finish()
+        assert await ask(server) == b"ok"
+        assert server.requests == [1, 2]
+
+
 UNASKED = {
     "an answer": answer("unasked"),
     "half a head": b"HTTP/1.1 200 OK\r\n",

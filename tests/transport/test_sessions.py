@@ -6,12 +6,13 @@ import os
 import subprocess
 import sys
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 import llmstream as ls
 from llmstream.transport.egress import proxy_for
-from llmstream.transport.sessions import current_session
+from llmstream.transport.sessions import close_session, current_session, is_untouched
 
 
 @pytest.fixture(autouse=True)
@@ -95,3 +96,43 @@ async def test_server_without_tls_is_a_tls_error(serve) -> None:
     model = ls.Model("openai:m", base_url=url, api_key="key")
     with pytest.raises(ls.TLSError, match="does not speak TLS on this port"):
         await model.stream("Hi", retry=ls.Retry(max_retries=0)).collect()
+
+
+async def hello(request: web.Request) -> web.Response:
+    return web.json_response({"choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}]})
+
+
+async def test_tracers_of_every_session_see_calls(serve, monkeypatch) -> None:
+    """Instrumentation adds its traces to each session that is made."""
+    seen, original = list[str](), aiohttp.ClientSession.__init__
+    trace = aiohttp.TraceConfig()
+
+    async def started(session: object, context: object, params: aiohttp.TraceRequestStartParams) -> None:
+        seen.append(params.method)
+
+    trace.on_request_start.append(started)
+
+    def traced(self: aiohttp.ClientSession, **options: object) -> None:
+        original(self, **{**options, "trace_configs": [trace]})
+
+    await close_session()
+    monkeypatch.setattr(aiohttp.ClientSession, "__init__", traced)
+    model = ls.Model("openai:any", base_url=await serve(hello), api_key="key")
+    assert str(await model.ask("Hi")) == "Hello."
+    await close_session()
+    assert seen == ["POST"]
+
+
+async def test_mocks_of_aiohttp_answer_calls(vendors) -> None:
+    """A mock that replaces aiohttp's method, although a session is open already."""
+    assert not is_untouched(await current_session())
+    vendors.post(
+        "https://vendor.example/chat/completions",
+        body=b'{"choices": [{"message": {"content": "Mocked."}, "finish_reason": "stop"}]}',
+    )
+    model = ls.Model("openai:any", base_url="https://vendor.example", api_key="key")
+    assert str(await model.ask("Hi")) == "Mocked."
+
+
+async def test_our_own_session_is_untouched() -> None:
+    assert is_untouched(await current_session())

@@ -13,7 +13,7 @@ from llmstream.errors import ConnectionFailed, LLMStreamError, ProtocolError, Pr
 from llmstream.exchange import Heard, HttpRequest, Steering
 from llmstream.transport import websocket as socket_pool
 from llmstream.transport.deadlines import Deadlines
-from llmstream.transport.socket_body import SocketAnswer, SocketWay, ask
+from llmstream.transport.socket_body import SocketAnswer, SocketOptions, ask
 from llmstream.transport.websocket import SocketPool
 
 KEY = "sk-secret-secret"
@@ -51,7 +51,7 @@ def refusal(status: int, headers: dict[str, str], body: bytes) -> LLMStreamError
 
 async def asked(address: str, pool: SocketPool, words: str = "hi", **headers: str) -> SocketAnswer:
     request = HttpRequest(address, words.encode(), {"authorization": f"Bearer {KEY}", **headers})
-    return await ask(request, Deadlines(), None, SocketWay(Echo, bytes, pool, 1000), refusal)
+    return await ask(request, Deadlines(), None, SocketOptions(Echo, bytes, pool, 1000), refusal)
 
 
 async def whole(address: str, pool: SocketPool, words: str = "hi", **headers: str) -> list[bytes]:

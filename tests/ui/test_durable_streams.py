@@ -115,7 +115,9 @@ async def outcome(process: asyncio.subprocess.Process) -> tuple[list[Any], dict[
     return [line["message"] for line in read], state
 
 
-@pytest.mark.parametrize("mode", ["false", "long-poll", "sse"])
+@pytest.mark.parametrize(
+    "mode", ["sse", *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("false", "long-poll"))]
+)
 async def test_client_reads_an_ended_run(served: Any, client: Client, mode: str) -> None:
     """From the beginning, from the middle, and where the run takes several pages."""
     async with ls.open_logs("memory:") as logs, served(route(logs)) as url:
@@ -128,7 +130,7 @@ async def test_client_reads_an_ended_run(served: Any, client: Client, mode: str)
                 assert state == {"offset": offset(len(expected)), "closed": True, "upToDate": True}
 
 
-@pytest.mark.parametrize("mode", ["long-poll", "sse"])
+@pytest.mark.parametrize("mode", [pytest.param("long-poll", marks=pytest.mark.slow), "sse"])
 async def test_client_follows_a_live_run(served: Any, client: Client, mode: str) -> None:
     """It has read what is there before the rest is produced, and long-polls in vain in between."""
     source = Gated()

@@ -4,9 +4,14 @@ The effects here never separate a call from its result, never drop a system mess
 order. After something was left out, the rest begins with a user message.
 """
 
-from llmstream.agent.context.cutting import approximate_tokens, cut_tool_results, sliding_window, token_budget
+from llmstream.agent.context.cutting import (
+    approximate_tokens,
+    cut_tool_results,
+    sliding_window,
+    summarise,
+    token_budget,
+)
 from llmstream.agent.context.effects import ContextEffect, Effect, applied
-from llmstream.agent.context.summary import summarise
 
 __all__ = [
     "ContextEffect",

@@ -1,7 +1,7 @@
 """`llmstream bench`: measures the latency and throughput of an endpoint under load.
 
-`load.py` sends the requests and measures them, `report.py` holds the results, `views.py` shows
-them as a table and as a plot.
+`load.py` sends the requests and measures them, `report.py` holds the results and shows them as a table and
+as a plot.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import os
 import re
 import signal
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +22,6 @@ from urllib.parse import urlsplit
 
 from llmstream import Model, Retry
 from llmstream.cli.arguments import number
-from llmstream.cli.bench.files import check_writable, write_text
 from llmstream.cli.bench.load import (
     Progress,
     PromptOf,
@@ -33,16 +33,23 @@ from llmstream.cli.bench.load import (
     measure,
     open_loop,
 )
-from llmstream.cli.bench.report import Load, Report, Sample, read_report, report_of
-from llmstream.cli.bench.views import comparison_lines, report_lines, svg
-from llmstream.cli.config import MODEL_HELP, default_model
+from llmstream.cli.bench.report import (
+    Load,
+    Report,
+    Sample,
+    comparison_lines,
+    read_report,
+    report_lines,
+    report_of,
+    svg,
+)
+from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.model_names import checked_model
 from llmstream.cli.terminal import print_message, typed
 from llmstream.errors import InvalidRequest, LLMStreamError
 
-__all__ = ["configure", "run"]
+__all__ = ["check_writable", "configure", "run", "write_text"]
 
 # Above any useful measurement; larger numbers would exhaust memory before the first request.
 _MAX_REQUESTS: Final = 1_000_000
@@ -283,3 +290,68 @@ def _rate(text: str) -> float:
     if rate <= 0:
         raise argparse.ArgumentTypeError(f"a rate has the form 5/s or 300/m, not {text!r}")
     return rate
+
+
+# Writes the files of a benchmark: in one step, and never through a symbolic link.
+
+
+def check_writable(path: str | None) -> None:
+    """Checks that a file can be written, before any request is sent.
+
+    raises: InvalidRequest if it cannot
+    """
+    if not path or path == "-":
+        return
+    if not os.path.isdir(os.path.dirname(os.path.abspath(path))):
+        raise InvalidRequest(f"cannot write {path}: the folder does not exist")
+    # Whoever may write the folder could choose by a link which file is overwritten.
+    if os.path.islink(path) and not _is_stream(path):
+        raise InvalidRequest(
+            f"cannot write {path}: it is a symbolic link. Name the file itself, or - for standard output."
+        )
+    if os.path.isdir(path):
+        raise InvalidRequest(f"cannot write {path}: it is a folder")
+
+
+def write_text(path: str, text: str) -> None:
+    """Writes a text to a file in one step, or to standard output for "-".
+
+    raises: InvalidRequest if that fails
+    """
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    check_writable(path)
+    try:
+        if _is_stream(path):
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(text)
+        else:
+            _replace(path, text)
+    except OSError as error:
+        raise InvalidRequest(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _is_stream(path: str) -> bool:
+    """Whether the path is a pipe or device, such as /dev/stdout, which holds nothing to overwrite."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _replace(path: str, text: str) -> None:
+    temporary = os.path.join(os.path.dirname(os.path.abspath(path)), f".{os.urandom(8).hex()}.tmp")
+    try:
+        # A new file gets the default mode.
+        with open(temporary, "x", encoding="utf-8") as out:
+            out.write(text)
+        if os.path.exists(path):
+            os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
+        os.replace(temporary, path)
+    # Also for Ctrl-C: no temporary file is left.
+    except BaseException:
+        if os.path.lexists(temporary):
+            os.unlink(temporary)
+        raise

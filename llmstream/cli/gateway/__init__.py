@@ -74,7 +74,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         type=decimal,
         default=30.0,
-        help="seconds that calls have to finish (default: 30)",
+        help="seconds for calls to finish at shutdown (default: 30)",
     )
     add("--file", metavar="FILE", help=f"with keys and log: the gateway's file (default: {_FILE})")
     key = parser.add_argument_group("keys add")

@@ -1,4 +1,4 @@
-"""`llmstream logs`: lists, searches, shows, exports and deletes the conversations that are kept."""
+"""`llmstream logs`: lists, searches, shows, exports and deletes stored conversations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ import msgspec
 
 from llmstream.cli.arguments import count, natural
 from llmstream.cli.errors import SUCCESS
-from llmstream.cli.storage import check_free
-from llmstream.cli.stored_chats import open_chats, store_path
+from llmstream.cli.storage import check_free, open_chats, store_path
 from llmstream.cli.terminal import print_message, wrapped, write_bytes
 from llmstream.errors import InvalidRequest
 
@@ -28,12 +27,12 @@ _EPILOG: Final = """\
 Without an action, the last three conversations. ID is the name of a conversation, or its beginning;
 without one, show, export, -r and -x take the last conversation.
 
-search takes words, "phrases" in quotes, and beginnings such as fjord*. Deleting is for good: text,
-index and files are overwritten in the store.
+search takes words, "phrases" in quotes, and beginnings such as fjord*. Deleting cannot be undone:
+text, index and files are overwritten in the store.
 
-Conversations are kept by llmstream chat, in chats.db in ~/.local/state/llmstream (or in
-$XDG_STATE_HOME), readable only by you. LLMSTREAM_LOG=off keeps none, LLMSTREAM_LOG=FILE keeps them
-there. With LLMSTREAM_LOG_CONTENT=off, no text is kept: there is logs cost, and nothing to show.
+Conversations are stored by llmstream chat, in chats.db in ~/.local/state/llmstream (or in
+$XDG_STATE_HOME), readable only by you. LLMSTREAM_LOG=off stores none, LLMSTREAM_LOG=FILE stores
+them there. LLMSTREAM_LOG_CONTENT=off stores no text: logs cost works, logs show has nothing to show.
 
 exit status: 0 success, 2 usage error, 3 the store cannot be used, 130 interrupted (Ctrl-C), 141 the
 reader of the pipe closed it
@@ -43,7 +42,7 @@ examples:
   llmstream logs -n 20 --model "claude*"      the last twenty with such a model
   llmstream logs search fjord --since 2w      messages with a word, of the last two weeks
   llmstream logs show trip --tree             all branches of a conversation, with their numbers
-  llmstream logs show trip --branch 2         one of them; llmstream chat --chat trip --branch 2 goes on
+  llmstream logs show trip --branch 2         one of them; continue it: llmstream chat --chat trip --branch 2
   llmstream logs -r | wc -w                   the last answer alone; -x: its first code block
   llmstream logs cost --by model,day --svg cost.svg
   llmstream logs export trip --format html -o talks.html
@@ -137,7 +136,7 @@ def _list(store: Store, arguments: argparse.Namespace) -> None:
         )
     found = _some(store, arguments, _SHORT)
     if not found:
-        print_message("no conversation is kept yet, or none fits.")
+        print_message("no conversation is stored yet, or none fits.")
     for at, info in enumerate(found):
         if arguments.json:
             write_bytes(msgspec.json.encode(info) + b"\n")
@@ -211,7 +210,7 @@ def _one(store: Store, names: list[str]) -> ConversationInfo:
         return store.info(_named(store, names[0]))
     found = store.conversations(limit=1, titled=True)
     if not found:
-        raise InvalidRequest("no conversation is kept yet. `llmstream chat` keeps each one.")
+        raise InvalidRequest("no conversation is stored yet. `llmstream chat` stores each one.")
     return found[0]
 
 
@@ -231,8 +230,8 @@ def _named(store: Store, given: str) -> str:
 
 
 def _cost(store: Store, arguments: argparse.Namespace) -> None:
-    from llmstream.cli.logs.cost_plot import cost_lines, cost_svg
-    from llmstream.cli.stored_chats import estimated_price
+    from llmstream.cli.logs.views import cost_lines, cost_svg
+    from llmstream.cli.storage import estimated_price
 
     names = [name.strip() for name in arguments.by.split(",") if name.strip()]
     rows = store.costs(names, since=arguments.since, price=estimated_price)
@@ -268,7 +267,7 @@ def _rm(store: Store, arguments: argparse.Namespace) -> None:
     if not arguments.operands:
         raise InvalidRequest("rm needs the names of conversations; `llmstream logs` lists them")
     names = list(dict.fromkeys(_named(store, name) for name in arguments.operands))
-    if _may(arguments, f"Delete {', '.join(names)} for good?"):
+    if _may(arguments, f"Delete {', '.join(names)} permanently?"):
         store.delete(*names)
         print_message(f"deleted {', '.join(names)}")
 
@@ -277,7 +276,7 @@ def _prune(store: Store, arguments: argparse.Namespace) -> None:
     if arguments.older is None:
         raise InvalidRequest("prune needs an age: --older 90d")
     day = time.strftime("%Y-%m-%d", time.localtime(arguments.older))
-    if _may(arguments, f"Delete for good what has not changed since {day}?"):
+    if _may(arguments, f"Delete what has not changed since {day}?"):
         found = store.prune(before=arguments.older, keep_tagged=not arguments.tagged)
         print_message(f"deleted {len(found)} conversation{'' if len(found) == 1 else 's'}")
 
@@ -290,7 +289,7 @@ def _may(arguments: argparse.Namespace, question: str) -> bool:
     if arguments.yes:
         return True
     if not sys.stdin.isatty():
-        raise InvalidRequest("deleting is for good; add --yes where there is no terminal to ask")
+        raise InvalidRequest("deleting cannot be undone; without a terminal to confirm on, add --yes")
     try:
         return input(f"{wrapped(f'{question} [y/N]')} ").strip().lower() in ("y", "yes")
     # Ctrl-D; the cursor stands behind the question.

@@ -1,4 +1,4 @@
-"""`llmstream map`: asks a model once for each row of a file.
+"""`llmstream map`: one request to a model for each row of a file.
 
 `rows.py` reads the input, `estimate.py` counts it, `progress.py` shows the progress; the run itself is
 `llmstream/mapping`.
@@ -14,18 +14,16 @@ from typing import Any, Final
 
 from llmstream.batches.apis import api_of
 from llmstream.cli.arguments import REASONING_HELP, count, decimal, effort, natural, shard
-from llmstream.cli.config import MODEL_HELP, default_model
+from llmstream.cli.config import MODEL_HELP, checked_model, default_model
 from llmstream.cli.errors import SUCCESS
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.map.estimate import Survey, answer_tokens, estimate_lines, surveyed
 from llmstream.cli.map.job import Job, execute
-from llmstream.cli.map.progress import amount
+from llmstream.cli.map.progress import Survey, amount, answer_tokens, estimate_lines, surveyed
 from llmstream.cli.map.rows import FORMATS, Source
-from llmstream.cli.model_names import checked_model
 from llmstream.cli.schema_option import read_schema
 from llmstream.cli.terminal import print_message, typed
 from llmstream.errors import InvalidRequest
-from llmstream.mapping.template import Template
+from llmstream.mapping.row import Template
 from llmstream.streams.model import Model
 
 __all__ = ["configure", "run"]
@@ -35,15 +33,15 @@ _CONCURRENCY: Final = 100
 _ASKED_ABOVE: Final = 1.0
 
 _EPILOG: Final = """\
-INPUT has a row a line: JSON lines (.jsonl), CSV (.csv, .tsv), or lines of text; - is standard
+INPUT has one row on each line: JSON lines (.jsonl), CSV (.csv, .tsv), or lines of text; - is standard
 input. {{column}} in the prompt stands for a column of the row, {{text}} for a line of text; single
 braces are plain text. Without --prompt, the column "prompt" or "messages" is the prompt.
 
 Each output line has the row's columns, the column "answer", and below "llmstream" tokens, cost and
-error. The output is the checkpoint: run the same command again, and it goes on where it stopped,
+error. The output is the checkpoint: run the same command again, and it continues where it stopped,
 after Ctrl-C, a crash or a full disk. A row that fails is a line with its error; --retry-failed
-asks again for those. Rate limits fail no row: fewer requests are sent at once, and they wait.
-At the end the lines are put in the order of the rows.
+sends those again. Rate limits fail no row: requests wait, and fewer are sent at once. At the end
+the lines are sorted by row.
 
 exit status: 0 all rows answered, 2 usage error, 3 some rows failed, 75 paused (--max-cost, a used-up
 quota, a full disk), 130 interrupted (Ctrl-C), 141 the reader of the pipe closed it
@@ -110,12 +108,22 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     add("--tpm", metavar="N", type=count, help="most tokens per minute")
     add("--max-cost", metavar="DOLLARS", type=decimal, help="start no more requests at this cost")
     add("--batch", action="store_true", help="by the vendor's batch API: half the price, within a day")
-    add("--finish-online", action="store_true", help="with --batch: ask at once for what it left out")
-    add("--poll", metavar="S", type=decimal, default=60.0, help="with --batch: seconds between two looks")
+    add(
+        "--finish-online",
+        action="store_true",
+        help="with --batch: send what it left out as requests",
+    )
+    add(
+        "--poll",
+        metavar="S",
+        type=decimal,
+        default=60.0,
+        help="with --batch: seconds between status requests",
+    )
     add("--shard", type=shard, metavar="I/N", help="only every N-th row, from the I-th; one file each")
     add("--dry-run", action="store_true", help="print rows, tokens and cost, and send nothing")
     add("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    add("--retry-failed", action="store_true", help="ask again for the rows of the output that failed")
+    add("--retry-failed", action="store_true", help="send the failed rows of the output again")
     add("--as-done", dest="ordered", action="store_false", help="leave the lines in the order of the answers")
     add("--no-dedupe", dest="dedupe", action="store_false", help="send the same prompt again for each row")
     add("-q", "--quiet", action="store_true", help="no progress and no summary")
@@ -154,7 +162,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _agreed(job: Job, survey: Survey) -> bool:
-    """Prints the estimate; asks above a dollar on a terminal; returns whether to go on."""
+    """Prints the estimate; asks above a dollar on a terminal; returns whether to continue."""
     arguments = job.arguments
     stored = job.stored_rows()
     answer = answer_tokens(arguments.max_tokens)
@@ -172,7 +180,7 @@ def _agreed(job: Job, survey: Survey) -> bool:
             print_message("; ".join(lines[:-1]))  # without the first prompt
         return True
     print("\n".join(lines), file=sys.stderr)
-    print(f"This costs about {amount(cost)}. Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"This costs about {amount(cost)}. Continue? [y/N] ", end="", file=sys.stderr, flush=True)
     try:
         typed_line = sys.stdin.readline()
     except KeyboardInterrupt:
@@ -255,10 +263,10 @@ def _check_batch(arguments: argparse.Namespace, spec: str) -> None:
 
 
 def _check_template(template: str | None) -> None:
-    """raises: InvalidRequest if each row would ask the same"""
+    """raises: InvalidRequest if each row would send the same request"""
     if template is not None and not Template(template).columns:
         raise InvalidRequest(
-            "the prompt has no {{column}}, so each row would ask the same. Write {{text}} for a line of text."
+            "the prompt has no {{column}}, so all requests would be equal. Write {{text}} for a line of text."
         )
 
 
@@ -267,4 +275,4 @@ def _check_survey(survey: Survey, name: str) -> None:
     if not survey.rows:
         raise InvalidRequest(f"{name} has no rows.")
     if survey.bad == survey.rows:
-        raise InvalidRequest(f"{name}: no row can be asked: {survey.problem}")
+        raise InvalidRequest(f"{name}: no row can be sent: {survey.problem}")

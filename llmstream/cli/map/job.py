@@ -18,11 +18,10 @@ from typing import Any, BinaryIO, Final, cast
 import msgspec
 
 from llmstream.batches.apis import BatchApi, api_of
-from llmstream.batches.mapping import BatchMap, MapPlan
+from llmstream.batches.batch_map import BatchMap, MapPlan
 from llmstream.cli.errors import FAILED, INTERRUPTED, SUCCESS, USAGE, error_message, exit_status
 from llmstream.cli.key_store import api_key_for
-from llmstream.cli.map.estimate import Survey
-from llmstream.cli.map.progress import Display, amount, counted, duration, failures
+from llmstream.cli.map.progress import Display, Survey, amount, counted, duration, failures
 from llmstream.cli.map.rows import BadRow, Source, in_background
 from llmstream.cli.terminal import print_message, write_bytes
 from llmstream.errors import (
@@ -49,7 +48,7 @@ from llmstream.transport.limiter import RateLimiter
 __all__ = ["PAUSED", "Job", "execute"]
 
 PAUSED: Final = 75
-"""EX_TEMPFAIL of sysexits.h: run it again later, and it goes on."""
+"""EX_TEMPFAIL of sysexits.h: run it again later, and it continues."""
 
 # A vendor that refuses all requests for longer has an outage, or the quota is used up.
 _PATIENCE_S: Final = 600.0
@@ -170,7 +169,7 @@ class Job:
         if output.lower().endswith(".csv"):
             if survey is None:
                 raise InvalidRequest(
-                    "CSV needs all columns at its beginning, which standard input does not tell. Name the "
+                    "CSV needs all columns at its beginning, which are not known of standard input. Name the "
                     "input file, or write JSON lines: -o FILE.jsonl."
                 )
             return CSVLines(list(survey.columns), properties=(self.schema or {}).get("properties", ()))
@@ -312,7 +311,7 @@ class _Signals:
         under_way = self._run.progress.under_way
         if under_way and isinstance(self._run, MapRun):
             requests = counted(under_way, "request")
-            self._display.note(f"waiting for {requests} under way; Ctrl-C again drops them")
+            self._display.note(f"waiting for {requests} in progress; Ctrl-C again drops them")
 
 
 @contextmanager
@@ -362,18 +361,18 @@ def summary_lines(job: Job, outcome: Outcome, total: int | None) -> Iterator[str
     if outcome.status in (INTERRUPTED, PAUSED):
         yield _remedy(job, outcome)
     elif progress.failed and job.path is not None:
-        yield "--retry-failed asks again for the rows that failed"
+        yield "--retry-failed sends the failed rows again"
 
 
 def _remedy(job: Job, outcome: Outcome) -> str:
     if job.path is None:
-        return "the answers so far are written. With -o FILE, the same command goes on where it stopped"
+        return "the answers so far are written. With -o FILE, the same command continues where it stopped"
     if job.arguments.batch:
-        return f"to go on, run the same command again: {job.path}.batch has what is submitted"
+        return f"to continue, run the same command again: {job.path}.batch has what is submitted"
     first = ""
     if isinstance(outcome.error, LimitExceeded):
         first = "raise --max-cost and "
-    return f"to go on, {first}run the same command again: {job.path} has what is done"
+    return f"to continue, {first}run the same command again: {job.path} has what is done"
 
 
 def _summary(job: Job, outcome: Outcome, total: int | None) -> dict[str, Any]:

@@ -40,7 +40,7 @@ _AHEAD: Final = 1000
 
 
 class BadRow(msgspec.Struct):
-    """A row that cannot be read: it fails, and the others go on.
+    """A row that cannot be read: it fails, and the others continue.
 
     line:    where it begins, from 1
     text:    its beginning

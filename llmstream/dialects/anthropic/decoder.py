@@ -26,7 +26,7 @@ from llmstream.dialects.base import StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
 from llmstream.dialects.decoder import UNREADABLE, Framing, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
-from llmstream.dialects.payload_size import held_size
+from llmstream.dialects.payload_size import held_size, most_held
 from llmstream.dialects.wire_values import UsageCounts
 from llmstream.errors import ProtocolError
 from llmstream.events import (
@@ -36,6 +36,7 @@ from llmstream.events import (
     ReasoningDelta,
     ResponseMetadata,
     TextDelta,
+    ToolInputDelta,
     Usage,
 )
 from llmstream.grammar import TRUNCATING
@@ -55,6 +56,10 @@ _OF_MESSAGE: Final = (
 )
 _OF_DELTA: Final = ("stop_sequence", "stop_details", "container")
 _BESIDE_DELTA: Final = ("context_management", "input_transformations")
+
+# Fields of a tool's block that have a place in our events.
+_OF_OTHER_USE: Final = frozenset({"id", "name", "input"})
+_OF_TOOL_USE: Final = _OF_OTHER_USE | {"type"}
 
 
 class OpenBlock(Block, eq=False):
@@ -121,31 +126,46 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             super()._read(payloads)
             return
         decode, out, opened, misses = decode_plain_event.decode, self.out, self._opened, 0
+        growing: OpenBlock | None = None  # a call whose latest fragments are not counted yet
+        most = 0
         for payload in payloads:
-            try:
-                event = decode(payload)
-            except UNREADABLE:
-                misses += 1
-            else:
-                block, delta = opened.get(event.index), event.delta
-                if block is not None:
-                    kind = delta.type
-                    if kind == "text_delta" and block.kind == "text" and (text := delta.text):
-                        out.append(TextDelta(text, block.id))
-                        continue
-                    if kind == "input_json_delta" and block.kind == "tool" and (text := delta.partial_json):
-                        self._blocks.input(block, text)
-                        if self.done:
-                            return
-                        continue
-                    if kind == "thinking_delta" and block.kind == "reasoning" and (text := delta.thinking):
+            # Outside of blocks nothing fits.
+            if opened:
+                try:
+                    event = decode(payload)
+                except UNREADABLE:
+                    misses += 1
+                else:
+                    block, delta = opened.get(event.index), event.delta
+                    if block is None:
+                        pass
+                    elif delta is None:
+                        if event.type == "content_block_stop":
+                            if block is growing:  # what is let go need not be counted
+                                growing = None
+                            self._block_stop(event.index)
+                            continue
+                    elif delta.type == "text_delta":
+                        if block.kind == "text" and (text := delta.text):
+                            out.append(TextDelta(text, block.id))
+                            continue
+                    elif delta.type == "input_json_delta":
+                        if block.kind == "tool" and (text := delta.partial_json):
+                            if block is not growing:
+                                most = most or most_held(payloads)
+                                growing = self.growing(block, growing, most)
+                            if growing is not None:
+                                block.parts.append(text)
+                                out.append(ToolInputDelta(text, block.id))
+                                continue
+                    elif block.kind == "reasoning" and (text := delta.thinking):
                         out.append(ReasoningDelta(text, block.id))
                         continue
-            super()._read([payload])
+            self._read_other(payload, growing)
+            growing = None
             if self.done:
                 return
-        if misses or self._misses:
-            self._count_misses(misses, len(payloads))
+        self._end_plain(growing, misses, len(payloads))
 
     def on(self, wire: WireEvent) -> None:
         """Maps one event."""
@@ -255,7 +275,7 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
             return
         self._seen.add(index)
         block = self._block_of(index, wire)
-        if not self._blocks.open(index, block, held=held_size(wire)):
+        if not self._blocks.open(index, block, held=self.held_of(wire)):
             return
         if block.kind == "text":
             self._text(block, wire.get("text"))
@@ -271,12 +291,10 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
     def _block_of(self, index: Hashable, wire: dict[str, Any]) -> OpenBlock:
         """Creates the block of a start, with its id."""
         kind = wire["type"]
-        # Blocks inside `message_start` have their own numbering.
-        number = str(index[-1] if isinstance(index, tuple) else 0 if index is None else index)
         if kind in TOOL_USES:
             return OpenBlock(
                 "tool",
-                self._blocks.fresh_id(wire.get("id") or f"call_{number}"),
+                self._blocks.fresh_id(wire.get("id") or f"call_{_number(index)}"),
                 name=wire["name"] if isinstance(wire.get("name"), str) else "",
                 wire_id=str(wire.get("id")),
                 provider_executed=kind != "tool_use",
@@ -286,10 +304,10 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
                 wire=wire,
             )
         if kind == "text":
-            return OpenBlock("text", self._blocks.fresh_id(number), wire=wire)
+            return OpenBlock("text", self._blocks.fresh_id(_number(index)), wire=wire)
         if kind in ("thinking", "redacted_thinking"):
             redacted = {KEY: {"redacted_data": wire.get("data")}} if kind == "redacted_thinking" else None
-            return OpenBlock("reasoning", self._blocks.fresh_id(number), metadata=redacted, wire=wire)
+            return OpenBlock("reasoning", self._blocks.fresh_id(_number(index)), metadata=redacted, wire=wire)
         if kind.endswith("_tool_result"):
             return OpenBlock("result", wire=wire)
         return OpenBlock("custom", wire=dict(wire))
@@ -430,11 +448,18 @@ class AnthropicDecoder(PayloadDecoder[WireEvent]):
         self._blocks.orphan(index, f"a {what} was sent for block {index}, which is not open")
 
 
+def _number(index: Hashable) -> str:
+    # Blocks inside `message_start` have their own numbering.
+    return str(index[-1] if isinstance(index, tuple) else 0 if index is None else index)
+
+
 def _call_metadata(wire: dict[str, Any]) -> Metadata | None:
     """Returns further fields of a tool's block, and the type of a call that the vendor runs."""
-    own = ("type", "id", "name", "input") if wire["type"] == "tool_use" else ("id", "name", "input")
+    own = _OF_TOOL_USE if wire["type"] == "tool_use" else _OF_OTHER_USE
+    if wire.keys() <= own:
+        return None
     rest = {key: value for key, value in wire.items() if key not in own}
-    return {KEY: rest} if rest else None
+    return {KEY: rest}
 
 
 def _reasoning_metadata(block: OpenBlock) -> Metadata | None:

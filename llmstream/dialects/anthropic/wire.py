@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from llmstream.dialects.aws import AWSFrames
 from llmstream.dialects.json_text import encodable_value
 from llmstream.events import FinishReason, Source, Usage
-from llmstream.framing.aws_event_stream import Message, encode_message
+from llmstream.framing.aws_event_stream import HeaderValue, encode_message
 
 __all__ = [
     "FINISH_REASONS",
@@ -97,11 +98,11 @@ class PlainDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class PlainEvent(msgspec.Struct, gc=False):
-    """A `content_block_delta` with such a piece, as nearly all events are. No other event fits it."""
+    """A `content_block_delta` with such a piece, as nearly all events are, or the end of a block."""
 
-    type: Literal["content_block_delta"]
+    type: Literal["content_block_delta", "content_block_stop"]
     index: int
-    delta: PlainDelta
+    delta: PlainDelta | None = None
 
 
 decode_event = msgspec.json.Decoder(WireEvent)
@@ -177,6 +178,8 @@ def _compactions(raw: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _total(rounds: list[dict[str, Any]], key: str) -> int | None:
+    if len(rounds) == 1:  # without a compaction
+        return count(rounds[0].get(key))
     reported = [n for r in rounds if (n := count(r.get(key))) is not None]
     return sum(reported) if reported else None
 
@@ -252,10 +255,10 @@ def invoke_frame(payload: bytes) -> bytes:
     )
 
 
-def _payload(message: Message) -> bytes:
+def _payload(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     """Extracts the event; a payload without one is returned unchanged, for the decoder to report."""
     try:
-        inner = _decode_chunk(message.payload).bytes
-        return message.payload if inner is None else base64.b64decode(inner, validate=True)
+        inner = _decode_chunk(payload).bytes
+        return payload if inner is None else base64.b64decode(inner, validate=True)
     except (*_UNREADABLE, binascii.Error):
-        return message.payload
+        return payload

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.aws import answer_error
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.bedrock_converse.complete_answer import streamed_form
 from llmstream.dialects.bedrock_converse.content import accepts_url
-from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder
+from llmstream.dialects.bedrock_converse.decoder import BedrockConverseDecoder, streamed_form
 from llmstream.dialects.bedrock_converse.quirks import traits
 from llmstream.dialects.bedrock_converse.request import encode_request
 from llmstream.errors import LLMStreamError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -21,17 +21,21 @@ from llmstream.dialects.bedrock_converse.wire import (
     WireStop,
     converse_frames,
     decode_event,
+    decode_plain_event,
     read_usage,
     source_of_citation,
 )
 from llmstream.dialects.blocks import Block, Blocks
-from llmstream.dialects.decoder import PayloadDecoder
-from llmstream.dialects.payload_size import held_size
+from llmstream.dialects.complete_answers import encoded_json, json_object
+from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
+from llmstream.dialects.payload_size import held_size, most_held
+from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import LimitExceeded, LLMStreamError
-from llmstream.events import File, FinishReason, Metadata, ReasoningDelta, TextDelta
+from llmstream.events import File, FinishReason, Metadata, ReasoningDelta, TextDelta, ToolInputDelta
+from llmstream.framing.aws_event_stream import encode_message
 from llmstream.grammar import TRUNCATING
 
-__all__ = ["BedrockConverseDecoder"]
+__all__ = ["BedrockConverseDecoder", "streamed_form"]
 
 _COMPACT = msgspec.json.Encoder()
 # Memory of an entry in a CPython list.
@@ -114,6 +118,43 @@ class BedrockConverseDecoder(PayloadDecoder[WireEvent]):
         self._counted = False
         self._defective = False
         self._of_finish: dict[str, Any] = {}
+
+    def _read(self, payloads: list[bytes]) -> None:
+        """Decodes events. A measured hot loop: a piece of an open text or call becomes its delta here."""
+        if not self._tries_plain:
+            super()._read(payloads)
+            return
+        decode, out, opened, misses = decode_plain_event.decode, self.out, self._opened, 0
+        growing: OpenBlock | None = None  # a call whose latest fragments are not counted yet
+        most = 0
+        for payload in payloads:
+            # Outside of blocks nothing fits, and after the end nothing counts.
+            if opened and not self.complete:
+                try:
+                    event = decode(payload).content_block_delta
+                except UNREADABLE:
+                    misses += 1
+                else:
+                    block, delta = opened.get(event.content_block_index), event.delta
+                    if block is None:
+                        pass
+                    elif block.kind == "text":
+                        if (text := delta.text) and delta.tool_use is None:
+                            out.append(TextDelta(text, block.id))
+                            continue
+                    elif block.kind == "tool" and (given := delta.tool_use) is not None:
+                        if block is not growing:
+                            most = most or most_held(payloads)
+                            growing = self.growing(block, growing, most)
+                        if growing is not None and given.input and delta.text is None:
+                            block.parts.append(given.input)
+                            out.append(ToolInputDelta(given.input, block.id))
+                            continue
+            self._read_other(payload, growing)
+            growing = None
+            if self.done:
+                return
+        self._end_plain(growing, misses, len(payloads))
 
     def on(self, wire: WireEvent) -> None:
         """Maps one event. Text deltas, the most frequent ones, are checked first."""
@@ -391,3 +432,81 @@ def _joined_base64(pieces: list[str]) -> str:
         return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in pieces)).decode()
     except ValueError:
         return "".join(pieces)
+
+
+# A complete response: the body of Converse as the messages of ConverseStream, so that one decoder reads both.
+# source: Amazon Bedrock API reference, Converse and ConverseStream
+
+
+_OF_STOP: Final = ("stopReason", "additionalModelResponseFields")
+_OF_METADATA: Final = ("usage", "metrics", "trace", "performanceConfig", "serviceTier")
+
+
+def streamed_form(body: bytes) -> bytes:
+    """The messages of a stream with the same content; none for a body that is no response of Converse."""
+    response = json_object(body)
+    if response is None or "output" not in response:
+        return _frame("unreadable", body)
+    output = response["output"]
+    message = output.get("message") if isinstance(output, dict) else None
+    content = message.get("content") if isinstance(message, dict) else None
+    frames = [_message("messageStart", {"role": "assistant"})]
+    for index, block in enumerate(content if isinstance(content, list) else ()):
+        if isinstance(block, dict):
+            frames += [
+                _message(name, {**members, "contentBlockIndex": index}) for name, members in _streamed(block)
+            ]
+            frames.append(_message("contentBlockStop", {"contentBlockIndex": index}))
+    if response.get("stopReason") is not None:
+        frames.append(_message("messageStop", _some(response, _OF_STOP)))
+        frames.append(_message("metadata", _some(response, _OF_METADATA)))
+    return b"".join(frames)
+
+
+def _streamed(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Start and deltas of a block."""
+    match block:
+        case {"toolUse": {"input": given, **fields}}:
+            yield "contentBlockStart", {"start": {"toolUse": fields}}
+            # An empty input stays away, as in a stream: the token limit may have cut it.
+            if given:
+                yield _delta({"toolUse": {"input": encoded_json(given).decode()}})
+        case {"toolUse": dict(begun)}:
+            yield "contentBlockStart", {"start": {"toolUse": begun}}
+        case {"toolResult": {"content": pieces, **about}}:
+            yield "contentBlockStart", {"start": {"toolResult": about}}
+            yield _delta({"toolResult": pieces})
+        case {"image": dict(image)}:
+            start = {name: value for name, value in image.items() if name not in ("source", "error")}
+            yield "contentBlockStart", {"start": {"image": start}}
+            yield _delta({"image": _some(image, ("source", "error"))})
+        case {"reasoningContent": {"reasoningText": dict(thought)}}:
+            for name in ("text", "signature"):
+                if thought.get(name):
+                    yield _delta({"reasoningContent": {name: thought[name]}})
+        case {"reasoningContent": {"redactedContent": data}}:
+            yield _delta({"reasoningContent": {"redactedContent": data}})
+        case {"citationsContent": dict(cited)}:
+            for piece in objects_in(cited.get("content")):
+                yield _delta({"text": str(piece.get("text") or "")})
+            for citation in objects_in(cited.get("citations")):
+                yield _delta({"citation": citation})
+        case {"text": str(text)}:
+            yield _delta({"text": text})
+
+
+def _delta(delta: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    return "contentBlockDelta", {"delta": delta}
+
+
+def _some(holder: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: holder[name] for name in names if holder.get(name) is not None}
+
+
+def _message(name: str, members: dict[str, Any]) -> bytes:
+    return _frame(name, encoded_json(members))
+
+
+def _frame(name: str, payload: bytes) -> bytes:
+    headers = {":event-type": name, ":content-type": "application/json", ":message-type": "event"}
+    return encode_message(headers, payload)

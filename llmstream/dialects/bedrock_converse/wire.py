@@ -8,6 +8,7 @@ source: Amazon Bedrock API reference, ConverseStreamOutput
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from llmstream.dialects.aws import AWSFrames
 from llmstream.dialects.wire_values import token_count
 from llmstream.events import FinishReason, Source, Usage
-from llmstream.framing.aws_event_stream import Message, encode_message
+from llmstream.framing.aws_event_stream import HeaderValue, encode_message
 
 __all__ = [
     "FINISH_METADATA",
@@ -28,6 +29,7 @@ __all__ = [
     "WireStop",
     "converse_frames",
     "decode_event",
+    "decode_plain_event",
     "event_frame",
     "read_usage",
     "source_of_citation",
@@ -85,7 +87,34 @@ class WireEvent(msgspec.Struct, gc=False, rename="camel"):
     metadata: dict[str, Any] | None = None
 
 
+class PlainToolInput(msgspec.Struct, gc=False):
+    """A fragment of a call's input."""
+
+    input: str
+
+
+class PlainDelta(msgspec.Struct, gc=False, rename="camel", forbid_unknown_fields=True):
+    """A piece of text, or of an input."""
+
+    text: str | None = None
+    tool_use: PlainToolInput | None = None
+
+
+class PlainBlock(msgspec.Struct, gc=False, rename="camel"):
+    """The delta of a block."""
+
+    content_block_index: int
+    delta: PlainDelta
+
+
+class PlainEvent(msgspec.Struct, gc=False, rename="camel"):
+    """A piece of text or of an input, as nearly all events are. No other event fits it."""
+
+    content_block_delta: PlainBlock
+
+
 decode_event = msgspec.json.Decoder(WireEvent)
+decode_plain_event = msgspec.json.Decoder(PlainEvent)
 
 
 # Token counts, read and written.
@@ -153,12 +182,12 @@ def event_frame(name: str, members: dict[str, Any]) -> bytes:
     )
 
 
-def _named(message: Message) -> bytes:
+def _named(headers: Mapping[str, HeaderValue], payload: bytes) -> bytes:
     """Joins name and members; the payload of a message without a name may have the name itself."""
-    name = message.headers.get(":event-type")
+    name = headers.get(":event-type")
     if not isinstance(name, str):
-        return message.payload
-    return b"%b%b}" % (_opening(name), message.payload or b"{}")
+        return payload
+    return b"%b%b}" % (_opening(name), payload or b"{}")
 
 
 @functools.lru_cache(maxsize=64)

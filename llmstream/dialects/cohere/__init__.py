@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from llmstream.chats.content import Audio, Document, File, Image
 from llmstream.dialects.base import Dialect, Encoded, OutputAbility, StreamLimits
-from llmstream.dialects.cohere.complete_answer import streamed_form
-from llmstream.dialects.cohere.decoder import CohereDecoder
+from llmstream.dialects.cohere.decoder import CohereDecoder, streamed_form
 from llmstream.dialects.cohere.request import accepts_url, encode_request
 from llmstream.dialects.cohere.wire import KEY, answer_id
 from llmstream.dialects.errors import vendor_error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,9 +21,11 @@ from llmstream.dialects.cohere.wire import (
     finish_reason,
     read_usage,
 )
+from llmstream.dialects.complete_answers import as_data, encoded_json, json_object, on_one_line
 from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
 from llmstream.dialects.json_text import encodable_value, is_json, without_lone_surrogates
+from llmstream.dialects.payload_size import most_held
 from llmstream.dialects.tool_calls import as_id, json_text, mint_call_id
 from llmstream.dialects.wire_values import UsageCounts
 from llmstream.events import (
@@ -32,11 +34,13 @@ from llmstream.events import (
     ReasoningDelta,
     ResponseMetadata,
     TextDelta,
+    ToolInputDelta,
     Usage,
 )
+from llmstream.first_use import prepared
 from llmstream.framing.sse import SSEDecoder
 
-__all__ = ["CohereDecoder"]
+__all__ = ["CohereDecoder", "streamed_form"]
 
 # White space before `null`; with more of it the input is not held back.
 _WAITING_CHARS: Final = 100
@@ -119,6 +123,8 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
             super()._read(payloads)
             return
         decode, out, opened, misses = decode_plain_event.decode, self.out, self._opened, 0
+        growing: OpenBlock | None = None  # a call whose latest fragments are not counted yet
+        index, most = -1, 0
         for payload in payloads:
             try:
                 event = decode(payload)
@@ -131,18 +137,24 @@ class CohereDecoder(PayloadDecoder[WireEvent]):
                     if block is not None and block.kind == "text" and content is not None and content.text:
                         out.append(TextDelta(content.text, block.id))
                         continue
-                elif call is not None:
-                    block = opened.get(("call", event.index, 0))  # see `_call_key`
-                    if block is not None and block.parts and call.function.arguments:
-                        self._blocks.input(block, call.function.arguments)
-                        if self.done:
-                            return
+                elif call is not None and (text := call.function.arguments):
+                    if growing is None or event.index != index:
+                        if growing is not None:
+                            self.count(growing)
+                            growing = None
+                        index, most = event.index, most or most_held(payloads)
+                        block = opened.get(("call", index, 0))  # see `_call_key`
+                        if block is not None and block.parts:  # else it may be `null`, in pieces
+                            growing = self.growing(block, growing, most)
+                    if growing is not None:
+                        growing.parts.append(text)
+                        out.append(ToolInputDelta(text, growing.id))
                         continue
-            super()._read([payload])
+            self._read_other(payload, growing)
+            growing = None
             if self.done:
                 return
-        if misses or self._misses:
-            self._count_misses(misses, len(payloads))
+        self._end_plain(growing, misses, len(payloads))
 
     def on(self, wire: WireEvent) -> None:
         """Maps one event."""
@@ -389,8 +401,70 @@ def _converted(items: object, kind: type[Any]) -> list[Any]:
     out = []
     for item in items if isinstance(items, list) else ():
         try:
-            out.append(msgspec.convert(item, kind))
+            out.append(msgspec.convert(item, prepared(kind)))
         # A lone surrogate raises a ValueError that is not a ValidationError.
         except (msgspec.ValidationError, ValueError):
             continue
     return out
+
+
+# A complete response: the body of `POST /v2/chat` as the events of its stream, for the same decoder.
+# source: Cohere's API reference, chat v2 and its streamed events
+
+
+def streamed_form(body: bytes) -> bytes:
+    """The events of a stream with the same content; the body itself if it is no response."""
+    response = json_object(body)
+    if response is None or not isinstance(response.get("message"), dict):
+        return as_data(on_one_line(body))
+    return as_data(*map(encoded_json, _streamed(response)), b"[DONE]")
+
+
+def _streamed(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    message = response["message"]
+    yield {"type": "message-start", "id": response.get("id")}
+    if response.get("prompt"):
+        yield {"type": "debug", "prompt": response["prompt"]}
+    if message.get("tool_plan"):
+        yield _streamed_event("tool-plan-delta", tool_plan=message["tool_plan"])
+    logprobs = response.get("logprobs")
+    for index, content in enumerate(_listed(message.get("content"))):
+        yield from _streamed_content(index, content, logprobs if isinstance(logprobs, list) else [])
+    for citation in _listed(message.get("citations")):
+        yield _streamed_event("citation-start", citations=citation)
+    for index, call in enumerate(_listed(message.get("tool_calls"))):
+        yield _streamed_event("tool-call-start", index, tool_calls=call)
+        yield {"type": "tool-call-end", "index": index}
+    delta = {name: response[name] for name in ("finish_reason", "usage", "error") if name in response}
+    yield {"type": "message-end", "id": response.get("id"), "delta": delta}
+
+
+def _streamed_content(index: int, content: Any, logprobs: list[Any]) -> Iterator[dict[str, Any]]:
+    """One content block, with the log probabilities of its tokens."""
+    content = content if isinstance(content, dict) else {"type": "text", "text": content}
+    kind, text = content.get("type"), content.get("text")
+    yield _streamed_event("content-start", index, content={"type": kind} if logprobs else content)
+    if logprobs and kind == "text" and _joined(logprobs) == text:
+        for entry in logprobs:
+            yield {
+                **_streamed_event("content-delta", index, content={"text": entry["text"]}),
+                "logprobs": entry,
+            }
+    elif logprobs:
+        yield {**_streamed_event("content-delta", index, content=content), "logprobs": logprobs[0]}
+    yield {"type": "content-end", "index": index}
+
+
+def _joined(logprobs: list[Any]) -> str | None:
+    """The text of log probabilities; None if one has none."""
+    texts = [entry.get("text") if isinstance(entry, dict) else None for entry in logprobs]
+    return "".join(texts) if all(isinstance(text, str) for text in texts) else None  # type: ignore[arg-type]
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _streamed_event(kind: str, index: int | None = None, **message: Any) -> dict[str, Any]:
+    place = {} if index is None else {"index": index}
+    return {"type": kind, **place, "delta": {"message": message}}

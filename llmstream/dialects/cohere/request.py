@@ -29,7 +29,7 @@ from llmstream.chats.content import (
 )
 from llmstream.chats.message import Message, Role
 from llmstream.dialects.base import Encoded
-from llmstream.dialects.cohere.wire import KEY, told_citation
+from llmstream.dialects.cohere.wire import KEY, stored_citation
 from llmstream.dialects.history_parts import own_parts, result_or_failure_text, role_of, without_custom_parts
 from llmstream.dialects.media import data_uri
 from llmstream.dialects.requests import (
@@ -39,10 +39,10 @@ from llmstream.dialects.requests import (
     RequestWarnings,
     RequestWriter,
     described_schema,
-    in_words,
+    format_instruction,
+    mentions_json,
     merged,
     name_and_description,
-    says_json,
 )
 from llmstream.dialects.written import Carry, write
 from llmstream.errors import Unsupported
@@ -245,11 +245,11 @@ class _Body:
                         "part of the output schema moved into descriptions: the API does not enforce it"
                     )
             # Without the word in the prompt, JSON mode may write white space up to the token limit.
-            elif not says_json(self.request.messages):
+            elif not mentions_json(self.request.messages):
                 self.instruct(ANSWER_IN_JSON)
             self.body["response_format"] = format_
             return
-        self.instruct(in_words(wanted))
+        self.instruct(format_instruction(wanted))
         self.warnings.unsupported(
             "output", "not supported together with tools or documents; it was described in the prompt"
         )
@@ -397,7 +397,7 @@ class MessageWriter:
             elif isinstance(part, Custom) and not part.type.startswith(f"{KEY}."):
                 self._warn(f"a part of type {part.type!r} was left out: the API does not support it")
         calls = [_call(part) for part in message.tool_calls if not part.provider_executed]
-        citations = [c for p in message.parts if (c := told_citation(getattr(p, "metadata", None)))]
+        citations = [c for p in message.parts if (c := stored_citation(getattr(p, "metadata", None)))]
         out: dict[str, Any] = {"role": "assistant"}
         if content:
             plain = all(block["type"] == "text" for block in content)

@@ -27,7 +27,7 @@ __all__ = [
     "decode_plain_event",
     "finish_reason",
     "read_usage",
-    "told_citation",
+    "stored_citation",
     "write_usage",
 ]
 
@@ -206,18 +206,18 @@ def cited(citation: dict[str, Any], new_id: Callable[[], str]) -> Iterator[Sourc
     if not sources:
         yield Custom(f"{KEY}.citation", {KEY: {"citation": citation}})
     for place, source in enumerate(sources):
-        kept: Metadata = {KEY: {"citation": citation, "source": place}}
+        metadata: Metadata = {KEY: {"citation": citation, "source": place}}
         held = source.get("document") or source.get("tool_output")
         held = held if isinstance(held, dict) else {}
         url = _text(held.get("url"))
         title = _text(held.get("title")) or _text(source.get("id")) or _text(held.get("id"))
         if url is not None and "://" in url:
-            yield Source("url", new_id(), url, title, provider_metadata=kept)
+            yield Source("url", new_id(), url, title, provider_metadata=metadata)
         else:
-            yield Source("document", new_id(), title=title, provider_metadata=kept)
+            yield Source("document", new_id(), title=title, provider_metadata=metadata)
 
 
-def told_citation(metadata: Metadata | None) -> dict[str, Any] | None:
+def stored_citation(metadata: Metadata | None) -> dict[str, Any] | None:
     """Returns the citation in a source's metadata; only for its first source, so that it is sent once."""
     own = (metadata or {}).get(KEY) or {}
     citation = own.get("citation")

@@ -11,8 +11,7 @@ from llmstream.dialects.base import Place, StreamLimits
 from llmstream.dialects.blocks import Block, Blocks
 from llmstream.dialects.decoder import UNREADABLE, PayloadDecoder
 from llmstream.dialects.errors import error_from_value
-from llmstream.dialects.gemini.calls import FunctionCalls
-from llmstream.dialects.gemini.parts import Parts, holds_more, snake
+from llmstream.dialects.gemini.parts import FunctionCalls, Parts, holds_more, snake
 from llmstream.dialects.gemini.wire import (
     CONTINUATION,
     NO_COUNTS,

@@ -55,7 +55,7 @@ def parse_path(path: str) -> list[str | int]:
     while at < len(text):
         found = _STEP.match(text, at)
         if found is None:
-            raise DecodeError(f"{path!r} is no JSON path")
+            raise DecodeError(f"{path!r} is not a JSON path")
         index = found["index"]
         if index is not None:
             steps.append(int(index))

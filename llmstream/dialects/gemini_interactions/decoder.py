@@ -24,10 +24,19 @@ from llmstream.dialects.gemini_interactions.wire import (
 from llmstream.dialects.google import Responses, failure
 from llmstream.dialects.history_parts import mint_call_id
 from llmstream.dialects.json_text import encodable_value, is_json
-from llmstream.dialects.payload_size import held_size
+from llmstream.dialects.payload_size import held_size, most_held
 from llmstream.dialects.wire_values import UsageCounts, iso_time, objects_in
 from llmstream.errors import LLMStreamError, ProviderError
-from llmstream.events import ErrorEvent, Finish, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
+from llmstream.events import (
+    ErrorEvent,
+    Finish,
+    FinishReason,
+    Metadata,
+    ResponseMetadata,
+    TextDelta,
+    ToolInputDelta,
+    Usage,
+)
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["BEGINNINGS", "InteractionsDecoder"]
@@ -80,6 +89,8 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
             return
         decode, out, misses = decode_plain_event.decode, self.out, 0
         steps, responses = self._steps, self._responses
+        growing: OpenStep | None = None  # a call whose latest fragments are not counted yet
+        most = 0
         for payload in payloads:
             if not self._held and not self._cut:
                 try:
@@ -94,16 +105,19 @@ class InteractionsDecoder(PayloadDecoder[WireEvent]):
                             out.append(TextDelta(text, step.id))
                             continue
                         if step.kind == "call" and delta.type != "text" and (text := delta.arguments):
-                            responses.spoken = True
-                            steps.grow(step, text)
-                            if self.done:
-                                return
-                            continue
-            super()._read([payload])
+                            if step is not growing:
+                                most = most or most_held(payloads)
+                                growing = self.growing(step, growing, most)
+                            if growing is not None:
+                                responses.spoken = True
+                                step.parts.append(text)
+                                out.append(ToolInputDelta(text, step.id))
+                                continue
+            self._read_other(payload, growing)
+            growing = None
             if self.done:
                 return
-        if misses or self._misses:
-            self._count_misses(misses, len(payloads))
+        self._end_plain(growing, misses, len(payloads))
 
     def on(self, wire: WireEvent) -> None:
         """Maps one event of the wire to ours."""
@@ -325,7 +339,7 @@ def _may_be_cut(step: OpenStep) -> bool:
         case "thought":
             return step.signature is None
         case "call":
-            return bool(step.inputs) and not is_json("".join(step.inputs))
+            return bool(step.parts) and not is_json("".join(step.parts))
         case _:
             return False
 

@@ -23,7 +23,7 @@ from llmstream.dialects.gemini_interactions.wire import (
 from llmstream.dialects.google import Sources
 from llmstream.dialects.json_text import is_json
 from llmstream.dialects.media import base64_bytes
-from llmstream.dialects.payload_size import held_size, text_size
+from llmstream.dialects.payload_size import held_size
 from llmstream.dialects.wire_values import objects_in
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
@@ -275,9 +275,8 @@ class Steps:
 
     def grow(self, step: OpenStep, given: str) -> None:
         """Adds a fragment of the input of a call."""
-        step.inputs.append(given)
-        step.size += len(given)
-        self._retain(step, text_size(given) + _SLOT_BYTES)
+        step.parts.append(given)
+        self._reader.count(step)
         limit = self._reader.limits.max_tool_input_bytes
         if step.size > limit:
             self._reader.fail(LimitExceeded(f"the input of {step.name!r} is longer than {limit} bytes"))
@@ -290,11 +289,11 @@ class Steps:
             return
         given = step.wire.get("arguments")
         # Arguments may come whole in the start, as an object.
-        if not step.inputs and given not in (None, {}, ""):
+        if not step.parts and given not in (None, {}, ""):
             text = given if isinstance(given, str) else _encode(given).decode()
-            step.inputs.append(text)
+            step.parts.append(text)
             self._reader.out.append(ToolInputDelta(text, step.id))
-        text = "".join(step.inputs) or "{}"
+        text = "".join(step.parts) or "{}"
         self.client_called = True
         self._reader.out.append(ToolInputEnd(step.id))
         self._reader.out.append(

@@ -178,17 +178,18 @@ class OpenStep:
 
     wire:        the step so far: its start, with the fields of its deltas
     id:          of its block or call; "" until there is one
-    inputs:      fragments of a call's arguments
     audio:       recordings, by their type on the wire
     annotations: of its text, as on the wire
     unsourced:   whether any of them is not a citation
+    parts, counted, size: of a call's arguments, as in `GrowingInput`
     held:        memory counted for it, in bytes
     """
 
     kind: StepKind
     wire: dict[str, Any]
     id: str = ""
-    inputs: list[str] = dataclasses.field(default_factory=list)
+    parts: list[str] = dataclasses.field(default_factory=list)
+    counted: int = 0
     size: int = 0
     audio: dict[str, Recording] = dataclasses.field(default_factory=dict)
     annotations: list[dict[str, Any]] = dataclasses.field(default_factory=list)

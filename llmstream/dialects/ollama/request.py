@@ -29,8 +29,8 @@ from llmstream.dialects.requests import (
     FieldTable,
     RequestWriter,
     described_schema,
+    mentions_json,
     merged,
-    says_json,
 )
 from llmstream.dialects.written import Carry, write
 from llmstream.errors import Unsupported
@@ -100,7 +100,7 @@ class _Body:
         elif wanted is not None:
             body["format"] = "json"
             # Without the word in the prompt, JSON mode may write white space up to the token limit.
-            if not says_json(request.messages):
+            if not mentions_json(request.messages):
                 body["messages"].insert(0, {"role": "system", "content": ANSWER_IN_JSON})
         think = self.think()
         if think is not None:
@@ -162,8 +162,8 @@ class _Body:
 
     def call(self, part: ToolCall, index: int) -> dict[str, Any]:
         self.names[part.id] = part.name
-        arguments, whole = object_text(part.arguments)
-        if not whole:
+        arguments, is_object = object_text(part.arguments)
+        if not is_object:
             self.warnings.note(f"the input of call {part.id!r} is not a JSON object; it was wrapped in one")
         function = {"index": index, "name": part.name, "arguments": arguments}
         return {"id": part.id, "type": "function", "function": function}

@@ -27,7 +27,8 @@ from llmstream.dialects.openai_chat.attachments import Attachments
 from llmstream.dialects.openai_chat.quirks import Quirks
 from llmstream.dialects.openai_chat.reasoning import AnswerReasoning, ThinkTags, reasoning_text
 from llmstream.dialects.openai_chat.wire import Chunk, FirstChunk, finish_reason, read_usage
-from llmstream.dialects.tool_calls import CUSTOM_CALL, ToolCallTracker, mint_call_id
+from llmstream.dialects.payload_size import most_held
+from llmstream.dialects.tool_calls import CUSTOM_CALL, OpenCall, ToolCallTracker, mint_call_id
 from llmstream.dialects.wire_values import UsageCounts, unix_time
 from llmstream.errors import DecodeError, LimitExceeded, LLMStreamError
 from llmstream.events import (
@@ -37,6 +38,7 @@ from llmstream.events import (
     ReasoningDelta,
     ResponseMetadata,
     TextDelta,
+    ToolInputDelta,
     Usage,
 )
 from llmstream.framing.sse import SSEDecoder
@@ -44,7 +46,8 @@ from llmstream.grammar import TRUNCATING
 
 __all__ = ["OpenAIChatDecoder"]
 
-# The ids that Bedrock gives to calls, anew in each answer; see `ToolQuirks.numbered_call_ids`.
+_DONE: Final = b"[DONE]"
+# The ids that Bedrock gives to calls, again in each answer; see `ToolQuirks.numbered_call_ids`.
 _NUMBERED_ID: Final = re.compile(r"call_\d+")
 
 
@@ -103,8 +106,10 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         if not self._tries_plain:
             super()._read(payloads)
             return
-        decode, out, blocks, misses = wire.plain_chunks.decode, self.out, self._blocks, 0
+        decode, out, blocks, tools, misses = wire.plain_chunks.decode, self.out, self._blocks, self._tools, 0
         ready = self._plain and not self._beginning
+        growing: OpenCall | None = None  # a call whose latest fragments are not counted yet
+        index, most = -1, 0
         for payload in payloads:
             if ready:
                 try:
@@ -114,8 +119,14 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                 else:
                     text, thought, calls = delta.content, delta.reasoning_content, delta.tool_calls
                     if calls is not None:
-                        if not text and thought is None and self._continues_call(calls[0]):
-                            continue
+                        if not text and thought is None and (piece := calls[0].function.arguments):
+                            if growing is None or calls[0].index != index:
+                                index, most = calls[0].index, most or most_held(payloads)
+                                growing = tools.growing(index, growing, most)
+                            if growing is not None:
+                                growing.parts.append(piece)
+                                out.append(ToolInputDelta(piece, growing.id or ""))
+                                continue
                     elif thought is None:
                         if text and blocks.text_id is not None:
                             out.append(TextDelta(text, blocks.text_id))
@@ -123,10 +134,18 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
                     elif thought and not text and blocks.reasoning_id is not None:
                         out.append(ReasoningDelta(thought, blocks.reasoning_id))
                         continue
+            if growing is not None:
+                tools.count(growing)
+                growing = None
+            if payload == _DONE:  # at once: that it is no JSON costs an exception
+                self.on_done()
+                return
             super()._read([payload])
             if self.done:
                 return
             ready = self._plain and not self._beginning
+        if growing is not None:
+            tools.count(growing)
         if misses or self._misses:
             self._count_misses(misses, len(payloads))
 
@@ -353,17 +372,6 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             elif kind == "image_url":
                 self._attachments.add_image(part)
 
-    def _continues_call(self, fragment: wire.PlainFragment) -> bool:
-        """Adds a piece of the input of a call that streams; returns False for any other, which `on` reads."""
-        try:
-            delta = self._tools.continued(fragment.index, fragment.function.arguments)
-        except LimitExceeded:  # raised again, and reported, in `on`
-            return False
-        if delta is None:
-            return False
-        self.out.append(delta)
-        return True
-
     def _on_tool_calls(self, fragments: Iterable[wire.ToolCallFragment | None]) -> None:
         tools = self._tools
         tools.next_chunk()
@@ -435,7 +443,8 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
         self._attachments.end_audio()
         # Signatures that came after their reasoning had closed; the vendor wants them back all the same.
         for metadata in (self._reasoning.take_details(), self._reasoning.take_signature()):
-            self._custom(metadata)
+            if metadata is not None:
+                self._custom(metadata)
         if self._extra:
             self._custom(self._metadata("extra_content", self._extra))
         if self._tools.nameless():
@@ -458,9 +467,9 @@ class OpenAIChatDecoder(PayloadDecoder[Chunk]):
             for inside, text in self._tags.close():
                 (self._blocks.reasoning if inside else self._blocks.text)(text)
 
-    def _custom(self, metadata: Metadata | None) -> None:
+    def _custom(self, metadata: Metadata) -> None:
         """Emits metadata that belongs to no block, named by its one key."""
-        for own in (metadata or {}).values():
+        for own in metadata.values():
             self.out.extend(Custom(f"{self.provider}.{key}", metadata) for key in own)
 
     def _metadata(self, key: str, value: Any) -> Metadata:

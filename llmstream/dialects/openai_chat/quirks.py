@@ -101,7 +101,7 @@ class ToolQuirks(msgspec.Struct, frozen=True, kw_only=True):
     max_call_id_chars:     longer ids of calls, which other vendors gave them, are replaced; None where
         any length is accepted and an id may carry a signature (LiteLLM)
     short_call_ids:        ids of calls have to be nine letters and digits (Mistral's models)
-    numbered_call_ids:     ids of calls are `call_0`, `call_1`, anew in each answer; they get ids of ours,
+    numbered_call_ids:     ids of calls are `call_0`, `call_1`, again in each answer; they get ids of ours,
         since a conversation cannot tell them apart (Bedrock)
     """
 

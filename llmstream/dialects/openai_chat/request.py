@@ -19,9 +19,9 @@ from llmstream.dialects.requests import (
     FieldTable,
     RequestWarnings,
     RequestWriter,
-    in_words,
+    format_instruction,
+    mentions_json,
     name_and_description,
-    says_json,
 )
 from llmstream.dialects.schemas import inlined, openai_strict_schema
 from llmstream.events import OtherWarning, UnsupportedSetting
@@ -245,10 +245,10 @@ def encode_output(request: Request, quirks: SchemaQuirks, warnings: RequestWarni
         return OutputFields({"type": "json_schema", "json_schema": _schema(wanted, quirks, warnings)})
     field = {"type": "json_object"} if known != "none" and quirks.json_object else None
     if field is not None and wanted.schema is None:
-        return OutputFields(field, None if says_json(request.messages) else ANSWER_IN_JSON)
+        return OutputFields(field, None if mentions_json(request.messages) else ANSWER_IN_JSON)
     what = "it" if wanted.schema is None else "the schema"
     warnings.append(UnsupportedSetting("output", f"{what} went into the prompt instead"))
-    return OutputFields(field, in_words(wanted))
+    return OutputFields(field, format_instruction(wanted))
 
 
 def _schema(wanted: ResponseFormat, quirks: SchemaQuirks, warnings: RequestWarnings) -> dict[str, Any]:

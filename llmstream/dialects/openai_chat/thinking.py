@@ -16,7 +16,7 @@ from llmstream.request import NamedTool, Request
 __all__ = ["beside_tools", "check_served", "encode_thinking", "facts_of", "thinks"]
 
 _ALWAYS = "this model always thinks"
-_ON_OR_OFF = "thinking was switched on; how much cannot be said"
+_ON_OR_OFF = "thinking was switched on; the amount cannot be set"
 
 # OpenAI's Chat Completions refuse max for every model (seen 2026-11, BerriAI/litellm-docs#1173).
 _OPENAI_EFFORTS: Final = {"max": "xhigh"}

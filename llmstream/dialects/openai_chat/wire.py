@@ -223,19 +223,22 @@ def raw_reason(reason: FinishReason, raw: str | None, own: Mapping[str, FinishRe
 
 def read_usage(raw: dict[str, Any], quirks: UsageQuirks) -> Usage:
     """Reads a usage object; missing counts are None."""
-    given, made = _details(raw, "prompt"), _details(raw, "completion")
+    given = _details(raw, "prompt_tokens_details", "prompt_token_details")
+    made = _details(raw, "completion_tokens_details", "completion_token_details")
     prompt = _count(raw, "prompt_tokens", "input_tokens")
     completion = _count(raw, "completion_tokens", "output_tokens")
     total = _count(raw, "total_tokens")
-    reasoning = _first(_count(made, "reasoning_tokens"), _count(raw, "reasoning_tokens"))
-    cached = _first(
-        _count(given, "cached_tokens"),
-        _count(raw, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"),
-    )
-    written = _first(
-        _count(given, "cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens"),
-        _count(raw, "cache_creation_input_tokens"),
-    )
+    reasoning = _count(made, "reasoning_tokens") if made else None
+    if reasoning is None:
+        reasoning = _count(raw, "reasoning_tokens")
+    cached = written = None
+    if given:
+        cached = _count(given, "cached_tokens")
+        written = _count(given, "cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
+    if cached is None:
+        cached = _count(raw, "cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+    if written is None:
+        written = _count(raw, "cache_creation_input_tokens")
     if completion is not None and reasoning:
         beside = quirks.output_may_exclude_reasoning and reasoning > completion
         if beside or quirks.output_excludes_reasoning or _leaves_out(prompt, completion, reasoning, total):
@@ -272,10 +275,9 @@ def _leaves_out(prompt: int | None, completion: int, reasoning: int, total: int 
     return total is not None and prompt is not None and total == prompt + completion + reasoning
 
 
-def _details(raw: dict[str, Any], side: str) -> dict[str, Any]:
-    for name in (f"{side}_tokens_details", f"{side}_token_details"):
-        if isinstance(raw.get(name), dict):
-            details: dict[str, Any] = raw[name]
+def _details(raw: dict[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        if isinstance(details := raw.get(name), dict):
             return details
     return {}
 
@@ -288,7 +290,3 @@ def _count(raw: dict[str, Any], *names: str) -> int | None:
         if isinstance(value, float) and value == value // 1:
             return int(value)
     return None
-
-
-def _first(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a

@@ -29,6 +29,7 @@ from llmstream.events import (
     ToolInputDelta,
 )
 from llmstream.exchange import HttpRequest
+from llmstream.first_use import prepared
 from llmstream.framing.sse import SSEDecoder
 from llmstream.request import Request
 
@@ -291,7 +292,7 @@ def state_request(path: str, response_id: str) -> HttpRequest:
 def is_made(body: bytes) -> bool:
     """Whether a response is final; waiting does not help if the body is no response."""
     try:
-        response = msgspec.json.decode(body, type=_Response)
+        response = msgspec.json.decode(body, type=prepared(_Response))
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return True
     return response.status not in ("queued", "in_progress")

@@ -23,7 +23,7 @@ from llmstream.dialects.openai_responses.items import (
 from llmstream.dialects.openai_responses.open_items import INPUT, OpenItem, OpenItems, Slot
 from llmstream.dialects.openai_responses.prose_items import Messages, Sources
 from llmstream.dialects.openai_responses.wire import KEY, WireEvent, extras_of, listed_sources
-from llmstream.dialects.payload_size import held_size, text_size
+from llmstream.dialects.payload_size import held_size, utf8_size
 from llmstream.errors import LimitExceeded
 from llmstream.events import (
     ToolApprovalRequest,
@@ -35,9 +35,6 @@ from llmstream.events import (
 )
 
 __all__ = ["CALL_EVENTS", "Calls"]
-
-# Memory of a place in a CPython list.
-_SLOT_BYTES: Final = 8
 
 # Items whose call goes back as plain fields; all others go back as the complete item.
 _STREAMED: Final = frozenset({"function_call", "custom_tool_call"})
@@ -152,6 +149,8 @@ class Calls:
         item.call_id = self._items.fresh_id(item.first_id or f"call-{self._items.count}")
         self._reader.out.append(self.start_event(item, item.call_id))
         waiting, item.parts = item.parts, []
+        self._reader.let_go(item.held)
+        item.counted = item.size = item.held = 0
         for fragment in waiting:
             self.grow(item, fragment)
         if not is_hosted(wire):
@@ -181,7 +180,7 @@ class Calls:
             # Fragments are only added, so the result of the last comparison still holds.
             return
         item.compared = text
-        if 2 * len(text) <= item.size:
+        if 2 * utf8_size(text) <= item.size:
             # Shorter than the fragments, even if all were halves of surrogate pairs; joining them costs time.
             return
         given = without_lone_surrogates("".join(item.parts))
@@ -209,15 +208,22 @@ class Calls:
         if not text:
             return
         reader = self._reader
-        item.size += len(text)
-        if item.size > reader.limits.max_tool_input_bytes:
+        if item.size + utf8_size(text) > reader.limits.max_tool_input_bytes:
             name, most = tool_name_of(item.wire), reader.limits.max_tool_input_bytes
             reader.fail(LimitExceeded(f"the input of the tool call {name!r} grew past {most} bytes"))
             return
         item.parts.append(text)
-        reader.hold(text_size(text) + _SLOT_BYTES)
+        reader.count(item)
         if item.call_id is not None:
             reader.out.append(ToolInputDelta(text, item.call_id))
+
+    def growing(self, item: OpenItem, before: OpenItem | None, most: int) -> OpenItem | None:
+        """Begins a run of fragments of a function's arguments; see `PayloadDecoder.growing`."""
+        if item.parts and item.kind == "function_call" and not item.ended and not item.done:
+            return self._reader.growing(item, before, most)
+        if before is not None:
+            self._reader.count(before)
+        return None
 
     def _call(self, item: OpenItem) -> None:
         if item.call_id is None:
@@ -318,7 +324,11 @@ class Calls:
         item.given.add(INPUT)
         text = input_layout(item.wire).text
         self._complete_input(item, text)
-        if item.kind == "mcp_call" and (not again or len(text) >= item.size) and is_json("".join(item.parts)):
+        if (
+            item.kind == "mcp_call"
+            and (not again or utf8_size(text) >= item.size)
+            and is_json("".join(item.parts))
+        ):
             self._end_input(item)
 
     def _on_diff_done(self, wire: WireEvent) -> None:

@@ -34,9 +34,20 @@ from llmstream.dialects.openai_responses.wire import (
     read_usage,
     reason_of,
 )
+from llmstream.dialects.payload_size import most_held
 from llmstream.dialects.wire_values import objects_in, unix_time
 from llmstream.errors import NotAStream
-from llmstream.events import Custom, File, Finish, FinishReason, Metadata, ResponseMetadata, TextDelta, Usage
+from llmstream.events import (
+    Custom,
+    File,
+    Finish,
+    FinishReason,
+    Metadata,
+    ResponseMetadata,
+    TextDelta,
+    ToolInputDelta,
+    Usage,
+)
 from llmstream.framing.sse import SSEDecoder
 
 __all__ = ["OpenAIResponsesDecoder", "ResponseReader"]
@@ -62,6 +73,8 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
             super()._read(payloads)
             return
         decode, out, misses, by_place = plain_events.decode, self.out, 0, self._response.items.by_place
+        growing: OpenItem | None = None  # a call whose latest fragments are not counted yet
+        most = 0
         for payload in payloads:
             try:
                 event = decode(payload)
@@ -79,16 +92,19 @@ class OpenAIResponsesDecoder(PayloadDecoder[WireEvent]):
                         ):
                             out.append(TextDelta(delta, item.block))
                             continue
-                    elif item.parts and item.kind == "function_call" and not item.ended and not item.done:
-                        self._response.calls.grow(item, delta)
-                        if self.done:
-                            return
-                        continue
-            super()._read([payload])
+                    elif item.call_id is not None:
+                        if item is not growing:
+                            most = most or most_held(payloads)
+                            growing = self._response.calls.growing(item, growing, most)
+                        if growing is not None:
+                            item.parts.append(delta)
+                            out.append(ToolInputDelta(delta, item.call_id))
+                            continue
+            self._read_other(payload, growing)
+            growing = None
             if self.done:
                 return
-        if misses or self._misses:
-            self._count_misses(misses, len(payloads))
+        self._end_plain(growing, misses, len(payloads))
 
     def end(self) -> None:
         """Does nothing: a response without its last event is not complete."""

@@ -32,7 +32,7 @@ class OpenItem:
     first_id: the wire's id of that call when its input started
     slot:     the piece of reasoning that the open block is
     given:    pieces of which something was emitted
-    parts:    fragments of a tool's input, as emitted
+    parts, counted, size, held: fragments of a tool's input, as in `GrowingInput`
     compared: the complete input with which they were last compared
     done:     the wire has closed it
     ended:    the input of the call has ended (and the call was emitted)
@@ -43,10 +43,12 @@ class OpenItem:
         "block",
         "call_id",
         "compared",
+        "counted",
         "done",
         "ended",
         "first_id",
         "given",
+        "held",
         "kind",
         "logprobs",
         "parts",
@@ -64,7 +66,7 @@ class OpenItem:
         self.slot: Slot | None = None
         self.given: set[Slot] = set()
         self.parts: list[str] = []
-        self.size = 0
+        self.counted = self.size = self.held = 0
         self.compared: str | None = None
         self.annotations: list[dict[str, Any]] = []
         self.logprobs: list[Any] = []

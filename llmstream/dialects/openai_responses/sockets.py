@@ -251,7 +251,8 @@ class SocketTalk:
         """
         if not self._quirks.delivery.steering:
             raise Unsupported(
-                f"{self._provider} accepts no input while it responds. Leave the stream and ask again.",
+                f"{self._provider} accepts no input while it responds. "
+                "Leave the stream and send a new request.",
                 provider=self._provider,
             )
         parts = [write_part(part, self._quirks.input, provider=self._provider) for part in content]
@@ -312,8 +313,8 @@ def _read(raw: msgspec.Raw) -> _Response:
 
 def _output(reported: object, done: list[tuple[int, Any]]) -> list[Any] | None:
     """Returns the items of a response; None if they are unknown."""
-    # Those that were streamed count: the last event may encrypt reasoning anew, and that of ChatGPT's backend
-    # has no output at all.
+    # Those that were streamed count: the last event may encrypt reasoning again, and that of ChatGPT's
+    # backend has no output at all.
     output = reported if isinstance(reported, list) else []
     if len(output) in (0, len(done)):
         return [item for _, item in sorted(done, key=lambda each: each[0])]

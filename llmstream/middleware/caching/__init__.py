@@ -17,18 +17,25 @@ from typing import Any, Final, TypeAlias
 from llmstream.errors import InvalidRequest, LLMStreamError
 from llmstream.events import Event, Finish, ResponseMetadata, RetryNotice, StreamStart, Usage
 from llmstream.middleware.caching.flights import Flight, Flights
-from llmstream.middleware.caching.form import Answer, Times, decode_answer, encode_lines, play, speed_of
-from llmstream.middleware.caching.key import cache_key
-from llmstream.middleware.caching.stores import CacheStore, Kept, as_store
+from llmstream.middleware.caching.form import (
+    Answer,
+    Times,
+    cache_key,
+    decode_answer,
+    encode_lines,
+    play,
+    speed_of,
+)
+from llmstream.middleware.caching.stores import CacheStore, Storage, as_store
 from llmstream.middleware.wrapping import Ask, Middleware, Reply
 from llmstream.request import Request
 
-__all__ = ["Kept", "Key", "Price", "Times", "cache", "cache_key"]
+__all__ = ["Key", "Price", "Storage", "Times", "cache", "cache_key"]
 
 _log = logging.getLogger("llmstream")
 
 # Finish reasons of answers that nothing cut short.
-_WHOLE: Final = frozenset({"stop", "tool-calls", "other", "unknown"})
+_COMPLETE: Final = frozenset({"stop", "tool-calls", "other", "unknown"})
 
 _NO_CONTENT: Final = (StreamStart, ResponseMetadata)
 
@@ -42,7 +49,7 @@ Price: TypeAlias = Callable[[str, Usage], float | None]
 
 
 def cache(
-    kept: Kept,
+    storage: Storage,
     *,
     ttl_s: float | None = None,
     max_bytes: int | None = None,
@@ -57,13 +64,13 @@ def cache(
     are equal if provider, address, key, headers, model, messages, tools and settings are, so tenants with
     their own keys share nothing; a key returned by a function does not count. A `response-metadata` with
     {"llmstream": {"cached": true, "saved": {...}}} marks a replay, with the tokens and dollars that it saved.
-    The option `refresh=True` of a call asks anew, and stores the new answer.
+    The option `refresh=True` of a call sends the request, and stores the new answer.
 
     Equal requests at the same time send one: the others read its events as they arrive ("live" in the mark),
     in all processes that share a folder, a file or a server. If it fails or is left, the next one asks, after
     a `retry` event where its reader has seen content.
 
-    kept:      a folder, with one file of JSON lines for each answer (mode 0600: answers may be private);
+    storage:   a folder, with one file of JSON lines for each answer (mode 0600: answers may be private);
                "sqlite:cache.db"; "redis://HOST:PORT/DB" (also rediss:// and unix://; extra `redis`); or a
                mapping. What cannot be read or written is logged, and the request is sent
     ttl_s:     how long an answer may be used; None for ever
@@ -77,7 +84,7 @@ def cache(
     for name, value in {"ttl_s": ttl_s, "max_bytes": max_bytes}.items():
         if value is not None and not value > 0:
             raise InvalidRequest(f"{name} must be positive or None, got {value!r}")
-    store = as_store(kept, ttl_s=ttl_s, max_bytes=max_bytes)
+    store = as_store(storage, ttl_s=ttl_s, max_bytes=max_bytes)
     answers = _Answers(store, ttl_s, speed_of(times), single, price)
 
     async def cached(request: Request, ask: Ask) -> AsyncGenerator[Event]:
@@ -177,7 +184,7 @@ class _Answers:
             lines = flight.lines
             if lines is None or flight.stored or flight.failed or not flight.asked:
                 return
-            if finish.finish_reason in _WHOLE:
+            if finish.finish_reason in _COMPLETE:
                 flight.stored = True
                 try:
                     await self._store.put(key, encode_lines(lines, flight.timing, time.time()))

@@ -1,4 +1,4 @@
-"""Requests under way: equal ones side by side share one answer, and read its events as they arrive.
+"""Requests in progress: equal ones at the same time share one answer, and read its events as they arrive.
 
 A `Flight` has the events so far. A task of the request that began it fills it, so that a reader who pauses
 holds up no other. Between processes, a claim in the store names who asks; the others watch what that process

@@ -20,12 +20,11 @@ import msgspec
 
 from llmstream.addresses import is_redis, shown, sqlite_path
 from llmstream.errors import InvalidRequest
-from llmstream.file_lock import is_at, lock
-from llmstream.files import read_file, replace_file
+from llmstream.files import is_at, lock, read_file, replace_file
 
-__all__ = ["CacheStore", "FolderStore", "Kept", "MappingStore", "SharedStore", "Watched", "as_store"]
+__all__ = ["CacheStore", "FolderStore", "MappingStore", "SharedStore", "Storage", "Watched", "as_store"]
 
-Kept: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, bytes]"
+Storage: TypeAlias = "str | os.PathLike[str] | MutableMapping[str, bytes]"
 """A folder, "sqlite:PATH", "redis://HOST:PORT/DB", or a mapping from keys to stored answers."""
 
 LEASE_S: Final = 3.0
@@ -76,42 +75,42 @@ class SharedStore(CacheStore, Protocol):
         ...
 
 
-def as_store(kept: Kept, *, ttl_s: float | None = None, max_bytes: int | None = None) -> CacheStore:
+def as_store(storage: Storage, *, ttl_s: float | None = None, max_bytes: int | None = None) -> CacheStore:
     """The store of the caller's argument.
 
     raises: InvalidRequest for an address of no store
     """
-    if isinstance(kept, MutableMapping):
-        return MappingStore(kept, max_bytes=max_bytes)
-    if isinstance(kept, str):
-        if path := sqlite_path(kept):
+    if isinstance(storage, MutableMapping):
+        return MappingStore(storage, max_bytes=max_bytes)
+    if isinstance(storage, str):
+        if path := sqlite_path(storage):
             from llmstream.middleware.caching.sqlite import SQLiteCache  # not every Python has sqlite3
 
             return SQLiteCache(path, ttl_s=ttl_s, max_bytes=max_bytes)
-        if is_redis(kept):
+        if is_redis(storage):
             from llmstream.middleware.caching.redis import RedisCache
 
-            return RedisCache(kept, ttl_s=ttl_s, max_bytes=max_bytes)
-        if kept.startswith("sqlite:") or "://" in kept:
+            return RedisCache(storage, ttl_s=ttl_s, max_bytes=max_bytes)
+        if storage.startswith("sqlite:") or "://" in storage:
             raise InvalidRequest(
-                f"cannot store answers at {shown(kept)!r}. Name a folder, 'sqlite:cache.db' or "
+                f"cannot store answers at {shown(storage)!r}. Name a folder, 'sqlite:cache.db' or "
                 "'sqlite:/var/lib/app/cache.db' (no slashes before the path), or 'redis://host:6379/0'."
             )
-    return FolderStore(Path(kept), ttl_s=ttl_s, max_bytes=max_bytes)
+    return FolderStore(Path(storage), ttl_s=ttl_s, max_bytes=max_bytes)
 
 
 class MappingStore:
     """A mapping of the caller's. The order of use is known for this object's time only."""
 
-    def __init__(self, kept: MutableMapping[str, bytes], *, max_bytes: int | None = None) -> None:
-        self._kept = kept
+    def __init__(self, storage: MutableMapping[str, bytes], *, max_bytes: int | None = None) -> None:
+        self._answers = storage
         self._max_bytes = max_bytes
         self._sizes: OrderedDict[str, int] | None = None
         self._bytes = 0
 
     async def get(self, key: str) -> bytes | None:
         """As in `CacheStore`."""
-        found: object = self._kept.get(key)
+        found: object = self._answers.get(key)
         # A mapping of another program, or of an earlier version, may hold anything.
         if not isinstance(found, bytes | None):
             raise TypeError(f"the mapping holds {type(found).__name__}, not bytes")
@@ -122,18 +121,18 @@ class MappingStore:
     async def put(self, key: str, data: bytes) -> None:
         """As in `CacheStore`."""
         if self._max_bytes is None:
-            self._kept[key] = data
+            self._answers[key] = data
             return
         if self._sizes is None:
-            self._sizes = OrderedDict((name, len(value)) for name, value in self._kept.items())
+            self._sizes = OrderedDict((name, len(value)) for name, value in self._answers.items())
             self._bytes = sum(self._sizes.values())
         self._bytes += len(data) - self._sizes.pop(key, 0)
-        self._kept[key] = data
+        self._answers[key] = data
         self._sizes[key] = len(data)
         while self._bytes > self._max_bytes and self._sizes:
             oldest, size = self._sizes.popitem(last=False)
             self._bytes -= size
-            self._kept.pop(oldest, None)
+            self._answers.pop(oldest, None)
 
 
 _ANSWER: Final = ".jsonl"

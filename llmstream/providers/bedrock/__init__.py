@@ -6,7 +6,7 @@
 
 Signing:
 
-Requests without a bearer key carry AWS Signature Version 4, made by botocore anew for each attempt: `pip
+Requests without a bearer key carry AWS Signature Version 4, made again by botocore for each attempt: `pip
 install 'llmstream-sdk[bedrock]'`. Credentials are those of AWS's own tools: `AWS_ACCESS_KEY_ID`,
 `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, then `AWS_PROFILE` and whatever else botocore knows (shared
 files, single sign-on, the role of a container or machine).

@@ -77,7 +77,7 @@ def _region(env: Mapping[str, str], model: str) -> str:
         or _DEFAULT
     )
     if not _REGION.fullmatch(region):
-        raise InvalidRequest(f"{region!r} is no AWS region. Set AWS_REGION, for example to us-east-1.")
+        raise InvalidRequest(f"{region!r} is not an AWS region. Set AWS_REGION, for example to us-east-1.")
     return region
 
 

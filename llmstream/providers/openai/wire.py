@@ -1,4 +1,4 @@
-"""Which of OpenAI's two wires a request needs, where its caller asked for none in particular."""
+"""Which of OpenAI's two wires a request needs, where its caller named none."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from llmstream.dialects.cohere.wire import (
     FINISH_REASONS,
     KEY,
     citation_of,
-    told_citation,
+    stored_citation,
     write_usage,
 )
 from llmstream.dialects.media import read_data_uri
@@ -414,7 +414,7 @@ class CohereShapes(Shapes[ContentBlock]):
             return b""
         # The decoder made a source of each document; the citation is written with the first.
         if "citation" in self.own(event.provider_metadata):
-            citation = told_citation(event.provider_metadata)
+            citation = stored_citation(event.provider_metadata)
         else:
             citation = citation_of(event) if isinstance(event, SourceEvent) else None
         if citation is None:

@@ -1,11 +1,11 @@
-"""Error responses: the status of an error, and its form in the APIs of OpenAI, Google and AWS.
+"""Error responses: the status of an error, its form in the APIs of OpenAI, Google and AWS, Claude's refusals.
 
 A form here is one that several wires share. That of a vendor with one wire is in the writer of that wire.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -18,10 +18,12 @@ from llmstream.dialects.requests import Field
 from llmstream.errors import BadRequest, ErrorInfo
 from llmstream.exchange import HttpResponse
 from llmstream.framing.aws_event_stream import encode_message
+from llmstream.model_rules.claude import CLAUDE
 
 __all__ = [
     "STATUS_OF_CODE",
     "check_effort",
+    "claude_refusal",
     "encode_aws_error",
     "encode_google_error",
     "encode_openai_error",
@@ -269,3 +271,43 @@ def encode_aws_error(info: ErrorInfo) -> HttpResponse:
     return error_response(
         info, {"message": info.message}, status=status or 500, request_id="x-amzn-requestid", headers=headers
     )
+
+
+# Checks requests by the rules of Claude models, with the vendor's messages.
+
+
+def claude_refusal(
+    model: str, *, thinking: Mapping[str, Any], effort: object, forced: bool, sampling: Iterable[str]
+) -> str | None:
+    """Returns why the model would reject a request; None if it would not, or for an unknown model.
+
+    thinking: the field of that name, {} if missing
+    effort:   `output_config.effort`, or None
+    forced:   the tool choice forces a call
+    sampling: names of the sampling settings that are set
+    """
+    rules = CLAUDE.find(model)
+    # Newer models come before their rules.
+    if rules is CLAUDE.unknown:
+        return None
+    kind = thinking.get("type")
+    taken = {rules.off, "enabled" if rules.thinking != "adaptive" else None}
+    taken |= {"adaptive"} if rules.thinking in ("either", "adaptive") else set()
+    if rules.thinking == "none":
+        taken = {"disabled"}
+    if kind is not None and kind not in taken:
+        instead = f'Use "thinking.type.{"adaptive" if "adaptive" in taken else "enabled"}"'
+        if rules.efforts:
+            instead += ' and "output_config.effort" to control thinking behavior'
+        return f'"thinking.type.{kind}" is not supported for this model. {instead}.'
+    if effort is not None and effort not in rules.efforts:
+        if not rules.efforts:
+            return "This model does not support the effort parameter."
+        known = ", ".join(f"'{name}'" for name in rules.efforts)
+        return f"output_config.effort: Input should be {known} for this model."
+    if forced and not rules.forced_tools:
+        return "tool_choice: this model does not support forced tool use. Use 'auto' or 'none'."
+    for name in sampling:
+        if not rules.sampling:
+            return f"`{name}` is deprecated for this model."
+    return None

@@ -37,8 +37,8 @@ def store_at(address: str, name: str) -> Callable[[], LimitStore]:
         check_installed()
         return partial(RedisLimits, address, name)
     raise InvalidRequest(
-        f"shared={shown(address)!r} is no address of shared limits. Write redis://HOST:PORT/0, rediss://..., "
-        "unix:///PATH or sqlite:PATH (no slashes before the path)."
+        f"shared={shown(address)!r} is not an address of shared limits. Write redis://HOST:PORT/0, "
+        "rediss://..., unix:///PATH or sqlite:PATH (no slashes before the path)."
     )
 
 

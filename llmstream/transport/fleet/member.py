@@ -190,7 +190,8 @@ class Member:
         return answered
 
     def _granted(self, waiter: _Waiter, answer: Answer) -> None:
-        if not self._remove(waiter):  # cancelled while the answer came
+        # Cancelled while the answer came; its task may not have run since.
+        if not self._remove(waiter) or waiter.turn.cancelled():
             self._send(Release(waiter.id, [-amount for amount in waiter.cost]))
             return
         self._held.add(waiter.id)

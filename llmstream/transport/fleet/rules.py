@@ -60,7 +60,7 @@ CUT: Final = 0.7
 GROWTH_PER_S: Final = 0.05 / 60
 LOWEST_FACTOR: Final = 0.1
 USED_UP: Final = 0.1
-"""A bucket below this part of its size explains a refusal: it is no reason to cut its size."""
+"""A bucket below this part of its size explains a refusal: that does not justify cutting its size."""
 
 _NEVER: Final = 1e18
 
@@ -308,7 +308,7 @@ class _Change:
     def _ask(self, op: Ask) -> float:
         line = self.state.line
         place = next((place for place, waiting in enumerate(line) if waiting.id == op.id), -1)
-        again = op.again and place >= 0  # who was dropped from the line begins anew
+        again = op.again and place >= 0  # who was dropped from the line starts again
         if place < 0:
             self.state.number += 1
             waiting = Waiting(op.id, [-op.priority, self.state.number], op.cost, 0.0)

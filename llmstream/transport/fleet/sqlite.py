@@ -43,7 +43,7 @@ _BUSY_S: Final = 5.0
 # How often the file's version is looked at while somebody waits, without a lock.
 _POLL_S: Final = 0.02
 
-# A clock this far behind the file's has started anew.
+# A clock this far behind the file's has started again.
 _REBOOTED_S: Final = 1.0
 
 

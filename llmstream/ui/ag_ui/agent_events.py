@@ -44,9 +44,8 @@ from llmstream.events import (
     merge_metadata,
 )
 from llmstream.ui.ag_ui.application import KEY
-from llmstream.ui.ag_ui.interrupts import Waiting
 from llmstream.ui.ag_ui.messages import Messages
-from llmstream.ui.ag_ui.output import OWN, WIDEST_FRAME, Output, builtins, packed, present
+from llmstream.ui.ag_ui.output import OWN, WIDEST_FRAME, Output, Waiting, builtins, packed, present
 
 __all__ = ["AgentEvents"]
 
@@ -54,7 +53,7 @@ PROGRESS: Final = "llmstream.progress"
 """The type of activities that show the progress of a call."""
 
 _CUT_OFF: Final = "The response broke off inside this call. It has not run."
-_SUPERSEDED: Final = "The response that asked for this sub-agent was discarded."
+_SUPERSEDED: Final = "The response that called this sub-agent was discarded."
 
 _encode = msgspec.json.Encoder().encode
 

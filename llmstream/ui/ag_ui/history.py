@@ -23,16 +23,17 @@ from llmstream.chats.content import (
     Text,
     ToolCall,
     ToolResult,
+    read_base64,
+    read_data_url,
 )
 from llmstream.chats.message import Message, Role
 from llmstream.errors import InvalidRequest
 from llmstream.events import merge_metadata
 from llmstream.ui.ag_ui import wire
-from llmstream.ui.ag_ui.content import ContentReader
 from llmstream.ui.ag_ui.messages import response_of
 from llmstream.ui.ag_ui.output import OWN, unpacked
 
-__all__ = ["History"]
+__all__ = ["ContentReader", "History"]
 
 # Key of what other servers put into `encryptedValue`, in the metadata of a part.
 _FOREIGN: Final = "ag-ui"
@@ -57,7 +58,7 @@ class History:
         self._cut: set[str] = set()  # calls that were cut off: they were never made
         self._by_provider: set[str] = set()
         self._response: tuple[Any, ...] | None = None  # the one under way
-        self._said: list[Part] = []
+        self._parts: list[Part] = []
         self._results: list[ToolResult] = []
         self._id = ""
         for place, message in enumerate(given):
@@ -102,9 +103,9 @@ class History:
             metadata = _metadata(message.encrypted_value)
             text = self._content.text(message.content, where)
             if text or metadata:
-                self._said.append(Reasoning(text, metadata))
+                self._parts.append(Reasoning(text, metadata))
             return
-        self._said += _texts(self._content.text(message.content, where), message.encrypted_value)
+        self._parts += _texts(self._content.text(message.content, where), message.encrypted_value)
         for call in message.tool_calls or ():
             self._call(call, where)
 
@@ -119,7 +120,7 @@ class History:
         if by_provider:
             self._by_provider.add(call.id)
         metadata = _metadata(call.encrypted_value)
-        self._said.append(
+        self._parts.append(
             ToolCall(call.id, call.function.name, call.function.arguments or "", by_provider, metadata)
         )
 
@@ -150,17 +151,17 @@ class History:
         )
         # A vendor's calls and results are within one response.
         if by_provider:
-            self._said.append(result)
+            self._parts.append(result)
         else:
             self._results.append(result)
 
     def _end_response(self) -> None:
         metadata = {"id": self._id} if self._id else None
-        if self._said:
-            self.messages.append(Message("", Role.ASSISTANT, tuple(self._said), metadata))
+        if self._parts:
+            self.messages.append(Message("", Role.ASSISTANT, tuple(self._parts), metadata))
         if self._results:
             self.messages.append(Message.tool(self._results))
-        self._said, self._results, self._response, self._id = [], [], None, ""
+        self._parts, self._results, self._response, self._id = [], [], None, ""
 
 
 def _texts(text: str, encrypted: object) -> Iterator[Part]:
@@ -217,3 +218,81 @@ def _value(text: str, *, is_json: bool) -> Any:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return text
+
+
+# The content of an AG-UI message: a text, or parts with files.
+
+
+class ContentReader:
+    """Reads content.
+
+    allow_url: whether a file may be read from an address
+    """
+
+    def __init__(self, allow_url: Callable[[str], bool]) -> None:
+        self._allow_url = allow_url
+
+    def text(self, content: object, where: str) -> str:
+        """Returns the text; other parts have no place in the message.
+
+        where:  the place in the request, for the error
+        raises: InvalidRequest for anything but text and parts
+        """
+        if content is None:
+            return ""
+        # Such as an image in a system message: no vendor takes one there.
+        return "".join(part.text for part in self.parts(content, where) if isinstance(part, Text))
+
+    def parts(self, content: object, where: str) -> Iterator[Part]:
+        """Returns the parts; raises as `text`."""
+        if isinstance(content, str):
+            yield Text(content)
+            return
+        if not isinstance(content, list):
+            raise InvalidRequest(f"{where}: content is a text or a list of parts")
+        for place, part in enumerate(content):
+            if not isinstance(part, dict) or not isinstance(part.get("type"), str):
+                raise InvalidRequest(f"{where}.content[{place}] is not a part with a type")
+            yield self._part(part, f"{where}.content[{place}]")
+
+    def _part(self, part: dict[str, Any], where: str) -> Part:
+        kind = part["type"]
+        if kind == "text" and isinstance(part.get("text"), str):
+            return Text(part["text"])
+        source = part if kind == "binary" else part.get("source")
+        if kind not in ("image", "audio", "video", "document", "binary") or not isinstance(source, dict):
+            raise InvalidRequest(
+                f"{where} of type {kind!r} cannot be read. Send a text, or a file: an image, audio, video or "
+                "document with a source."
+            )
+        media_type, url, data = self._source(source, where)
+        if kind == "image" or media_type.startswith("image/"):
+            return Image(url, data, media_type)
+        if kind == "audio" or media_type.startswith("audio/"):
+            return Audio(url, data, media_type)
+        name = part.get("filename")
+        return Document(url, data, media_type, name if isinstance(name, str) else "")
+
+    def _source(self, source: dict[str, Any], where: str) -> tuple[str, str, bytes]:
+        """Media type, address and bytes; also of a `binary` part, which clients before 1.0 send."""
+        given = source.get("mimeType")
+        media_type = given if isinstance(given, str) else ""
+        match source:
+            case {"type": "data", "value": str(data)} | {"type": "binary", "data": str(data)}:
+                return media_type, "", read_base64(data, where)
+            case {"type": "url", "value": str(url)} | {"type": "binary", "url": str(url)}:
+                # Not `url.lower()`: a data URL may have megabytes.
+                if url[:5].lower() == "data:":
+                    found, decoded = read_data_url(url, where)
+                    return media_type or found, "", decoded
+                if not self._allow_url(url):
+                    # By default such as gs: the server's own key would read it for whoever knows its name.
+                    raise InvalidRequest(
+                        f"{where}: files may not be read from this address. Send the file itself, or pass "
+                        "ag_ui.read(allow_url=...)."
+                    )
+                return media_type, url, b""
+        raise InvalidRequest(
+            f"{where}: a file is read from a source of type data or url, with a value. Of a file that is "
+            "stored at a vendor, send the bytes."
+        )

@@ -37,9 +37,8 @@ from llmstream.events import (
 from llmstream.events import ToolCall as ToolCallEvent
 from llmstream.events import ToolResult as ToolResultEvent
 from llmstream.ui.ag_ui.agent_events import AgentEvents
-from llmstream.ui.ag_ui.interrupts import Waiting, interrupt_of
 from llmstream.ui.ag_ui.messages import response_of
-from llmstream.ui.ag_ui.output import Output, Settings
+from llmstream.ui.ag_ui.output import Output, Settings, Waiting, interrupt_of
 from llmstream.unique_ids import StepIds, UniqueIds
 
 __all__ = ["dump", "interrupts"]

@@ -1,4 +1,4 @@
-"""The messages of one agent under way: texts, reasoning, and the message to which a call belongs."""
+"""The messages of one agent in progress: texts, reasoning, and the message to which a call belongs."""
 
 from __future__ import annotations
 

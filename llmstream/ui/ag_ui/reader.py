@@ -265,7 +265,7 @@ def _decision(interrupt: str, payload: Any) -> Approve | Deny:
     approved = payload.get("approved") if isinstance(payload, Mapping) else None
     if not isinstance(approved, bool):
         raise InvalidRequest(
-            f'resume: the payload of {interrupt!r} is no decision. Send {{"approved": true}}, or '
+            f'resume: the payload of {interrupt!r} is not a decision. Send {{"approved": true}}, or '
             '{"approved": false, "reason": "..."}.'
         )
     if not approved:

@@ -16,8 +16,7 @@ from llmstream.errors import ErrorInfo, InvalidRequest
 from llmstream.events import ErrorEvent, Event, File, Finish, ReasoningFile, StreamStart, Usage
 from llmstream.serve.writers import PING, UNBUFFERED
 from llmstream.ui.ag_ui.agent_events import AgentEvents
-from llmstream.ui.ag_ui.interrupts import Waiting, interrupt_of
-from llmstream.ui.ag_ui.output import OWN, Output, Settings, builtins, present
+from llmstream.ui.ag_ui.output import OWN, Output, Settings, Waiting, builtins, interrupt_of, present
 
 __all__ = ["PROTOCOL_VERSION", "Writer", "WriterOptions"]
 
@@ -88,7 +87,7 @@ class Writer:
     ) -> None:
         for name, given in (("thread_id", thread_id), ("run_id", run_id)):
             if not isinstance(given, str) or not given:
-                raise InvalidRequest(f"{name} is the text that the request has, not {given!r}")
+                raise InvalidRequest(f"{name} must be the text that the request has, got {given!r}")
         self._ids = {"threadId": thread_id, "runId": run_id}
         self._parent_run_id = parent_run_id
         self._takes_outcomes = protocol_version is not None

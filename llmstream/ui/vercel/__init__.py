@@ -12,18 +12,18 @@ from llmstream.ui.vercel.conversations import (
     SQLiteConversations,
 )
 from llmstream.ui.vercel.history import dump
-from llmstream.ui.vercel.reading import Asked, History, Limits, Trigger, continues, read
+from llmstream.ui.vercel.reading import History, Limits, PageRequest, Trigger, continues, read
 from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer
 
 __all__ = [
-    "Asked",
     "Chats",
     "Conversation",
     "Conversations",
     "History",
     "Limits",
     "MemoryConversations",
+    "PageRequest",
     "PageRun",
     "SQLiteConversations",
     "Trigger",

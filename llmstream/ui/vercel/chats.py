@@ -31,7 +31,7 @@ from llmstream.serve.body import Body
 from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.ui.vercel.conversations import Conversation, Conversations, open_conversations
 from llmstream.ui.vercel.history import dump, message_events, messages_of, without_placeholders
-from llmstream.ui.vercel.reading import Asked, Limits, read
+from llmstream.ui.vercel.reading import Limits, PageRequest, read
 from llmstream.ui.vercel.runs import PageRun
 from llmstream.ui.vercel.writer import Version, Writer, answer_metadata
 
@@ -134,13 +134,13 @@ class Chats:
         raises:  InvalidRequest for options of the run; LogError if the log cannot be written
         """
         try:
-            asked = read(body, limits=self._limits, allow_url=self._allow_url)
+            request = read(body, limits=self._limits, allow_url=self._allow_url)
         except InvalidRequest as error:
             return Body.plain(400, str(error))
-        key = _key(user, asked.id)
+        key = _key(user, request.id)
         old, status = await self._found(key)
         if status is not None and _is_open(status):
-            if asked.messages or asked.trigger == "regenerate-message":
+            if request.messages or request.trigger == "regenerate-message":
                 await self._stop(status)
             elif old.suspension is not None:
                 await self._ended(status)  # it waits for decisions, and only its end is to be written
@@ -148,7 +148,7 @@ class Chats:
             old, status = await self._found(key)
         if _is_open(status) or _is_starting(old, status):
             return Body.plain(409, _BUSY)
-        turn = _turn(old, asked)
+        turn = _turn(old, request)
         if turn is None:
             return Body.plain(409, _STALE)
         try:
@@ -371,16 +371,16 @@ class _Turn:
     results: Sequence[ToolResult] = ()
 
 
-def _turn(old: Conversation, asked: Asked) -> _Turn | None:
+def _turn(old: Conversation, request: PageRequest) -> _Turn | None:
     """What a request starts; None if it does not fit the stored conversation."""
     # Results that stand in for those of calls that wait are for vendors alone.
     messages = without_placeholders(old.messages, old.suspension)
     message_id = f"msg_{secrets.token_hex(12)}"
-    if asked.trigger == "regenerate-message":
-        kept = _before_answer(messages, asked.message_id)
+    if request.trigger == "regenerate-message":
+        kept = _before_answer(messages, request.message_id)
         return _Turn(kept, message_id) if kept else None
-    if asked.messages:
-        new = asked.messages[-1]
+    if request.messages:
+        new = request.messages[-1]
         at = _index(messages, Role.USER, (new.metadata or {}).get("id"))
         # A known id is that of an edited message, or of one that is sent again after a network failure.
         return _Turn((*messages[:at], new), message_id)
@@ -392,10 +392,10 @@ def _turn(old: Conversation, asked: Asked) -> _Turn | None:
     names = shown_ids(old.suspension)
     external = {names[call.call_id]: call.call_id for call in pending if not call.approval_id}
     # A page sends all decisions that its message has, older ones too.
-    decisions = {name: decision for name, decision in asked.decisions.items() if name in approvals}
+    decisions = {name: decision for name, decision in request.decisions.items() if name in approvals}
     results = [
         msgspec.structs.replace(result, tool_call_id=external[result.tool_call_id])
-        for result in asked.results
+        for result in request.results
         if result.tool_call_id in external
     ]
     # Nothing in the request fits what waits: it was decided in another tab.

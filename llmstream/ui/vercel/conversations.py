@@ -16,6 +16,7 @@ from llmstream.agent.suspension import Suspension
 from llmstream.chats.message import Message
 from llmstream.chats.saved import dump_messages, load_messages
 from llmstream.errors import DecodeError, InvalidRequest
+from llmstream.first_use import prepared
 from llmstream.tools.approval import PendingCall
 
 if TYPE_CHECKING:
@@ -244,7 +245,7 @@ def _encode(conversation: Conversation) -> bytes:
 
 def _decode(version: int, data: Any) -> Conversation:
     try:
-        saved = msgspec.json.decode(data, type=_Saved)
+        saved = msgspec.json.decode(data, type=prepared(_Saved))
     except msgspec.MsgspecError as error:
         raise DecodeError(f"not a stored conversation: {error}") from None
     return Conversation(

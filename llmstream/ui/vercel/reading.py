@@ -1,4 +1,4 @@
-"""Requests of `useChat`: what a page asks, checked and converted.
+"""Requests of `useChat`, checked and converted.
 
 A page sends what it likes: the history in a request, its ids and its tool outputs are the visitor's claims.
 So by default only the newest message is read, and decisions and results apply only to calls that wait.
@@ -24,7 +24,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.tools.approval import Approve, Deny, PendingCall
 from llmstream.ui.vercel.signing import signed_approval
 
-__all__ = ["Asked", "History", "Limits", "Trigger", "continues", "read"]
+__all__ = ["History", "Limits", "PageRequest", "Trigger", "continues", "read"]
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 History: TypeAlias = Literal["server", "client"]
@@ -53,7 +53,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """What a page asks for.
 
     id:         of the chat, chosen by the page; an id of one visitor may be known to another
@@ -80,7 +80,7 @@ class Asked:
     def suspension(self, agent: str, key: bytes | None = None) -> Suspension:
         """Makes the run that waits for the decisions, from a history that the page holds.
 
-            agent.resume(asked.suspension(agent.name, KEY), asked.decisions)
+            agent.resume(request.suspension(agent.name, KEY), request.decisions)
 
         A page may send the same decision twice. Only the application can know that it was used.
 
@@ -114,7 +114,7 @@ def read(
     approval_key: bytes | None = None,
     allow_url: Callable[[str], bool] | None = None,
     limits: Limits = Limits(),
-) -> Asked:
+) -> PageRequest:
     """Reads the body of a request.
 
     history:      "server": the server has the conversation, and reads the newest user message alone.
@@ -150,7 +150,7 @@ def read(
     pending: tuple[PendingCall, ...] = ()
     if history == "client":
         decisions, pending = _verified(decisions, calls, approval_key)
-    return Asked(
+    return PageRequest(
         id=chat_id,
         trigger=trigger,
         message_id=message_id if isinstance(message_id, str) else None,
@@ -280,7 +280,7 @@ def _verified(
             genuine[pending.approval_id] = msgspec.structs.replace(pending, approval_id=own_id)
     for approval_id in decisions:
         if approval_id not in genuine:
-            raise InvalidRequest("an approval is not the one that was asked for, or its call was altered")
+            raise InvalidRequest("an approval does not match its request, or its call was altered")
     decided = {genuine[approval_id].approval_id: decision for approval_id, decision in decisions.items()}
     return decided, tuple(genuine.values())
 

@@ -81,8 +81,8 @@ class Writer:
 
         serve.starlette.respond(serve.Body(agent.stream(prompt), vercel.Writer()))
 
-    version:    of npm `ai` in the page. 6 is read by 7 too. 5 has no approvals: they are
-                `data-llmstream-approval` parts
+    version:    of npm `ai` in the page. 6 is read by 7 too. 5 (5.0.20 and newer) has no approvals: they are
+                `data-llmstream-approval` parts; and its finish reason is in the metadata
     message_id: of the assistant message that the response continues; it must be the one the page has, or the
                 page shows two. None lets the page choose
     reasoning:  False leaves the reasoning out
@@ -211,6 +211,10 @@ class Writer:
         reason = "other" if event.finish_reason == "unknown" else event.finish_reason
         cost = (event.provider_metadata or {}).get("llmstream", {}).get("cost")
         shown = answer_metadata(event.usage, self._model, cost)
+        # Releases up to 5.0.90 refuse a finish that has a `finishReason`, and so the complete response.
+        old = self._version == 5
+        if old:
+            shown["finishReason"] = reason
         out = self._end_step() + _chunk("message-metadata", messageMetadata=shown)
         if self._error is not None and self._error.code == _STOPPED:
             # The page shows it as stopped by its visitor, not as failed.
@@ -218,7 +222,7 @@ class Writer:
         if reason == "error":
             text = _BROKE_OFF if self._error is None else self._error_text(self._error)
             out += _chunk("error", errorText=text)
-        return out + _chunk("finish", finishReason=reason)
+        return out + (_chunk("finish") if old else _chunk("finish", finishReason=reason))
 
     # Text and reasoning.
 

@@ -25,6 +25,7 @@ from llmstream.server_side.wires import server_side
 from llmstream.simulator import Call, Turn
 from llmstream.streams.history import repaired
 from llmstream.testing import ScriptedModel
+from tests.examples import examples
 
 MODELS = {
     "anthropic": "claude-sonnet-4-5",
@@ -78,7 +79,7 @@ def is_in_order(part: list[Message], whole: list[Message]) -> bool:
     return all(any(message == other for other in rest) for message in part)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories, chosen)
 async def test_effects_leave_a_complete_history(history: list[Message], effects: list[ContextEffect]) -> None:
     """Nothing is left to repair, and every vendor accepts it."""
@@ -102,7 +103,7 @@ async def test_effects_leave_a_complete_history(history: list[Message], effects:
         assert [part.tool_call_id for part in parts if isinstance(part, ToolResult)] == asked
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(histories, st.integers(0, 2), st.integers(0, 12))
 async def test_what_is_left_stands_as_it_stood(history: list[Message], which: int, n: int) -> None:
     effect = MAKERS[which](n)

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from llmstream.cli import main
-from llmstream.cli.bench.files import write_text
+from llmstream.cli.bench import write_text
 from llmstream.cli.bench.load import arrivals
-from llmstream.cli.bench.views import report_lines
+from llmstream.cli.bench.report import report_lines
 from llmstream.errors import InvalidRequest
 from llmstream.simulator import Pace, Refuse, Script, Turn
 
@@ -136,7 +136,7 @@ def test_model_without_provider_is_guessed(bench):
         (["-m", "sim:demo", "--rate", "2/s", "-c", "2"], "not allowed with"),
         (["-m", "sim:demo", "--compare", "/nowhere.json"], "cannot read"),
         (["-m", "sim:demo", "--prompts", "/nowhere.txt"], "cannot read"),
-        (["-m", "sim:demo", "--json", "/nowhere/out.json"], "no such folder"),
+        (["-m", "sim:demo", "--json", "/nowhere/out.json"], "the folder does not exist"),
     ],
 )
 def test_wrong_usage_is_status_2(bench, argv, told):
@@ -179,7 +179,13 @@ def test_deep_json_is_no_report(bench, tmp_path):
     assert "is not a report" in done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGINT,
+        *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGHUP)),
+    ],
+)
 def test_a_signal_ends_it_with_a_report(number, spawn, simulate, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-tests")
     simulator = simulate(Script((Turn(text="So."), Turn(text="Slow.", pace=Pace(first_s=60.0)))))

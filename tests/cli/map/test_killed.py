@@ -38,11 +38,6 @@ def killed_and_continued(simulate, counted, spawn, tmp_path, rows_of, *, kills: 
     assert ROWS < sum(script.asked.values()) <= ROWS + CONCURRENCY * kills
 
 
-def test_three_kills_lose_nothing(simulate, counted, spawn, tmp_path, rows_of, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    killed_and_continued(simulate, counted, spawn, tmp_path, rows_of, kills=3, suffix="jsonl")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
 def test_twenty_kills_lose_nothing(simulate, counted, spawn, tmp_path, rows_of, monkeypatch, suffix):

@@ -72,6 +72,7 @@ def test_rows_with_prompts_and_messages(map_with, counted, tmp_path, rows_of):
     assert [(row["id"], row["answer"]) for row in rows_of(output)] == [(1, "to Hello"), (2, "to Hi")]
 
 
+@pytest.mark.slow
 def test_standard_input_may_be_slow(simulate, counted, tmp_path):
     """The first answer is there while the input is still open."""
     url = simulate(counted()).url
@@ -112,7 +113,7 @@ def test_failed_rows_are_status_3(map_with, counted, cities, tmp_path, rows_of):
     done = map_with(script, *argv)
     assert done.status == 3
     assert "1 failed (bad-request 1)" in done.err
-    assert "--retry-failed asks again" in done.err
+    assert "--retry-failed sends the failed rows again" in done.err
     (failed,) = [row for row in rows_of(output) if row["answer"] is None]
     assert (failed["text"], failed["llmstream"]["error"]["code"]) == ("Rome", "bad-request")
     assert map_with(script, *argv).status == 3
@@ -252,7 +253,7 @@ def test_used_up_quota_is_status_75(map_with, counted, cities, tmp_path):
     )
     done = map_with(script, cities, "--prompt", "{{text}}", "-o", tmp_path / "b.jsonl", "-c", 1)
     assert done.status == 75
-    assert "to go on, run the same command again" in done.err
+    assert "to continue, run the same command again" in done.err
 
 
 def test_a_full_device_is_status_75(map_with, counted, cities):
@@ -261,7 +262,7 @@ def test_a_full_device_is_status_75(map_with, counted, cities):
     assert "No space left on device" in done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_ctrl_c_finishes_requests(simulate, counted, spawn, tmp_path, monkeypatch, rows_of, number):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     script, source, output = counted(pause_s=0.3), tmp_path / "a.txt", tmp_path / "b.jsonl"
@@ -274,10 +275,11 @@ def test_ctrl_c_finishes_requests(simulate, counted, spawn, tmp_path, monkeypatc
         process.send_signal(number)
         _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert b"to go on, run the same command again" in err
+    assert b"to continue, run the same command again" in err
     assert len(rows_of(output)) == sum(script.asked.values()) < 500
 
 
+@pytest.mark.slow
 def test_second_ctrl_c_ends_at_once(simulate, counted, spawn, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     script, source = counted(pause_s=60), tmp_path / "a.txt"
@@ -287,12 +289,13 @@ def test_second_ctrl_c_ends_at_once(simulate, counted, spawn, tmp_path, monkeypa
         while not script.asked:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        message = next(line for line in process.stderr if b"under way" in line)
-        assert b"waiting for 2 requests under way" in message
+        message = next(line for line in process.stderr if b"in progress" in line)
+        assert b"waiting for 2 requests in progress" in message
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
 
 
+@pytest.mark.slow
 def test_closed_pipe_ends_quietly(simulate, counted, cities):
     url = simulate(counted()).url
     command = (
@@ -347,5 +350,5 @@ def test_a_dollar_needs_a_confirmation(map_with, counted, cities, monkeypatch):
         monkeypatch.setattr(sys, "stderr", shown)
         argv = ("-m", "openai:gpt-4o", "--system", "x" * 600_000, "--prompt", "{{text}}", "--quiet")
         assert map_with(script, cities, *argv).status == 0
-        assert "Go on? [y/N]" in shown.getvalue()
+        assert "Continue? [y/N]" in shown.getvalue()
         assert sum(script.asked.values()) == asked

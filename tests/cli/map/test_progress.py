@@ -99,6 +99,7 @@ def test_a_terminal_has_bar_and_colours(argv):
     assert b"llmstream: 40 rows, " in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "env"), [("--no-color", {}), ("--yes", {"NO_COLOR": "1"})])
 def test_no_color_has_a_bar_alone(argv, option, env):
     pytest.importorskip("rich", reason="the bar comes with the extra `cli`")
@@ -107,12 +108,14 @@ def test_no_color_has_a_bar_alone(argv, option, env):
     assert b"\x1b[3" not in shown
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_lines(argv):
     shown = on_a_terminal(argv, TERM="dumb")
     assert b"\x1b" not in shown
     assert b"llmstream: 40 rows, " in shown
 
 
+@pytest.mark.slow
 def test_one_row_is_drawn_without_rich(argv):
     """Each picture of it fits into the terminal: a longer one would leave rows behind."""
     shown = on_a_terminal(argv, columns=40, without="rich").decode()

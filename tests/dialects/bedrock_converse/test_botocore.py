@@ -19,6 +19,7 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.server_side.wires import server_side
+from tests.examples import examples
 
 pytest.importorskip("botocore", reason="botocore is not installed")
 
@@ -101,7 +102,9 @@ turns = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=examples(150), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 @given(
     history=st.lists(turns, max_size=6),
     model=st.sampled_from(["amazon.nova-lite-v1:0", "mistral.m-v1", "meta.llama3-v1", "writer.palmyra-x5"]),

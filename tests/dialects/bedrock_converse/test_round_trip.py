@@ -26,8 +26,11 @@ from llmstream.request import (
     ToolSpec,
 )
 from llmstream.server_side.wires import server_side
+from tests.examples import examples
 
-FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FAST = settings(
+    max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 DIALECT = BedrockConverse()
 
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)

@@ -16,8 +16,11 @@ from llmstream.dialects.mistral import Mistral
 from llmstream.grammar import check
 from llmstream.request import NamedTool, ReasoningOptions, Request, ResponseFormat, Settings, ToolSpec
 from llmstream.server_side.wires import server_side
+from tests.examples import examples
 
-FAST = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+FAST = settings(
+    max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 
 words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 solid = words.map(lambda text: f"x{text}x")

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmstream.dialects.openai_chat.request import moonshot_schema
+from tests.examples import examples
 
 TYPES = {"null", "boolean", "object", "array", "number", "integer", "string"}
 KEYWORDS = {
@@ -180,7 +181,7 @@ _SCHEMAS = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(_SCHEMAS.filter(lambda schema: isinstance(schema, dict)))
 def test_whatever_comes_is_in_the_subset(schema: dict[str, Any]) -> None:
     root, _ = moonshot_schema({**schema, "$defs": {"d": {"type": "object"}}})

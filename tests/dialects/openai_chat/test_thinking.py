@@ -66,11 +66,11 @@ def test_template_switch_depends_on_model(model: str, effort: Any, sent: dict[st
 def test_how_much_cannot_be_said_to_a_switch() -> None:
     sent, said = encode(TEMPLATE, "Qwen/Qwen3-8B", effort="low")
     assert sent == {"chat_template_kwargs": {"enable_thinking": True}}
-    assert said == ["thinking was switched on; how much cannot be said"]
+    assert said == ["thinking was switched on; the amount cannot be set"]
     alone = Quirks(thinking=ThinkingQuirks(style="chat-template", switch="thinking"))
     sent, said = encode(alone, effort="low")
     assert sent == {"chat_template_kwargs": {"thinking": True}}
-    assert said == ["thinking was switched on; how much cannot be said"]
+    assert said == ["thinking was switched on; the amount cannot be set"]
 
 
 def test_a_budget_has_a_field_of_its_own() -> None:

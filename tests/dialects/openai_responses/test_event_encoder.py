@@ -36,6 +36,7 @@ from llmstream.events import (
 from llmstream.exchange import HttpRequest
 from llmstream.request import Request, ToolSpec
 from llmstream.server_side.wires import server_side
+from tests.examples import examples
 
 NAMES = ResponseMetadata("m", "resp_1", datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
 
@@ -366,7 +367,7 @@ def sentences(draw):
     return events
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(sentences(), st.data())
 def test_any_stream_survives_at_any_cut(wire, events, data):
     body = write(*events)

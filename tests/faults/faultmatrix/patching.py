@@ -26,7 +26,8 @@ def both(*patches: Patch) -> Patch:
 
 
 def follows(patch: pytest.MonkeyPatch) -> None:
-    """aiohttp follows redirects."""
+    """aiohttp follows redirects, of requests that go by its sessions."""
+    patch.setattr(http, "is_untouched", lambda session: False)
     original = aiohttp.ClientSession.request
     wrapped = lambda self, *args, **options: original(self, *args, **{**options, "allow_redirects": True})  # noqa: E731
     patch.setattr(aiohttp.ClientSession, "request", wrapped)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 from collections import Counter
@@ -187,13 +188,13 @@ def django() -> asgi.ASGIApp:
     return get_asgi_application()
 
 
-ASGI_FRAMEWORKS: dict[str, tuple[str, Callable[[], asgi.ASGIApp]]] = {
-    "plain": ("llmstream", lambda: plain),
-    "starlette": ("starlette", starlette),
-    "middleware": ("starlette", middleware),
-    "fastapi": ("fastapi", fastapi),
-    "litestar": ("litestar", litestar),
-    "django": ("django", django),
+ASGI_FRAMEWORKS: dict[str, Callable[[], asgi.ASGIApp]] = {
+    "plain": lambda: plain,
+    "starlette": starlette,
+    "middleware": middleware,
+    "fastapi": fastapi,
+    "litestar": litestar,
+    "django": django,
 }
 
 
@@ -246,8 +247,11 @@ async def page(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> Non
 
 
 def asgi_application() -> asgi.ASGIApp:
-    """All frameworks that are installed, each below its name."""
-    apps = {name: make() for name, (package, make) in ASGI_FRAMEWORKS.items() if find_spec(package)}
+    """All frameworks, each below its name, and imported by its first request: it takes seconds."""
+
+    @functools.cache
+    def app(name: str) -> asgi.ASGIApp:
+        return ASGI_FRAMEWORKS[name]()
 
     async def application(scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         if scope["type"] == "lifespan":
@@ -259,7 +263,7 @@ def asgi_application() -> asgi.ASGIApp:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": json.dumps(found).encode()})
         else:
-            await apps[scope["path"].split("/")[1]](scope, receive, send)
+            await app(scope["path"].split("/")[1])(scope, receive, send)
 
     return application
 
@@ -329,7 +333,7 @@ WSGI_FRAMEWORKS: dict[str, tuple[str, Callable[[], Any]]] = {
 
 
 def wsgi_application() -> Any:
-    """All frameworks that are installed, each below its name."""
+    """All frameworks that are installed, each below its name; imported before gunicorn forks."""
     apps = {name: make() for name, (package, make) in WSGI_FRAMEWORKS.items() if find_spec(package)}
 
     def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterator[bytes]:

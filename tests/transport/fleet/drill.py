@@ -23,6 +23,7 @@ from llmstream import Usage
 from llmstream.testing import Script, Simulator, Turn, VendorLimits
 from llmstream.transport.fleet import store_at
 from llmstream.transport.fleet.rules import Batch, Learn
+from tests.progress import Progress
 from tests.redis_servers import RedisServer
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -141,7 +142,12 @@ async def run(
             refused, admitted, before = limits.refused, limits.admitted, sum(limits.taken.values())
             for worker in fleet:
                 worker.go()
-            await asyncio.sleep(seconds)
+            progress, loop = Progress("seconds", round(seconds)), asyncio.get_running_loop()
+            until = loop.time() + seconds
+            while (left := until - loop.time()) > 0:
+                await asyncio.sleep(min(1.0, left))
+                share = (sum(limits.taken.values()) - before) / limit * 60 / (seconds - until + loop.time())
+                progress.step(f"use {share:.1%}, {limits.refused - refused} refused")
             used = (sum(limits.taken.values()) - before) / (limit * seconds / 60)
             reports = [await worker.report("done") for worker in fleet]
     shares = [report["answers"] for report in reports]

@@ -17,6 +17,7 @@ from llmstream.errors import InvalidRequest
 from llmstream.events import Event, Finish, StreamStart
 from llmstream.testing import Call, ScriptedModel, Turn
 from llmstream.ui import ag_ui
+from tests.examples import examples
 
 USER = {"id": "u1", "role": "user", "content": "Hi"}
 
@@ -234,7 +235,7 @@ def test_values_of_provider_results_are_read() -> None:
         ({"threadId": "t", "runId": "r" * 201, "messages": []}, "runId is text of 1 to 200"),
         ({"threadId": "", "runId": "r", "messages": []}, "threadId is text of 1 to 200"),
         (request({"role": "user", "id": "u", "content": 3}), "messages[0]: content is a text or a list"),
-        (request({"role": "user", "id": "u", "content": [{"text": "x"}]}), "no part with a type"),
+        (request({"role": "user", "id": "u", "content": [{"text": "x"}]}), "not a part with a type"),
         (request({"role": "user", "id": "u", "content": [{"type": "smell"}]}), "cannot be read"),
         (request({"role": "tool", "id": "u", "content": "x"}), "needs the toolCallId"),
         (request(USER, resume=[{"interruptId": "a", "status": "maybe"}]), "resolved or cancelled"),
@@ -290,7 +291,7 @@ def test_edited_arguments_are_an_object() -> None:
 @pytest.mark.parametrize("payload", [None, {}, "yes", 1, {"approved": "true"}, {"approved": None}])
 def test_unclear_payload_is_never_approval(payload: Any) -> None:
     resume = [{"interruptId": "a1", "status": "resolved", "payload": payload}]
-    with pytest.raises(InvalidRequest, match="no decision"):
+    with pytest.raises(InvalidRequest, match="not a decision"):
         assert ag_ui.read(request(USER, resume=resume)).decisions
 
 
@@ -356,7 +357,7 @@ async def test_every_waiting_call_needs_an_answer() -> None:
         ag_ui.read(answer(suspension, resume=other)).answers(suspension)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),

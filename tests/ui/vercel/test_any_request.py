@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import llmstream as ls
 from llmstream.chats import dump_messages, from_ui, load_messages, to_ui
 from llmstream.ui import vercel
+from tests.examples import examples
 
 words = st.text(max_size=6)
 anything = st.recursive(
@@ -84,7 +85,7 @@ def broken(draw: st.DrawFn) -> Any:
 
 
 @given(given_request=requests | broken() | anything, history=st.sampled_from(["server", "client"]))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_any_request_is_read_or_refused(given_request: Any, history: Any) -> None:
     body = json.dumps(given_request).encode()
     with suppress(ls.InvalidRequest):
@@ -95,7 +96,7 @@ def test_any_request_is_read_or_refused(given_request: Any, history: Any) -> Non
 
 
 @given(st.lists(messages, max_size=3))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_what_was_read_is_stable(page: list[Any]) -> None:
     """Through the saved form of a chat, too."""
     try:

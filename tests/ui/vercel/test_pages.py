@@ -354,6 +354,7 @@ def check_stopped(page: dict[str, Any]) -> None:
     assert "usage" in page["messages"][-1]["metadata"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "packages", [NEWEST, pytest.param(STRICT, marks=pytest.mark.slow)], ids=["newest", "strict"]
 )

@@ -130,7 +130,7 @@ def test_unknown_parts_do_not_fail() -> None:
         (request(HELLO, id=7), "no chat id"),
         (request(HELLO, trigger="explode"), "unknown trigger"),
         (request("Hi"), "no parts"),
-        (request({"role": "user", "parts": ["Hi"]}), "no dict with a type"),
+        (request({"role": "user", "parts": ["Hi"]}), "not a dict with a type"),
         (request({"role": "user"}), "no parts"),
         (request({**HELLO, "parts": []}), "message is empty"),
         (request({**HELLO, "parts": [{"type": "data-x", "data": 1}]}), "message is empty"),

@@ -86,6 +86,13 @@ async def test_fields_are_those_of_every_release(version: int) -> None:
         assert None not in chunk.values()
 
 
+async def test_finish_of_early_releases() -> None:
+    """Releases up to 5.0.90 refuse a finish with a reason."""
+    *_, shown, finish = written(await events_of_a_run(), version=5)
+    assert finish == {"type": "finish"}
+    assert shown["messageMetadata"]["finishReason"] == "stop"
+
+
 def test_error_follows_usage_and_hides_hosts() -> None:
     info = ErrorInfo("connection-lost", "cannot read from 10.0.0.7", retryable=True)
     events = [StreamStart(), TextStart("0"), TextDelta("Hi", "0"), TextEnd("0", incomplete=True)]

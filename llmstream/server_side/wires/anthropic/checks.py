@@ -12,7 +12,7 @@ import msgspec
 
 from llmstream.errors import BadRequest
 from llmstream.model_rules.claude import CLAUDE, NO_SAMPLING_SINCE
-from llmstream.server_side.wires.claude_refusals import claude_refusal
+from llmstream.server_side.wires.errors import claude_refusal
 
 __all__ = ["Turn", "check_model", "check_settings", "check_tools", "check_turns", "refusal", "shape_refusal"]
 

@@ -13,6 +13,7 @@ from llmstream.dialects.bedrock_converse.quirks import Traits, traits
 from llmstream.dialects.bedrock_converse.request import CACHE_POINT, SYSTEM_TOOL, model_of
 from llmstream.dialects.bedrock_converse.wire import KEY, SERVER_TOOL
 from llmstream.exchange import HttpRequest
+from llmstream.first_use import prepared
 from llmstream.model_rules.claude import CLAUDE
 from llmstream.request import (
     NamedTool,
@@ -33,7 +34,7 @@ from llmstream.server_side.wires.bedrock_converse.checks import (
     refusal,
     shape_refusal,
 )
-from llmstream.server_side.wires.claude_refusals import claude_refusal
+from llmstream.server_side.wires.errors import claude_refusal
 from llmstream.server_side.wires.request_reader import read_function, user_turn
 
 __all__ = ["decode_request"]
@@ -299,12 +300,12 @@ def _request_reader_reasoning(
             case {"type": "enabled", "maxReasoningEffort": str(effort), **rest}:
                 if not rest and effort in _NOVA_EFFORTS:
                     del fields["reasoningConfig"]
-                    return msgspec.convert({"effort": effort}, ReasoningOptions)
+                    return msgspec.convert({"effort": effort}, prepared(ReasoningOptions))
             case {"type": "disabled", **rest} if not rest:
                 del fields["reasoningConfig"]
                 return ReasoningOptions(effort="none")
     if can.reasoning == "openai" and fields.get("reasoning_effort") in _NOVA_EFFORTS:
-        return msgspec.convert({"effort": fields.pop("reasoning_effort")}, ReasoningOptions)
+        return msgspec.convert({"effort": fields.pop("reasoning_effort")}, prepared(ReasoningOptions))
     return None
 
 

@@ -23,6 +23,7 @@ from llmstream.request import (
 )
 from llmstream.request import ReasoningOptions as Effort
 from llmstream.server_side.wires import server_side
+from tests.examples import examples
 
 DIALECT = OpenAIResponses()
 CALL = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
@@ -448,7 +449,7 @@ def joined(messages):
     return tuple(out)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(requests())
 def test_a_request_survives_the_wire(request_):
     encoded = DIALECT.encode(request_, provider="openai")
