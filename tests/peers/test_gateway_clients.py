@@ -1,12 +1,13 @@
-"""Vendors' own Python clients, and Claude Code and Codex, through the gateway to vendors of other wires.
+"""Vendors' own Python clients, and agents for the terminal, through the gateway to vendors of other wires.
 
-Claude Code and Codex run where `claude` and `codex` are on the path (npm: `@anthropic-ai/claude-code` and
-`@openai/codex`). They need no account: the gateway answers by a simulator.
+Claude Code, Codex, Gemini CLI and OpenCode run where they are installed; tests/peers/README.md says how. They
+need no account: the gateway answers by a simulator.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -251,9 +252,11 @@ def agents_script(request: Request, number: int) -> Turn:
     if results:
         return Turn(text=f"It printed: {results[-1].content[-200:]}")
     offered = {getattr(tool, "name", "") for tool in request.tools}
-    command = "echo through-$((40+2))"
+    command = "printf through-; expr 40 + 2"
     for name, arguments in (
         ("Bash", {"command": command, "description": "Echo"}),
+        ("bash", {"command": command, "description": "Echo"}),
+        ("run_shell_command", {"command": command, "description": "Echo"}),
         ("exec_command", {"cmd": command}),
         ("shell", {"command": ["bash", "-lc", command]}),
     ):
@@ -262,41 +265,60 @@ def agents_script(request: Request, number: int) -> Turn:
     return Turn(text="Nothing to run.")
 
 
-@asynccontextmanager
-async def program(name: str, home: Path, url: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    command, _, sockets = name.partition(" ")
-    installed = Path(os.environ.get("LLMSTREAM_NODE_MODULES") or Path(__file__).parent / "node_modules")
-    found = shutil.which(command, path=f"{installed / '.bin'}{os.pathsep}{os.environ['PATH']}")
-    if found is None:
-        pytest.skip(f"{command} is not installed; see tests/peers/README.md")
-    fields = f'name="llmstream",base_url="{url}/v1",wire_api="responses"'
-    if sockets:
-        fields += ",supports_websockets=true"
-    given = {
-        "claude": ["-p", "Run it", "--allowedTools", "Bash"],
-        "codex": ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "Run it"],
-    }
-    settings = [
-        "-c",
-        f"model_providers.llmstream={{{fields}}}",
-        "-c",
-        "model_provider=llmstream",
-        "-c",
-        "model=gpt-5",
-    ]
-    env = {
-        **os.environ,
-        "HOME": str(home),
+def claude(home: Path, url: str, variant: bool) -> tuple[list[str], dict[str, str]]:
+    variables = {
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_AUTH_TOKEN": "k",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "IS_SANDBOX": "1",
     }
+    return ["-p", "Run it", "--allowedTools", "Bash"], variables
+
+
+def codex(home: Path, url: str, sockets: bool) -> tuple[list[str], dict[str, str]]:
+    fields = f'name="llmstream",base_url="{url}/v1",wire_api="responses"'
+    if sockets:
+        fields += ",supports_websockets=true"
+    settings = [f"model_providers.llmstream={{{fields}}}", "model_provider=llmstream", "model=gpt-5"]
+    arguments = ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "Run it"]
+    return [*arguments, *(word for setting in settings for word in ("-c", setting))], {}
+
+
+def gemini(home: Path, url: str, variant: bool) -> tuple[list[str], dict[str, str]]:
+    (home / ".gemini").mkdir()
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+    (home / ".gemini" / "settings.json").write_text(json.dumps(settings))
+    arguments = ["--yolo", "--skip-trust", "-m", "gemini-2.5-pro", "-p", "Run it"]
+    return arguments, {"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url}
+
+
+def opencode(home: Path, url: str, messages: bool) -> tuple[list[str], dict[str, str]]:
+    provider = {
+        "npm": "@ai-sdk/anthropic" if messages else "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{url}/v1", "apiKey": "k"},
+        "models": {"sim": {"tool_call": True}},
+    }
+    settings = {"provider": {"gateway": provider}, "permission": {"bash": "allow"}}
+    (home / "opencode.json").write_text(json.dumps(settings))
+    return ["run", "-m", "gateway/sim", "Run it"], {}
+
+
+AGENTS = {"claude": claude, "codex": codex, "gemini": gemini, "opencode": opencode}
+"""Of (home folder, address, whether it speaks its other protocol): arguments and variables."""
+
+
+@asynccontextmanager
+async def program(name: str, home: Path, url: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    command, _, variant = name.partition(" ")
+    installed = Path(os.environ.get("LLMSTREAM_NODE_MODULES") or Path(__file__).parent / "node_modules")
+    found = shutil.which(command, path=f"{installed / '.bin'}{os.pathsep}{os.environ['PATH']}")
+    if found is None:
+        pytest.skip(f"{command} is not installed; see tests/peers/README.md")
+    arguments, settings = AGENTS[command](home, url, bool(variant))
     process = await asyncio.create_subprocess_exec(
         found,
-        *given[command],
-        *(settings if command == "codex" else ()),
-        env=env,
+        *arguments,
+        env={**os.environ, "HOME": str(home), "PWD": str(home), **settings},
         cwd=home,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
@@ -311,15 +333,18 @@ async def program(name: str, home: Path, url: str) -> AsyncIterator[asyncio.subp
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
-@pytest.mark.parametrize("name", ["claude", "codex"])
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode", "opencode anthropic"])
 async def test_agents_run_a_tool_loop(name: str, vendor: str, tmp_path: Path) -> None:
     async with gateway_before(vendor, agents_script) as (url, simulator):
         async with program(name, tmp_path, url) as process, asyncio.timeout(120):
             output, _ = await process.communicate()
         assert process.returncode == 0, output.decode()
         assert "through-42" in output.decode()
-        # Neither had to ask again, as Claude Code does where a server refuses what it sends first.
-        assert len(simulator.requests) == 2
+        # None had to ask again, as Claude Code does where a server refuses what it sends first.
+        asked = [received.request for received in simulator.requests]
+        # OpenCode asks for a title too, and offers no tools.
+        assert len([request for request in asked if request and request.tools]) == 2
+        assert len(asked) <= (3 if name.startswith("opencode") else 2)
 
 
 @pytest.mark.parametrize("vendor", ["openai-responses", "anthropic"])
