@@ -246,10 +246,10 @@ class Guard:
         self._open_texts: dict[str, None] = {}
         self._used = UniqueIds()
         self._alias: dict[tuple[Family, str], str] = {}
-        # Dicts, since an empty set takes 216 bytes and an open stream keeps its guard.
-        self._broken_inputs: dict[str, None] = {}
-        self._broken: dict[Family, None] = {}  # of blocks that ended as incomplete
-        self._called: dict[str, None] = {}
+        self._broken: frozenset[Family] = frozenset()  # of blocks that ended as incomplete
+        # Ids of calls that came and of inputs that broke off, after which no call may come. A dict, since an
+        # empty set takes 216 bytes and each open stream has a guard.
+        self._settled: dict[str, None] = {}
 
     def start(self, warnings: Iterable[Warning] = ()) -> list[Event]:
         """Returns the first event."""
@@ -329,9 +329,9 @@ class Guard:
             self._open_as(block_id, family)
         elif kind is ToolCall:
             call_id: str = event.tool_call_id  # type: ignore[union-attr]
-            if call_id in self._called or call_id in self._broken_inputs or call_id in self._open:
+            if call_id in self._settled or call_id in self._open:
                 return False
-            self._called[call_id] = None
+            self._settled[call_id] = None
         else:
             return kind in _PARTS
         return True
@@ -348,9 +348,9 @@ class Guard:
             if self._alias:
                 call_id = self._alias.get(("tool-input", call_id), call_id)
             # A second call of this id would run twice; one of a cut input would run with wrong arguments.
-            if call_id in self._called or call_id in self._broken_inputs:
+            if call_id in self._settled:
                 return
-            self._called[call_id] = None
+            self._settled[call_id] = None
             # The decoder sent the call before the end of its input; a reader expects the end first.
             if self._open.get(call_id) == "tool-input":
                 self._shut(call_id, out)
@@ -364,11 +364,11 @@ class Guard:
             # They belong to the response that is void, and iteration would raise the first of them at the
             # end.
             self.errors.clear()
-            self._broken.clear()
+            self._broken = frozenset()
         elif type(event) is Finish:
             # Prose without its end is still readable; an input without its end is not.
             if "tool-input" in self._open.values():
-                self._broken["tool-input"] = None
+                self._broken |= {"tool-input"}
             self._close_all(out, incomplete=False)
             self.finished = True
             event = self._justified(event, out)
@@ -390,9 +390,9 @@ class Guard:
             if move == "close":
                 self._forget(block_id)
                 if event.incomplete:  # type: ignore[union-attr]  # every closing event has it
-                    self._broken[family] = None
+                    self._broken |= {family}
                     if family == "tool-input":
-                        self._broken_inputs[block_id] = None
+                        self._settled[block_id] = None
             out.append(self._renamed(event, block_id))
         # An input needs a name, which a delta does not have; text and reasoning can be shown without a start.
         elif move == "delta" and family != "tool-input":
@@ -403,7 +403,7 @@ class Guard:
     def _justified(self, finish: Finish, out: list[Event]) -> Finish:
         """Returns the finish; an error if a block broke off and the finish reason does not explain it."""
         # These reasons say themselves why an input stopped.
-        broken = self._broken.keys() - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
+        broken = self._broken - ({"tool-input"} if finish.finish_reason in TRUNCATING else set())
         if broken and not self.errors:
             words = f"the answer ended though its {min(broken)} was not complete"
             self.errors.append(ErrorInfo("incomplete-stream", words, retryable=True))

@@ -30,7 +30,7 @@ class UniqueIds:
         self._hold = hold
         # Not a set, which takes 216 bytes while it is empty: each open stream has several of these.
         self._taken: dict[str, None] = {}
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[str, int] | None = None  # of ids that were requested again
 
     def __contains__(self, name: object) -> bool:
         return name in self._taken
@@ -54,7 +54,7 @@ class UniqueIds:
     def copy(self) -> UniqueIds:
         """The same ids, counted for the same holder."""
         made = UniqueIds(self._separator, self._hold)
-        made._taken, made._numbers = dict(self._taken), dict(self._numbers)
+        made._taken, made._numbers = dict(self._taken), self._numbers and dict(self._numbers)
         return made
 
     def names(self) -> frozenset[str]:
@@ -66,6 +66,8 @@ class UniqueIds:
         name = wanted
         taken = self._taken
         while name in taken:
+            if self._numbers is None:
+                self._numbers = {}
             number = self._numbers.get(wanted, 1) + 1
             self._numbers[wanted] = number
             name = f"{wanted}{self._separator}{number}"

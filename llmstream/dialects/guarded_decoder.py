@@ -50,7 +50,9 @@ class GuardedDecoder:
 
     def start(self) -> list[Event]:
         """Returns the first event."""
-        return self._guard.start(self._warnings)
+        events = self._guard.start(self._warnings)
+        self._warnings = ()  # the event has them
+        return events
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Decodes a slice of the body; returns the events that it completes."""

@@ -375,7 +375,7 @@ class Provider:
         groups = (routed.headers, self.headers, from_env, credentials, headers or {})
         try:
             # Lower case, so that one name stands once, however each group spells it.
-            merged = {str.lower(name): value for group in groups for name, value in group.items()}
+            merged = {_lower(name): value for group in groups for name, value in group.items()}
         except TypeError:
             raise InvalidRequest("header names must be str") from None
         for name, word in self.required_headers.items():
@@ -454,6 +454,14 @@ class Provider:
     def _remedy(self, verb: str) -> str:
         names = " or ".join((*self.key_env, *self.token_env))
         return f"{verb} {names} or pass api_key=." if names else "Pass api_key=."
+
+
+def _lower(name: str) -> str:
+    """The name itself if it has no capitals: each open stream holds its headers.
+
+    raises: TypeError for what is not text
+    """
+    return name if str.islower(name) else name.lower()
 
 
 def _ended(text: str) -> str:
