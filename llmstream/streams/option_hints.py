@@ -13,7 +13,7 @@ _OF_THE_MODEL: Final = (
 )
 _OF_ONE_VENDOR: Final = "Only some vendors know it: provider_options={{'PROVIDER': {{'{}': ...}}}}."
 
-# Our option, and what others call it: OpenAI, Anthropic, google-genai, Ollama, LangChain, LiteLLM,
+# Our options by their names in other SDKs: OpenAI, Anthropic, google-genai, Ollama, LangChain, LiteLLM,
 # pydantic-ai, instructor and Vercel's SDK, read 2026-11.
 _FOREIGN: Final = {
     "max_output_tokens=": (
@@ -52,7 +52,8 @@ _FOREIGN: Final = {
     "errors=": ("raise_errors", "raise_on_error"),
 }
 
-# The same for what only an agent has: pydantic-ai, openai-agents, LangGraph, smolagents and Vercel's SDK.
+# The same for options that only an agent has: pydantic-ai, openai-agents, LangGraph, smolagents and Vercel's
+# SDK.
 _AGENTS_OWN: Final = {
     "max_steps=": ("max_turns", "max_iterations", "max_iter", "max_loops", "recursion_limit", "maxSteps"),
     "instructions=": (
@@ -124,7 +125,7 @@ def hint_for(name: str, known: Collection[str]) -> str:
 
 
 def listed(known: Collection[str]) -> str:
-    """All options, for a name without a hint."""
+    """All options, listed for a name without a hint."""
     return (
         f"Options: {', '.join(sorted(known))}. Pass options of a single vendor in provider_options, as "
         "provider_options={'PROVIDER': {...}}."
