@@ -1,4 +1,4 @@
-"""What an implementation of `Steps` and a `RunStore` have to do, as checks to run against one of your own.
+"""Conformance checks for implementations of `Steps` and `RunStore`, to run against your own.
 
     @pytest.mark.parametrize("check", STEPS_CHECKS, ids=lambda check: check.__name__)
     async def test_steps(check):
@@ -22,9 +22,9 @@ __all__ = ["STEPS_CHECKS", "STORE_CHECKS", "OpenSteps", "StepsCheck", "StoreChec
 OpenSteps: TypeAlias = Callable[[str], Awaitable[Steps]]
 StepsCheck: TypeAlias = Callable[[OpenSteps], Awaitable[None]]
 StoreCheck: TypeAlias = Callable[[RunStore], Awaitable[None]]
-"""Gets a store that is open and empty."""
+"""Receives an open, empty store."""
 
-# Longer than any check: a lease of it never passes by itself.
+# Longer than any check: this lease never expires during one.
 _LONG_S: Final = 600.0
 
 
@@ -51,7 +51,7 @@ async def done_step_is_not_done_again(open_steps: OpenSteps) -> None:
 
 
 async def order_does_not_matter(open_steps: OpenSteps) -> None:
-    """Steps run side by side, and are found by their keys in any order."""
+    """Steps run concurrently, and are found by their keys in any order."""
     steps, gate = await open_steps("order"), asyncio.Event()
 
     async def first() -> bytes:
@@ -87,11 +87,11 @@ async def _breaks_off(steps: Steps, key: str, again: bool) -> None:
 
 
 async def interrupted_step_is_reported(open_steps: OpenSteps) -> None:
-    """A step that broke off is done again only if it may be; else it raises, each time."""
+    """An interrupted step is repeated only if it may be; otherwise it raises, each time."""
     steps = await open_steps("broken")
     await _breaks_off(steps, "0/call/a", again=False)
     await _breaks_off(steps, "0/model", again=True)
-    # Twice: a refusal must not clear the record of the step that broke off.
+    # Twice: a refusal must not clear the record of the interrupted step.
     for _ in range(2):
         steps = await open_steps("broken")
         try:
@@ -103,7 +103,7 @@ async def interrupted_step_is_reported(open_steps: OpenSteps) -> None:
 
 
 async def failure_is_not_recorded(open_steps: OpenSteps) -> None:
-    """What a step raises passes; it may be done again."""
+    """Exceptions of a step propagate; the step may be repeated."""
     steps = await open_steps("failed")
 
     async def fail() -> bytes:
@@ -143,7 +143,7 @@ STEPS_CHECKS: Final[tuple[StepsCheck, ...]] = (
 
 
 async def one_of_many_claims_wins(store: RunStore) -> None:
-    """Of claims at the same time one is granted; a waiting run can be claimed again at once."""
+    """Of concurrent claims one is granted; a waiting run can be claimed again at once."""
     made = await store.create("run", "clerk", "{}")
     assert (made.state, made.owner, made.epoch) == ("running", "", 0)
     assert await store.create("run", "other", "[]") == made
@@ -158,9 +158,9 @@ async def one_of_many_claims_wins(store: RunStore) -> None:
 
 
 async def passed_lease_makes_a_run_due(store: RunStore) -> None:
-    """A run whose lease has passed is due, and renewing it fails once another process has it."""
+    """A run whose lease has expired is due, and renewing it fails once another process has it."""
     await store.create("run", "clerk", "{}")
-    # Short, because the check waits for it to pass by the clock of the store, which it cannot set.
+    # Short, because the check waits for it to expire by the store's clock.
     first = await store.claim("run", "one", 0.05)
     assert first is not None
     assert (await store.renew({"run": 1}, 0.05)).ours == {"run"}
@@ -178,7 +178,7 @@ async def passed_lease_makes_a_run_due(store: RunStore) -> None:
 
 
 async def given_once_and_heard(store: RunStore) -> None:
-    """The first decision counts, and makes a waiting run due; messages are numbered in order."""
+    """The first decision applies, and makes a waiting run due; messages are numbered in order."""
     await store.create("run", "clerk", "{}")
     await store.claim("run", "one", _LONG_S)
     await store.leave("run", 1, "waiting", "", "")
@@ -206,7 +206,7 @@ async def given_once_and_heard(store: RunStore) -> None:
 
 
 async def ended_runs_are_deleted(store: RunStore) -> None:
-    """Runs and their steps go once they have been over for long, and no others."""
+    """Runs that ended long ago are deleted with their steps, and no others."""
     for run in ("over", "open"):
         await store.create(run, "clerk", "{}")
         await store.claim(run, "one", _LONG_S)
@@ -225,7 +225,7 @@ async def ended_runs_are_deleted(store: RunStore) -> None:
 
 
 async def changes_side_by_side_count(store: RunStore) -> None:
-    """Changes that come together each have an answer of their own; that of a lost run is False."""
+    """Concurrent changes each have their own result; that of a lost run is False."""
     runs = ["b", "a", "c"]
     for run in runs:
         await store.create(run, "clerk", "{}")

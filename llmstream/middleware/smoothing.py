@@ -27,13 +27,13 @@ LINE: Final = re.compile(r"[^\n]*\n")
 """A line with its end."""
 
 
-# Maximum number of held characters; more are passed on even if the piece is incomplete.
+# Maximum number of held characters; more are yielded even if the piece is incomplete.
 _LONGEST: Final = 1000
 
-# An event that comes sooner after it is asked for was there before.
+# An event that arrives faster than this was already buffered.
 _AT_ONCE_S: Final = 0.002
 
-# Without a wait for so long, the model is faster than the pace, and text piles up.
+# After this time without a wait, the model is faster than the pace, and text accumulates.
 _AHEAD_S: Final = 1.0
 
 
@@ -64,7 +64,7 @@ def smooth(
         async for event in ask(request):
             pace.came()
             delta = event if isinstance(event, TextDelta | ReasoningDelta) else None
-            # Metadata belongs to its place, so such a delta is neither joined nor cut.
+            # Metadata belongs to its position, so such a delta is neither joined nor split.
             plain = delta if delta is not None and delta.provider_metadata is None else None
             if held is not None and (plain is None or not _go_together(held, plain)):
                 yield held
