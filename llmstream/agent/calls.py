@@ -265,7 +265,7 @@ class StepCalls:
         try:
             end = await recorder.call(self._step, self._name(call), call, ended, again=again)
         except Interrupted:
-            return await self._broken_off(call)
+            return await self._after_interruption(call)
         # The status as it ended: the record has neither the exception nor the application's value.
         if live:
             return live[0]
@@ -276,7 +276,7 @@ class StepCalls:
             self._suspended[call.id] = end.waits
         return end.restored()
 
-    async def _broken_off(self, call: ToolCall) -> ToolCallStatus | None:
+    async def _after_interruption(self, call: ToolCall) -> ToolCallStatus | None:
         """The status of a call that a crash interrupted, and that must not simply run again."""
         # Decided only once: a denial is final.
         if self._interrupted == "ask" and not self._call_gate.was_decided(call):

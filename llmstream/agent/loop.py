@@ -178,7 +178,7 @@ class Loop:
             if self._chat is not None:
                 self._chat.add(self.state.conversation)
             # For a durable run the decision may already be recorded.
-            if self.suspended is not None and await self._goes_on(self.suspended):
+            if self.suspended is not None and await self._can_continue(self.suspended):
                 self.suspended = None
                 continue
             if await self._is_over(step):
@@ -190,7 +190,7 @@ class Loop:
         while self.suspended is None and not await self.context.last_call():
             pass
 
-    async def _goes_on(self, made: Suspension) -> bool:
+    async def _can_continue(self, made: Suspension) -> bool:
         """Whether a waiting durable run has received its decisions; the next step then continues this one."""
         recorder, config, number = self.context.recorder, self._config, self.state.step
         if recorder is None:

@@ -301,7 +301,7 @@ class _RecordedCall:
         self._task: asyncio.Task[bytes] | None = None
         self._batches: list[list[Event]] = []
         self._held: list[Event] = []  # the finish, held until the response is recorded
-        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._changed, self._room = asyncio.Event(), asyncio.Event()
         self._begun = self._over = False
         self._usage = Usage()
 
@@ -336,10 +336,10 @@ class _RecordedCall:
                 return self._replayed(recorded)
             step = self._steps.step(self._key, self._ask, again=True)
             self._task = asyncio.ensure_future(step)
-            self._task.add_done_callback(lambda _: self._news.set())
+            self._task.add_done_callback(lambda _: self._changed.set())
         while not self._batches and not self._task.done():
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
         if self._batches:
             found = [event for batch in self._batches for event in batch]
             self._batches.clear()
@@ -361,7 +361,7 @@ class _RecordedCall:
                 self._held += [event for event in batch if type(event) is Finish]
                 if shown := [event for event in batch if type(event) is not Finish]:
                     self._batches.append(shown)
-                    self._news.set()
+                    self._changed.set()
                 while len(self._batches) >= _AHEAD:
                     self._room.clear()
                     await self._room.wait()

@@ -53,7 +53,7 @@ else:
 
 
 # Deadlines must be positive; with this one, a run without time left ends in its first step.
-_LEAST_S: Final = 1e-6
+_MIN_S: Final = 1e-6
 
 
 @suggests(STREAM)
@@ -230,7 +230,7 @@ class AgentRun(AsyncOnly, Generic[T]):
         """Lowers the run's time limit, counted from its first read; None changes nothing."""
         context = self._loop.context
         if seconds is not None and (context.total_s is None or seconds < context.total_s):
-            context.total_s = max(seconds, _LEAST_S)
+            context.total_s = max(seconds, _MIN_S)
 
     def send(self, message: str | Message) -> None:
         """Adds a user message before the next step, and makes sure that there is a next step.

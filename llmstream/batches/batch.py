@@ -231,7 +231,7 @@ class Batch(Generic[Item, T]):
         since: float | None = None  # when the vendor ceased to be heard
         while True:
             try:
-                over = await self._looked_after(poll_s)
+                over = await self._check_status(poll_s)
                 since = None
             except LLMStreamError as error:
                 now, over = time.monotonic(), False
@@ -247,7 +247,7 @@ class Batch(Generic[Item, T]):
             if since is not None or self._open:
                 await asyncio.sleep(poll_s)
 
-    async def _looked_after(self, poll_s: float) -> bool:
+    async def _check_status(self, poll_s: float) -> bool:
         """Stores what is over, and submits what needs another round; returns whether all is done."""
         for part in self._open:
             await self._look_after(part)
@@ -287,7 +287,7 @@ class Batch(Generic[Item, T]):
                     yield done
         for index, error in self._rows.failed:
             yield replace(self._failure(error), item=self._rows.items[index], index=index, attempts=0)
-        async with aclosing(self._asked_online(online)) as answers:
+        async with aclosing(self._requested_online(online)) as answers:
             async for done in answers:
                 yield done
 
@@ -562,7 +562,7 @@ class Batch(Generic[Item, T]):
         name = f"{self._model.provider.name}:{self._model.name}"
         return MapResult(item=None, index=0, error=error, model=name)
 
-    async def _asked_online(self, requests: list[str]) -> AsyncGenerator[MapResult[Any, Any]]:
+    async def _requested_online(self, requests: list[str]) -> AsyncGenerator[MapResult[Any, Any]]:
         """Asks for requests one by one; their answers are stored beside the record too."""
         if not requests:
             return

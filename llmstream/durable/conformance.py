@@ -28,7 +28,7 @@ StoreCheck: TypeAlias = Callable[[RunStore], Awaitable[None]]
 _LONG_S: Final = 600.0
 
 
-def _gives(data: bytes) -> Do:
+def _returns(data: bytes) -> Do:
     async def do() -> bytes:
         return data
 
@@ -42,8 +42,8 @@ async def _never() -> bytes:
 async def done_step_is_not_done_again(open_steps: OpenSteps) -> None:
     """A recorded step is returned, in this process and in the next one."""
     steps = await open_steps("done")
-    assert await steps.step("0/model", _gives(b"one"), again=True) == b"one"
-    assert await steps.step("0/call/a", _gives(b"two"), again=False) == b"two"
+    assert await steps.step("0/model", _returns(b"one"), again=True) == b"one"
+    assert await steps.step("0/call/a", _returns(b"two"), again=False) == b"two"
     for after in (steps, await open_steps("done")):
         assert await after.step("0/model", _never, again=True) == b"one"
         assert await after.step("0/call/a", _never, again=False) == b"two"
@@ -66,11 +66,11 @@ async def order_does_not_matter(open_steps: OpenSteps) -> None:
     assert list(await asyncio.gather(*both)) == [b"a", b"b"]
     after = await open_steps("order")
     assert await after.step("0/call/b", _never, again=False) == b"b"
-    assert await after.step("0/before_model", _gives(b"new"), again=True) == b"new"
+    assert await after.step("0/before_model", _returns(b"new"), again=True) == b"new"
     assert await after.step("0/call/a", _never, again=False) == b"a"
 
 
-async def _breaks_off(steps: Steps, key: str, again: bool) -> None:
+async def _interrupt(steps: Steps, key: str, again: bool) -> None:
     """Begins a step and is cancelled in the middle of it."""
     begun = asyncio.Event()
 
@@ -89,8 +89,8 @@ async def _breaks_off(steps: Steps, key: str, again: bool) -> None:
 async def interrupted_step_is_reported(open_steps: OpenSteps) -> None:
     """An interrupted step is repeated only if it may be; otherwise it raises, each time."""
     steps = await open_steps("broken")
-    await _breaks_off(steps, "0/call/a", again=False)
-    await _breaks_off(steps, "0/model", again=True)
+    await _interrupt(steps, "0/call/a", again=False)
+    await _interrupt(steps, "0/model", again=True)
     # Twice: a refusal must not clear the record of the interrupted step.
     for _ in range(2):
         steps = await open_steps("broken")
@@ -99,7 +99,7 @@ async def interrupted_step_is_reported(open_steps: OpenSteps) -> None:
         except Interrupted:
             continue
         raise AssertionError("an interrupted step raised nothing")
-    assert await steps.step("0/model", _gives(b"again"), again=True) == b"again"
+    assert await steps.step("0/model", _returns(b"again"), again=True) == b"again"
 
 
 async def failure_is_not_recorded(open_steps: OpenSteps) -> None:
@@ -117,7 +117,7 @@ async def failure_is_not_recorded(open_steps: OpenSteps) -> None:
         raise AssertionError("a step that raises raised nothing")
     after = await open_steps("failed")
     assert await after.wait("0/model", 0) is None
-    assert await after.step("0/model", _gives(b"better"), again=True) == b"better"
+    assert await after.step("0/model", _returns(b"better"), again=True) == b"better"
 
 
 async def loser_writes_nothing(open_steps: OpenSteps) -> None:
@@ -126,11 +126,11 @@ async def loser_writes_nothing(open_steps: OpenSteps) -> None:
     new = await open_steps("lost")
     for again in (False, True):
         try:
-            await old.step(f"0/{again}", _gives(b"old"), again=again)
+            await old.step(f"0/{again}", _returns(b"old"), again=again)
         except Lost:
             continue
         raise AssertionError("a process that has lost its run could write")
-    assert await new.step("0/True", _gives(b"new"), again=True) == b"new"
+    assert await new.step("0/True", _returns(b"new"), again=True) == b"new"
 
 
 STEPS_CHECKS: Final[tuple[StepsCheck, ...]] = (

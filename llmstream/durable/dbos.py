@@ -43,7 +43,7 @@ _PREFIX: Final = "llmstream."
 _LOOKS: Final = 5
 
 # Polling interval of a workflow for input to a waiting run, or for an unreachable database.
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 
 # As DBOS's own connections do.
 _BUSY_S: Final = 30.0
@@ -117,7 +117,7 @@ async def _produced(agent: Agent[Any, Any], runs: Runs, run_id: str, prompt: str
             # An unreachable database, or a `Runs` that was closed first, does not end the workflow: it stays
             # pending.
             _log.warning("durable run %r on DBOS waits: %s", run_id, error)
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         except LLMStreamError as error:  # such as an id used by another agent
             return _text(_Ended(error=(error.code, error.message)))
 
@@ -128,7 +128,7 @@ async def _given(runs: Runs, run_id: str) -> None:
         info = await runs.status(run_id)
         if info is None or info.state != "waiting" or info.ready:
             return
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_POLL_S)
 
 
 def _text(ended: _Ended) -> str:

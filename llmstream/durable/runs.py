@@ -35,13 +35,13 @@ __all__ = ["Runs"]
 _log: Final = logging.getLogger("llmstream.durable")
 
 # Interval at which `resume` looks for runs whose process is dead or that have received input.
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 
 # Rare enough to cost nothing; runs due for deletion ended days ago.
 _SWEEP_S: Final = 3600.0
 
 # The longest id of a run, as of event logs.
-_MOST_CHARS: Final = 512
+_MAX_CHARS: Final = 512
 
 
 class Runs:
@@ -229,9 +229,9 @@ class Runs:
             if once and not found and not mine:
                 return taken
             if once and mine:
-                await asyncio.wait(mine, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(mine, timeout=_POLL_S, return_when=asyncio.FIRST_COMPLETED)
             elif not found:
-                await asyncio.sleep(_LOOK_S * random.uniform(0.5, 1.0))  # noqa: S311  # workers take turns
+                await asyncio.sleep(_POLL_S * random.uniform(0.5, 1.0))  # noqa: S311  # workers take turns
 
     async def _taken(self, record: RunRecord, agents: Mapping[str, Agent[Any, Any]]) -> OwnedRun | None:
         try:
@@ -396,8 +396,8 @@ class Runs:
 
 
 def _check_id(run: str) -> None:
-    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS or "\0" in run:
-        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+    if not isinstance(run, str) or not 0 < len(run) <= _MAX_CHARS or "\0" in run:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MAX_CHARS} characters, got {run!r:.80}")
 
 
 def _request(prompt: Prompt, options: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ __all__ = ["StoreSteps", "persistently"]
 T = TypeVar("T")
 
 # Polling interval of a timed wait.
-_LOOK_S: Final = 0.1
+_POLL_S: Final = 0.1
 
 # How long to retry an unreachable database, if the lease is longer; a server restart takes a second or two.
 _PATIENCE_S: Final = 10.0
@@ -56,8 +56,8 @@ async def persistently(call: Callable[[], Awaitable[T]], until: Callable[[], flo
 class StoreSteps:
     """The steps of one run, under one claim of it. See `Steps`.
 
-    lease_s:     by how much the lease is renewed valid_until: end of the lease in loop time; repeatable steps
-                 are not started after it
+    lease_s:     by how much the lease is renewed
+    valid_until: end of the lease in loop time; repeatable steps are not started after it
     broken: why nothing more is recorded: the run was lost, or its database failed; otherwise None
     sealed: whether the run has ended, so that only recorded steps apply, and none is started
     """
@@ -208,7 +208,7 @@ class StoreSteps:
             found = await self._look(key)
             if found is not None or loop.time() >= until:
                 return found
-            await asyncio.sleep(min(_LOOK_S, until - loop.time()))
+            await asyncio.sleep(min(_POLL_S, until - loop.time()))
 
     async def _look(self, key: str) -> bytes | None:
         found = self._done.get(key)

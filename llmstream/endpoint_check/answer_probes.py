@@ -300,11 +300,11 @@ async def _echo(endpoint: Endpoint) -> Finding:
     if problem := failure(after, "reasoning in the history", quirk=quirk):
         return problem
     return found(
-        "ok", "accepted" if _goes_back(endpoint, exchange, talk) else "not sent back to this provider"
+        "ok", "accepted" if _is_sent_back(endpoint, exchange, talk) else "not sent back to this provider"
     )
 
 
-def _goes_back(endpoint: Endpoint, exchange: Exchange, talk: list[Message]) -> bool:
+def _is_sent_back(endpoint: Endpoint, exchange: Exchange, talk: list[Message]) -> bool:
     """Whether the request of the next turn has the reasoning, as text or as a signature."""
     request = endpoint.model.request(talk, reasoning="low", max_output_tokens=_THINKING_TOKENS)
     try:

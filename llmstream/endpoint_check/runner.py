@@ -67,7 +67,7 @@ DEFAULT_ATTEMPTS: Final = 2
 _INPUT_TOKENS: Final = 200
 
 # After one of these to a plain question, no other probe would show anything.
-_HOPELESS: Final = (
+_FATAL_ERRORS: Final = (
     AuthenticationError,
     BadRequest,
     PermissionDenied,
@@ -163,7 +163,7 @@ class _Run:
         for probe in by_phase["first"]:
             await self._one(probe)
         rest = by_phase["middle"] + by_phase["last"]
-        if any(isinstance(exchange.error, _HOPELESS) for exchange in self._endpoint.exchanges):
+        if any(isinstance(exchange.error, _FATAL_ERRORS) for exchange in self._endpoint.exchanges):
             self._found |= {probe.name: _named(probe, _SKIPPED) for probe in rest}
             return self._found
         async with asyncio.TaskGroup() as group:

@@ -47,7 +47,7 @@ _LONG_ENOUGH_S: Final = 0.3
 # The share of the time within which a buffered response comes.
 _BURST: Final = 0.1
 # Numbers and commas have two to four characters a token.
-_MOST_CHARS_A_TOKEN: Final = 20
+_MAX_CHARS_A_TOKEN: Final = 20
 
 # Of the limit of tokens: vendors count the last ones differently.
 _NEARLY: Final = 0.9
@@ -195,7 +195,7 @@ async def _usage(endpoint: Endpoint) -> Finding:
     if problem := failure(exchange, "a plain question"):
         return found("skipped", problem.detail)
     usage, quirks = exchange.usage, quirks_of(endpoint.model)
-    if usage.output_tokens and usage.output_tokens < len(exchange.text) / _MOST_CHARS_A_TOKEN:
+    if usage.output_tokens and usage.output_tokens < len(exchange.text) / _MAX_CHARS_A_TOKEN:
         return found(
             "degraded",
             f"usage is implausible: {usage.output_tokens} output tokens for {len(exchange.text)} characters",

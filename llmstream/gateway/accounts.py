@@ -115,8 +115,8 @@ class Account:
     usage:    as far as the vendor has reported it
     chars:    of the content so far, for an estimate where it reports nothing
     complete: whether the vendor ended the response
-    began:    whether the client has received content left:     whether the client disconnected while the
-              response is still read
+    began:    whether the client has received content
+    left:     whether the client disconnected while the response is still read
     """
 
     def __init__(

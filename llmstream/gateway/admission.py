@@ -45,7 +45,7 @@ _AWS_CREDENTIAL: Final = re.compile(r"AWS4-HMAC-SHA256\s+Credential=([^/,\s]+)/"
 _TAG_HEADER: Final = "x-llmstream-tag"
 _TAG: Final = re.compile(r"[A-Za-z0-9][\w.@:/-]{0,63}", re.ASCII)
 
-_ANYONE: Final = Key(name="")
+_ANONYMOUS: Final = Key(name="")
 
 # Concurrent requests to a remote ledger; each waits for a round trip.
 _ASKERS: Final = 8
@@ -117,7 +117,7 @@ class Admission:
             if is_foreign_page(http.headers):
                 raise _refused("the gateway serves this machine only; the Origin header names another")
         if not await self._is_key_required():
-            return self._limited(_ANYONE)
+            return self._limited(_ANONYMOUS)
         given = given_secrets(http)
         key = await self.ask(lambda ledger: ledger.find(given))
         if key is None:

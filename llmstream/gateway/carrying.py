@@ -43,7 +43,7 @@ MARK: Final = "ls1."
 # signatures.
 _KEEP_S: Final = 7 * 86400.0
 # About 10 MB at 1 kB per reasoning block; without a ledger a gateway has only these.
-_MOST_IN_MEMORY: Final = 10_000
+_MAX_IN_MEMORY: Final = 10_000
 # Half of SHA-256 (RFC 2104, 5 allows no less): envelopes travel with every request, and short ones cost less.
 _MAC_BYTES: Final = 16
 
@@ -117,7 +117,7 @@ class Carrier:
         # In memory too, because the store is written in the background: the client's next request may arrive
         # first.
         self._recent.update(rows)
-        while len(self._recent) > _MOST_IN_MEMORY:
+        while len(self._recent) > _MAX_IN_MEMORY:
             self._recent.popitem(last=False)
         if self._save is not None and rows:
             self._save(rows, _KEEP_S)

@@ -78,10 +78,10 @@ _NO_MODEL: Final = "-"
 
 # Models that match no pattern of the price list, which is slow to determine.
 _unpriced: Final[set[str]] = set()
-_MOST_UNPRICED: Final = 10_000
+_MAX_UNPRICED: Final = 10_000
 
 # Enough for a summary; headers are limited in size.
-_MOST_WARNINGS_CHARS: Final = 1_000
+_MAX_WARNINGS_CHARS: Final = 1_000
 
 
 class Gateway:
@@ -530,7 +530,7 @@ def _warning_header(warnings: Sequence[Warning]) -> dict[str, str]:
     """The request parts that the responding model does not support, in one line of ASCII."""
     texts = [warning_text(one) for one in warnings]
     line = "; ".join(texts).encode("ascii", "replace").decode()
-    shown = "".join(char if char.isprintable() else " " for char in line)[:_MOST_WARNINGS_CHARS]
+    shown = "".join(char if char.isprintable() else " " for char in line)[:_MAX_WARNINGS_CHARS]
     return {"x-llmstream-warnings": shown} if shown else {}
 
 
@@ -546,7 +546,7 @@ def _price(model: str, usage: Usage, target: Target | None) -> float | None:
         found = price(model, usage)
     except LLMStreamError:
         return None  # the price list is not installed
-    if found is None and usage.input_tokens is not None and len(_unpriced) < _MOST_UNPRICED:
+    if found is None and usage.input_tokens is not None and len(_unpriced) < _MAX_UNPRICED:
         _unpriced.add(model)
     return found
 

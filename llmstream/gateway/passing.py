@@ -322,7 +322,7 @@ class _Passing:
 
 # Long enough for the retries of a client, short enough to expire soon after its settings have changed.
 _FALLBACK_S: Final = 60.0
-_MOST_FALLBACKS: Final = 1_000
+_MAX_FALLBACKS: Final = 1_000
 
 
 def needs_http(what: str) -> BadRequest:
@@ -350,7 +350,7 @@ class Fallbacks:
 
     def add(self, http: HttpRequest, key_name: str) -> None:
         """Records a client."""
-        if len(self._until) >= _MOST_FALLBACKS:
+        if len(self._until) >= _MAX_FALLBACKS:
             self._until.clear()
         self._until[key_name, http.headers.get("user-agent", "")] = time.monotonic() + _FALLBACK_S
 

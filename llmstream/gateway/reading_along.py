@@ -19,7 +19,7 @@ __all__ = ["ResponseMonitor", "StreamMonitor", "usage_in"]
 # A decoder reads 4 KiB, some 30 events, for 0.6 us an event; each event by itself costs it 1.3 us.
 _AT_ONCE_BYTES: Final = 4096
 # Limit for a response in one piece, decoded for its usage; a larger one is passed on and estimated.
-_MOST_READ_BYTES: Final = 32 * 1024 * 1024
+_MAX_READ_BYTES: Final = 32 * 1024 * 1024
 
 
 class StreamMonitor:
@@ -147,7 +147,7 @@ class ResponseMonitor:
             self._account.chars += len(piece)
         if self._body is not None:
             self._body += piece
-            if len(self._body) > _MOST_READ_BYTES:
+            if len(self._body) > _MAX_READ_BYTES:
                 self._body = None
 
     def end(self) -> None:

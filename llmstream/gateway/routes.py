@@ -69,8 +69,8 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Target(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One model that may answer.
 
-    model:       "provider:model"; `provider:*` uses the name that the client requested base_url:    as of
-                 `Model`
+    model:       "provider:model"; `provider:*` uses the name that the client requested
+    base_url:    as of `Model`
     api_key_env: environment variable of its key, in place of the vendor's usual one
     headers:     sent with every request
     price:       in place of the price list's

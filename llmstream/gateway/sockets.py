@@ -53,7 +53,7 @@ _CLOSING_S: Final = 5.0
 _ENDS: Final = (b'"response.completed"', b'"response.incomplete"', b'"response.failed"', b'"error"')
 
 # Requests that a client may send before the first response ends; each has a reserve.
-_MOST_OPEN: Final = 64
+_MAX_OPEN: Final = 64
 
 
 class ClientSocket(Protocol):
@@ -249,7 +249,7 @@ class PassedSocket:
         gateway = self._gateway
         if gateway.draining or self._stopping:
             raise Refused(Overloaded("The gateway is shutting down.", status=503, retry_after_s=1.0))
-        if len(self._calls) >= _MOST_OPEN:
+        if len(self._calls) >= _MAX_OPEN:
             raise Refused(RateLimited("too many open responses on this socket", status=429))
         # Again for each call: a key may be revoked meanwhile.
         key = await gateway.admission.admit(self._http)

@@ -52,7 +52,7 @@ __all__ = ["Inspection", "default_folder", "inspect"]
 _P = ParamSpec("_P")
 
 # One file for each process that traces; the oldest are deleted when another is made.
-_MOST_FILES: Final = 50
+_MAX_FILES: Final = 50
 
 
 def inspect(to: str | os.PathLike[str] | None = None, *, scrub: Iterable[str] = ()) -> Inspection:
@@ -164,7 +164,7 @@ def _opened(path: Path) -> IO[bytes]:
         raise InvalidRequest(f"cannot write the trace {path}: {error.strerror or error}") from None
     # Files in any other folder are their owner's to delete.
     if path.parent == default_folder():
-        for old in sorted(path.parent.glob("*.jsonl"))[:-_MOST_FILES]:
+        for old in sorted(path.parent.glob("*.jsonl"))[:-_MAX_FILES]:
             with suppress(OSError):
                 old.unlink()
     # Unbuffered, so that what was written is there if the process is killed.

@@ -31,7 +31,7 @@ _FULL_BYTES: Final = 256 * 1024
 _RENEWALS: Final = 3
 
 # Minimum interval of status requests for runs if the store does not name the changed run.
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 
 # The pause after a commit that failed.
 _AGAIN_S: Final = 0.1
@@ -41,8 +41,8 @@ _AGAIN_S: Final = 0.1
 # a sixth of a core for any number of runs: the longer the pause, the more events share a row of their run and
 # a page of the disk. At 1,000 runs with 50 events a second the pause is some 40 ms. The limit is for a commit
 # that waited for a lock or for the disk.
-_REST_TIMES: Final = 5
-_LONGEST_REST_S: Final = 0.1
+_PAUSE_FACTOR: Final = 5
+_LONGEST_PAUSE_S: Final = 0.1
 
 
 class Outbox:
@@ -248,7 +248,7 @@ class Committer:
         """Requests the status of a run that another process changed; None for all, if not just requested."""
         now = asyncio.get_running_loop().time()
         for box in self._all() if run is None else self._boxes.get(run, ()):
-            if run is not None or box.renewal_due(now, _LOOK_S):
+            if run is not None or box.renewal_due(now, _POLL_S):
                 self.changed(box)
 
     def _all(self) -> Iterable[Outbox]:
@@ -313,7 +313,7 @@ class Committer:
             next_s = began_s + self._every_s
             if self._store.is_local:
                 ended_s = loop.time()
-                next_s = max(next_s, ended_s + min(_REST_TIMES * (ended_s - began_s), _LONGEST_REST_S))
+                next_s = max(next_s, ended_s + min(_PAUSE_FACTOR * (ended_s - began_s), _LONGEST_PAUSE_S))
 
     async def _commit(self, boxes: list[Outbox]) -> bool:
         """Commits; returns False if the store did not respond, so that the outboxes are due again."""

@@ -32,7 +32,7 @@ _log: Final = logging.getLogger("llmstream")
 _SWEEP_S: Final = 60.0
 
 # Number of lost runs closed concurrently; each is observed for a tenth of its lease first.
-_TOGETHER: Final = 50
+_CONCURRENT_CLOSES: Final = 50
 
 # How long closing waits for the last commit, and for the cleanup of runs that it stops.
 _CLOSING_S: Final = 5.0
@@ -41,7 +41,7 @@ _CLOSING_S: Final = 5.0
 _PAST_S: Final = 0.01
 
 # The longest id of a run; it is part of keys and addresses.
-_MOST_CHARS: Final = 512
+_MAX_CHARS: Final = 512
 
 
 def open_logs(
@@ -324,8 +324,8 @@ class Logs:
         await self._open()
         lost = list((await self._store.sweep()).lost)
         # `status` closes a run that is lost.
-        for first in range(0, len(lost), _TOGETHER):
-            await asyncio.gather(*[self.status(run) for run in lost[first : first + _TOGETHER]])
+        for first in range(0, len(lost), _CONCURRENT_CLOSES):
+            await asyncio.gather(*[self.status(run) for run in lost[first : first + _CONCURRENT_CLOSES]])
 
     async def aclose(self, *, drain_s: float = 0.0) -> None:
         """Stops the runs of this process, writes their ends, and closes the store. Idempotent.
@@ -435,8 +435,8 @@ class _Opened:
 
 
 def _check_id(run: str) -> None:
-    if not isinstance(run, str) or not 0 < len(run) <= _MOST_CHARS:
-        raise InvalidRequest(f"the id of a run is a str of 1 to {_MOST_CHARS} characters, got {run!r:.80}")
+    if not isinstance(run, str) or not 0 < len(run) <= _MAX_CHARS:
+        raise InvalidRequest(f"the id of a run is a str of 1 to {_MAX_CHARS} characters, got {run!r:.80}")
     # A lone surrogate cannot be encoded as UTF-8, so it would fail in some stores only.
     if not run.isascii() and any("\ud800" <= character <= "\udfff" for character in run):
         raise InvalidRequest(f"the id of a run must be valid Unicode, got {run!r:.80}")

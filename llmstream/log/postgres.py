@@ -66,7 +66,7 @@ _READ: Final = (
 _CHANNEL: Final = "llmstream_log"
 
 # A notification is limited to 8,000 bytes.
-_MOST_NAMES: Final = 7_000
+_MAX_NAMES: Final = 7_000
 
 
 class PostgresStore(Store):
@@ -211,7 +211,7 @@ def _notice(names: Sequence[str]) -> list[Statement]:
         return []
     payload = msgspec.json.encode(sorted(set(names))).decode()
     # An empty notification means any run.
-    text = payload if len(payload.encode()) <= _MOST_NAMES else ""
+    text = payload if len(payload.encode()) <= _MAX_NAMES else ""
     return [("select pg_notify(%s, %s)", (_CHANNEL, text))]
 
 

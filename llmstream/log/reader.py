@@ -26,10 +26,10 @@ __all__ = ["Readers"]
 _PAGE_BYTES: Final = 256 * 1024
 
 # Maximum number of readers in one request: with the page size, it limits memory when all catch up.
-_TOGETHER: Final = 64
+_READERS_PER_REQUEST: Final = 64
 
 # Polling interval of readers, in case a wake-up was lost.
-_LOOK_S: Final = 1.0
+_POLL_S: Final = 1.0
 
 # The pause after a read that failed.
 _AGAIN_S: Final = 0.1
@@ -174,7 +174,7 @@ class Readers:
                     return
                 seen_s = await self._mark_seen(page.status, seen_s)
                 if page.up_to_date and not reader.pages:
-                    await self._rest(reader, position, page.status, silent_s - loop.time())
+                    await self._wait_for_frames(reader, position, page.status, silent_s - loop.time())
                 page = reader.pages.popleft() if reader.pages else await self._next(run, reader, position)
         finally:
             reader.close()
@@ -188,7 +188,7 @@ class Readers:
         until = loop.time() + self._patience_s
         while True:
             try:
-                return await self._together(run, after)
+                return await self._shared_read(run, after)
             except LogUnavailable as error:
                 if not error.retryable or loop.time() >= until:
                     raise
@@ -234,7 +234,7 @@ class Readers:
                     f"the event log has no run {run!r}. Check the id. To follow a run that is about to "
                     "start, pass wait_s."
                 )
-            await reader.rest(_NOWHERE, 0, min(rest_s, _LOOK_S))
+            await reader.rest(_NOWHERE, 0, min(rest_s, _POLL_S))
             reader.looks()
         status = page.status
         if after > status.tail:
@@ -261,13 +261,15 @@ class Readers:
         _check(page, position)
         return page
 
-    async def _rest(self, reader: _Reader, position: int, status: RunStatus, most_s: float) -> None:
+    async def _wait_for_frames(
+        self, reader: _Reader, position: int, status: RunStatus, most_s: float
+    ) -> None:
         """Waits for possible new frames; closes the run if its producer has died."""
         ours = self._ours(status.run)
         if not ours and (status.is_lost or reader.has_waited_for(status)):
             await self._close_patiently(status)
             return
-        rest_s = min(_LOOK_S, max(0.0, most_s))
+        rest_s = min(_POLL_S, max(0.0, most_s))
         if status.state == "open" and not ours:
             # Wake readers when the lease expires, not up to a second later.
             rest_s = min(rest_s, max(0.0, status.lost_at - status.now) + 0.001)
@@ -302,7 +304,7 @@ class Readers:
             return seen_s
         return now
 
-    async def _together(self, run: str, after: int) -> Page | None:
+    async def _shared_read(self, run: str, after: int) -> Page | None:
         """Joins the shared read of all readers that are due now."""
         if self._closed:
             raise _closed()
@@ -317,7 +319,7 @@ class Readers:
     async def _work(self) -> None:
         while self._wanted:
             await asyncio.sleep(0)  # lets other woken readers join
-            keys = list(self._wanted)[:_TOGETHER]
+            keys = list(self._wanted)[:_READERS_PER_REQUEST]
             wanted = [self._wanted.pop(key) for key in keys]
             try:
                 parts = await self._store.read(keys, _PAGE_BYTES)

@@ -27,7 +27,7 @@ class SQLiteWorker:
     """
 
     def __init__(self, path: Path, what: str = "event log") -> None:
-        self._path, self._what = path, what
+        self._path, self._label = path, what
         # One thread: an SQLite connection belongs to the thread that created it.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="llmstream-log")
         self._connection: sqlite3.Connection | None = None
@@ -45,7 +45,7 @@ class SQLiteWorker:
             raise
         except (sqlite3.Error, OSError) as error:
             raise LogUnavailable(
-                f"the {self._what} {self._path} cannot be used: {error}. Check that its folder exists and "
+                f"the {self._label} {self._path} cannot be used: {error}. Check that its folder exists and "
                 "can be written, and that the disk is not full."
             ) from error
 

@@ -66,7 +66,7 @@ def smooth(
             delta = event if isinstance(event, TextDelta | ReasoningDelta) else None
             # Metadata belongs to its position, so such a delta is neither joined nor split.
             plain = delta if delta is not None and delta.provider_metadata is None else None
-            if held is not None and (plain is None or not _go_together(held, plain)):
+            if held is not None and (plain is None or not _can_join(held, plain)):
                 yield held
                 held = None
             if plain is None:
@@ -117,7 +117,7 @@ class _Pace:
         self._due = self._clock() + self._pause_s
 
 
-def _go_together(held: TextDelta | ReasoningDelta, delta: TextDelta | ReasoningDelta) -> bool:
+def _can_join(held: TextDelta | ReasoningDelta, delta: TextDelta | ReasoningDelta) -> bool:
     return type(held) is type(delta) and held.id == delta.id
 
 

@@ -14,11 +14,11 @@ from llmstream.serve.body import Body, Source, body_of
 
 __all__ = ["respond"]
 
-_MOST_UNSENT_BYTES: Final = 64 * 1024
+_MAX_UNSENT_BYTES: Final = 64 * 1024
 
 # Polling interval for disconnected clients. Without `handler_cancellation=True`, aiohttp reports a disconnect
 # only at the handler's next write, which may be far off.
-_LOOK_S: Final = 0.025
+_POLL_S: Final = 0.025
 
 
 async def respond(
@@ -107,7 +107,7 @@ async def _writing(response: web.StreamResponse, request: web.Request) -> Callab
 
     def write(chunk: bytes) -> bool:
         # As aiohttp's high-water mark: above it, writers wait until the client has read.
-        if transport.is_closing() or transport.get_write_buffer_size() > _MOST_UNSENT_BYTES:
+        if transport.is_closing() or transport.get_write_buffer_size() > _MAX_UNSENT_BYTES:
             return False
         framed = b"%x\r\n%b\r\n" % (len(chunk), chunk)
         writer.output_size += len(framed)  # for access logs
@@ -157,18 +157,18 @@ class _Watch:
 
     def __init__(self) -> None:
         self.open: set[_Leaving] = set()
-        self._looks = False  # not the timer's handle, which would keep a closed loop alive
+        self._polling = False  # not the timer's handle, which would keep a closed loop alive
 
     def begin(self) -> None:
         """Polls from now on until no response is open."""
-        if not self._looks:
-            self._looks = True
-            asyncio.get_running_loop().call_later(_LOOK_S, self._look)
+        if not self._polling:
+            self._polling = True
+            asyncio.get_running_loop().call_later(_POLL_S, self._look)
 
     def _look(self) -> None:
         for leaving in self.open:
             leaving.look()
-        self._looks = False
+        self._polling = False
         if self.open:
             self.begin()
 

@@ -22,7 +22,7 @@ from llmstream.serve.body import Body, Source, body_of
 __all__ = ["LoopThread", "SyncBody", "loop_thread", "respond"]
 
 # Polling interval for a disconnected client, and so the delay of detecting it while idle.
-_LOOK_S: Final = 0.05
+_POLL_S: Final = 0.05
 
 
 class SyncBody:
@@ -42,7 +42,7 @@ class SyncBody:
 
     def __init__(self, make: Callable[[], Body | Source], environ: Mapping[str, Any] | None = None) -> None:
         self._loop = loop_thread()
-        self._gone = False
+        self._disconnected = False
         self._watch: asyncio.Task[None] | None = None
         self._body = self._loop.call(self._opened(make, _client_check(environ or {})))
         self.status = self._body.status
@@ -74,21 +74,21 @@ class SyncBody:
         except BaseException as error:
             await self._left(body)
             # The client has disconnected, so the status is not needed.
-            if not (self._gone and isinstance(error, IncompleteStream)):
+            if not (self._disconnected and isinstance(error, IncompleteStream)):
                 raise
         return body
 
     async def _look(self, body: Body, is_gone: Callable[[], bool]) -> None:
         while not is_gone():  # noqa: ASYNC110  # a socket that the server owns, not the loop
-            await asyncio.sleep(_LOOK_S)
-        self._gone = True
+            await asyncio.sleep(_POLL_S)
+        self._disconnected = True
         await body.aclose()
 
     async def _next(self) -> bytes:
         try:
             return await anext(self._chunks, b"")
         except IncompleteStream:
-            if self._gone:  # the missing rest will not be read
+            if self._disconnected:  # the missing rest will not be read
                 return b""
             raise
 

@@ -71,7 +71,7 @@ class Answer:
         self,
         plan: Plan,
         response: Body,
-        sentence: GuardedDecoder,
+        guarded: GuardedDecoder,
         watchdog: Watchdog,
         *,
         follow: ResumableDecoder | None = None,
@@ -80,7 +80,7 @@ class Answer:
         go_on: Continue | None = None,
     ) -> None:
         self.response = response
-        self.sentence = sentence
+        self.guarded = guarded
         self._plan = plan
         self._follow = follow
         self._reopen = reopen
@@ -103,12 +103,12 @@ class Answer:
     @property
     def over(self) -> bool:
         """Whether finish has been returned."""
-        return self.sentence.done
+        return self.guarded.done
 
     @property
     def error(self) -> LLMStreamError | None:
         """The error to raise at the end of iteration, or None."""
-        return self.sentence.error
+        return self.guarded.error
 
     @property
     def named(self) -> bool:
@@ -143,14 +143,14 @@ class Answer:
     def _arrived(self, chunk: bytes) -> bool:
         """Decodes a piece in the callback of its socket."""
         assert self._take is not None  # by _piece
-        sentence = self.sentence
+        guarded = self.guarded
         if len(chunk) > _SLICE_BYTES:
             return False
         try:
-            events = sentence.feed(chunk)
+            events = guarded.feed(chunk)
         except Exception as error:
             events = self._unforeseen(error)
-        if not (sentence.done or sentence.complete):
+        if not (guarded.done or guarded.complete):
             if not events:
                 return True
             if self._take(events):
@@ -174,7 +174,7 @@ class Answer:
     async def _begin(self) -> list[Event]:
         response = self.response
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        start = self.sentence.start()
+        start = self.guarded.start()
         # By exclusion: servers label streams as text/plain, application/octet-stream, or not at all.
         if response.status < 400 and media_type not in ("application/json", "text/html"):
             return start
@@ -186,14 +186,14 @@ class Answer:
         streams = self._plan.content_type == "text/event-stream" and self._follow is None
         if streams and body.lstrip().startswith(_SSE_BEGINS):
             # The server labelled a stream with a wrong content type.
-            return start + self.sentence.feed(body) + self.sentence.close()
+            return start + self.guarded.feed(body) + self.guarded.close()
         if media_type == "text/html" or is_error_body(body):
             raise self._no_stream(body)
         return start + self._read_json(body)
 
     async def read(self) -> list[Event]:
         """Reads pieces of the body until one yields events."""
-        sentence = self.sentence
+        guarded = self.guarded
         if self._silent_since is None:
             self._silent_since = self._loop.time()
         # The idle time counts across pieces without an event, such as pings.
@@ -201,7 +201,7 @@ class Answer:
         try:
             while True:
                 events = await self._piece()
-                if sentence.done:
+                if guarded.done:
                     self._watchdog.stop()
                     return events
                 if events:
@@ -222,7 +222,7 @@ class Answer:
 
     def _unforeseen(self, error: Exception) -> list[Event]:
         """Ends the answer with a typed error after a bug in llmstream."""
-        return self.sentence.fail(self._defect(error))
+        return self.guarded.fail(self._defect(error))
 
     def _defect(self, error: Exception) -> DecodeError:
         _log.error("%s: decoding an answer failed; this is a bug", self._plan.provider, exc_info=error)
@@ -233,7 +233,7 @@ class Answer:
 
     async def _piece(self) -> list[Event]:
         """The events of one piece of the body, of its end, or of a failure."""
-        sentence, response = self.sentence, self.response
+        guarded, response = self.guarded, self.response
         # Events received with the rest of a stored answer are buffered in the decoder; no read is needed for
         # them.
         if self._follow is not None and self._follow.held:
@@ -243,7 +243,7 @@ class Answer:
                 # Lets other tasks of the loop run between the slices of a very large piece.
                 await asyncio.sleep(0)
                 chunk = self._slices.pop()
-            elif sentence.complete:
+            elif guarded.complete:
                 # The answer is complete: reading what may follow, at most usage, has a separate short
                 # deadline.
                 chunk = await self._trailer()
@@ -254,11 +254,11 @@ class Answer:
         except LLMStreamError as error:
             # The total deadline ends the stream, even if the answer may be complete.
             if isinstance(error, DeadlineExceeded) and error.reason == "total":
-                return sentence.fail(error)
+                return guarded.fail(error)
             return await self._broken(error)
         if not chunk:
             # A clean end of the body is also a break, if the answer is stored or split and continues.
-            if self.named and (not sentence.complete or self._place is not None):
+            if self.named and (not guarded.complete or self._place is not None):
                 return await self._broken(IncompleteStream("the body ended before the answer did."))
             return self._end()
         if self._decoded is not None:
@@ -271,7 +271,7 @@ class Answer:
             # Reversed, because popping the last item of a list is O(1).
             self._slices = [chunk[start : start + _SLICE_BYTES] for start in reversed(starts)]
             chunk = self._slices.pop()
-        events = sentence.feed(chunk) if self._bodies is None else await self._feed(chunk)
+        events = guarded.feed(chunk) if self._bodies is None else await self._feed(chunk)
         # The beginning of a body is stored until the first event: errors quote it only if there was none.
         if self._excerpt is not None:
             self._excerpt = None if events else (self._excerpt + chunk)[:_EXCERPT_BYTES]
@@ -279,30 +279,30 @@ class Answer:
 
     async def _feed(self, chunk: bytes) -> list[Event]:
         """The events of a piece; continues with another body if this one cannot continue."""
-        events = self.sentence.feed(chunk)
+        events = self.guarded.feed(chunk)
         if self._bodies is not None and self._bodies.gap is not None:
             return events + await self._broken(self._bodies.gap)
         return events
 
     async def _broken(self, error: LLMStreamError) -> list[Event]:
         """Handles a body that ended before its answer: continues with another body, or ends the events."""
-        follow, sentence, place = self._follow, self.sentence, self._place
+        follow, guarded, place = self._follow, self.guarded, self._place
         if place is not None:
-            return await self._next_response(place, None if sentence.complete else error)
+            return await self._next_response(place, None if guarded.complete else error)
         position = follow.position if follow is not None else None
         # Without a position the rest cannot be requested: a new request would restart the answer.
-        if self._reopen is None or follow is None or position is None or sentence.complete:
-            return sentence.close(error)
+        if self._reopen is None or follow is None or position is None or guarded.complete:
+            return guarded.close(error)
         if not is_break(error):
-            return sentence.close(error)
+            return guarded.close(error)
         self._watchdog.stop()
         self.response.close()
         try:
             rest = await self._reopen(error, position)
         except DeadlineExceeded as passed:
-            return sentence.fail(passed)
+            return guarded.fail(passed)
         if rest is None:
-            return sentence.close(error)
+            return guarded.close(error)
         # The rest begins at an event boundary; discard the incomplete event of the old body.
         follow.reconnect()
         self._slices, self._excerpt = [], None
@@ -324,7 +324,7 @@ class Answer:
         try:
             self.response, self._watchdog = await self._go_on(place, failure)
         except LLMStreamError as error:
-            return self.sentence.fail(error)
+            return self.guarded.fail(error)
         self._more.next_body()
         self._slices, self._excerpt = [], None
         self._trailer_due, self._trailer_bytes = None, 0
@@ -358,22 +358,22 @@ class Answer:
     def _end(self) -> list[Event]:
         """Ends the answer. A body without any event may not have been a stream."""
         body = self._excerpt
-        if body is not None and not self.sentence.complete:
+        if body is not None and not self.guarded.complete:
             text = body.strip()
             expected = self._plan.content_type
             foreign = expected == "text/event-stream" and not _may_be_sse(text)
             one_value = expected != "application/x-ndjson" and is_json(text)
             if not text or text[:1] == b"<" or foreign or one_value or is_error_body(text):
-                return self.sentence.fail(self._no_stream(body))
-        return self.sentence.close()
+                return self.guarded.fail(self._no_stream(body))
+        return self.guarded.close()
 
     def _read_json(self, body: bytes) -> list[Event]:
         """Decodes a complete answer as a stream of one frame, for servers that do not stream."""
         # A line break would end the frame; between JSON tokens it is white space.
         line = b" ".join(body.split(b"\n"))
         framed = line if self._plan.content_type == "application/x-ndjson" else b"data: " + line
-        events = self.sentence.feed(framed + b"\n\n") + self.sentence.close()
-        if self.sentence.error is not None:
+        events = self.guarded.feed(framed + b"\n\n") + self.guarded.close()
+        if self.guarded.error is not None:
             raise self._no_stream(body)
         self._watchdog.stop()
         return events

@@ -37,7 +37,7 @@ Key: TypeAlias = tuple[str, str | None, str]
 """Provider, address and model."""
 
 # More models than a program uses; bounds the memory if model names are generated.
-_MOST_MODELS: Final = 1024
+_MAX_MODELS: Final = 1024
 
 _remembered: dict[Key, list[Refused]] = {}
 
@@ -262,7 +262,7 @@ class Adapter:
         if not self._learned:
             return
         # Clear everything at once: a rejected field is detected again with one request.
-        if len(_remembered) >= _MOST_MODELS:
+        if len(_remembered) >= _MAX_MODELS:
             _remembered.clear()
         known = _remembered.setdefault(self._key, [])
         known += [refused for refused in self._learned if refused not in known]

@@ -76,7 +76,7 @@ class HTTPCall:
         self._reopener: Reconnector | None = None
         self._continuer: Continuer | None = None
         self._attempts = Attempts(plan.provider, plan.deadlines, total_started)
-        self._sentence: GuardedDecoder | None = None
+        self._guarded: GuardedDecoder | None = None
         self._answer: Answer | None = None
         self._permit: Permit | None = None
         self._http: HttpRequest | None = None  # as sent last
@@ -91,7 +91,7 @@ class HTTPCall:
     @property
     def usage(self) -> Usage:
         """Usage as far as the vendor has reported it."""
-        return self._sentence.decoder.usage if self._sentence is not None else self._last_usage
+        return self._guarded.decoder.usage if self._guarded is not None else self._last_usage
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -148,7 +148,7 @@ class HTTPCall:
 
         def poured(events: list[Event]) -> bool:
             # An error may name a key, which `next` masks.
-            if answer.sentence.errors != self._reported_errors or not take(events):
+            if answer.guarded.errors != self._reported_errors or not take(events):
                 return False
             if self._report is not None and self._report.watch is not None:
                 self._report.watch.batch(events)
@@ -158,11 +158,11 @@ class HTTPCall:
 
     def _release_decoder(self) -> None:
         """Frees the decoder of a completely read response, unless its position may still be requested."""
-        sentence = self._sentence
-        if sentence is not None and self._follow is None:
-            self._last_usage, self._sentence = sentence.decoder.usage, None
+        guarded = self._guarded
+        if guarded is not None and self._follow is None:
+            self._last_usage, self._guarded = guarded.decoder.usage, None
             self._reopener = self._continuer = None  # bound methods keep references
-            sentence.release()
+            guarded.release()
 
     def close(self) -> None:
         """Disconnects at once: closes the socket unless the body is complete, and ends a pending read."""
@@ -280,18 +280,18 @@ class HTTPCall:
         response, watchdog = await self._request(plan.prepare)
         try:
             # Created only for a response: a refused request needs no decoder.
-            self._sentence = sentence = GuardedDecoder(
+            self._guarded = guarded = GuardedDecoder(
                 plan.decoder(), provider=plan.provider, warnings=self._warnings, marked=True
             )
         except BaseException:
             response.close()
             raise
-        continuer, decoder = self._continuer, sentence.decoder
+        continuer, decoder = self._continuer, guarded.decoder
         self._follow = followed(decoder) if plan.follows else None
         self._answer = answer = Answer(
             plan,
             response,
-            sentence,
+            guarded,
             watchdog,
             follow=self._follow,
             reopen=self._reopener.find if self._reopener is not None else None,
@@ -340,7 +340,7 @@ class HTTPCall:
         plan, self._http = self._plan, prepared.http
         if self._answer is None:  # otherwise this continues an answer
             self._paid = _NO_TOKENS
-            self._sentence = self._follow = None
+            self._guarded = self._follow = None
             self._warnings = prepared.encoded.warnings
         if self._report is not None and prepared.encoded.warnings:
             self._report.changed(prepared.encoded.warnings)
@@ -420,9 +420,9 @@ class HTTPCall:
 
     def _cleaned(self, answer: Answer, events: list[Event]) -> list[Event]:
         """The same batch, with keys in a new error masked."""
-        if answer.sentence.errors == self._reported_errors:
+        if answer.guarded.errors == self._reported_errors:
             return events
-        self._reported_errors = answer.sentence.errors
+        self._reported_errors = answer.guarded.errors
         return self._attempts.scrubbed_events(events)
 
     def _drop_answer(self) -> None:

@@ -54,7 +54,7 @@ _FOREIGN: Final = {
 
 # The same for options that only an agent has: pydantic-ai, openai-agents, LangGraph, smolagents and Vercel's
 # SDK.
-_AGENTS_OWN: Final = {
+_AGENT_ONLY: Final = {
     "max_steps=": ("max_turns", "max_iterations", "max_iter", "max_loops", "recursion_limit", "maxSteps"),
     "instructions=": (
         "system",
@@ -134,5 +134,5 @@ def listed(known: Collection[str]) -> str:
 
 def agent_hint(name: str, known: Collection[str]) -> str:
     """A hint for an unknown option of an agent, which has more options than a stream."""
-    ours = next((ours for ours, names in _AGENTS_OWN.items() if name in names), None)
+    ours = next((ours for ours, names in _AGENT_ONLY.items() if name in names), None)
     return f"Did you mean {ours}?" if ours else hint_for(name, known)

@@ -245,14 +245,14 @@ class Contents:
 
 
 # Bounds the memory if a program generates model names.
-_MOST_LOGGED: Final = 1024
+_MAX_LOGGED: Final = 1024
 
 
 # (model, place of call, text) of the warnings already logged.
 _logged: set[tuple[str, str, str]] = set()
 
 # Packages whose stack frames may lie between a request and the code that made it.
-_ON_THE_WAY: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
+_INTERNAL_PACKAGES: Final = frozenset({"llmstream", "asyncio", "anyio", "contextlib"})
 
 
 class Reporter:
@@ -353,7 +353,7 @@ def forget_logged() -> None:
 def _is_new(key: tuple[str, str, str]) -> bool:
     if key in _logged:
         return False
-    if len(_logged) >= _MOST_LOGGED:
+    if len(_logged) >= _MAX_LOGGED:
         _logged.clear()
     _logged.add(key)
     return True
@@ -363,7 +363,7 @@ def _call_site() -> str:
     """File and line of the code outside this package that reads the response; "" without one."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _ON_THE_WAY:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _INTERNAL_PACKAGES:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return ""

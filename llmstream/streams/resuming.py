@@ -273,13 +273,17 @@ class Continuer:
         wait_s = wait_before_retry_s(self._plan.retry, error, self._failures)
         if wait_s is None or clock.past_total(wait_s) or not budget_of(self._plan.provider).take(error):
             self._report.failed(attempts.count, error, None)
-            raise error if isinstance(error, DeadlineExceeded) and not error.retryable else _given_up(error)
+            raise (
+                error
+                if isinstance(error, DeadlineExceeded) and not error.retryable
+                else _retries_exhausted(error)
+            )
         self._report.failed(attempts.count, error, wait_s)
         attempts.failures.append(error)
         await clock.in_time(asyncio.sleep(wait_s), None)
 
 
-def _given_up(error: LLMStreamError) -> IncompleteStream:
+def _retries_exhausted(error: LLMStreamError) -> IncompleteStream:
     """The error of an answer whose next response failed."""
     return IncompleteStream(
         "the vendor split the answer into several responses, and the next one failed. The content so far is "

@@ -46,7 +46,7 @@ _VERSION: Final = 1
 _LONGEST_DATA: Final = 1_000
 
 # A difference that fits on a screen.
-_MOST_LINES: Final = 40
+_MAX_LINES: Final = 40
 # Characters of a long line that are shown before the first one that differs.
 _AROUND: Final = 60
 
@@ -203,8 +203,8 @@ def difference(request: dict[str, Any], recorded: dict[str, Any]) -> str:
         for line, start in ((old, _first_difference(old, new)), (new, _first_difference(old, new)))
     }
     shown = [_cut(line, starts.get(line, 0)) for line in pairs if not line.startswith("@@")]
-    more = len(shown) - _MOST_LINES
-    return "\n".join([*shown[:_MOST_LINES], *([f"... and {more} lines"] if more > 0 else [])])
+    more = len(shown) - _MAX_LINES
+    return "\n".join([*shown[:_MAX_LINES], *([f"... and {more} lines"] if more > 0 else [])])
 
 
 def _first_difference(old: str, new: str) -> int:

@@ -27,7 +27,7 @@ __all__ = ["ToolSet", "unreadable_input"]
 _log = logging.getLogger("llmstream")
 
 # Maximum length of a value quoted in an error, in characters.
-_MOST_SHOWN: Final = 80
+_MAX_SHOWN: Final = 80
 
 
 class ToolSet:
@@ -228,7 +228,7 @@ def _wrapped(tools: Iterable[AnyTool]) -> tuple[Tool | ToolSpec | ProviderTool |
 
 def _shown(given: object) -> str:
     text = repr(given)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
 def _remedy(given: object) -> str:

@@ -113,12 +113,12 @@ class WholeRequest(aiohttp.ClientRequest):
     Python 3.11 one loop iteration.
     """
 
-    _whole: bytes | None = None
+    _complete_body: bytes | None = None
 
     def update_body_from_data(self, body: Any, _stacklevel: int = 3) -> None:
         """Sets the body. aiohttp writes one in pieces, or one with length headers of the caller."""
         if type(body) is bytes and body and not any(name in self.headers for name in _OF_THE_BODY):
-            self._whole = body
+            self._complete_body = body
             self.headers[hdrs.CONTENT_LENGTH] = str(len(body))
             self.headers.setdefault(hdrs.CONTENT_TYPE, "application/octet-stream")
         else:
@@ -127,13 +127,13 @@ class WholeRequest(aiohttp.ClientRequest):
     async def send(self, conn: Connection) -> aiohttp.ClientResponse:
         """Writes the request, and returns the response without its head."""
         protocol = conn.protocol
-        if self._whole is None or protocol is None:
+        if self._complete_body is None or protocol is None:
             return await super().send(conn)
         # An HTTP proxy needs the complete address; https goes through a tunnel.
         target = str(self.url) if self.proxy and not self.is_ssl() else self.url.raw_path_qs
         writer = StreamWriter(protocol, self.loop)
         await writer.write_headers(f"{self.method} {target} HTTP/1.1", self.headers)
-        await writer.write(self._whole, drain=False)
+        await writer.write(self._complete_body, drain=False)
         protocol.start_timeout()
         response = self.response_class(
             self.method,

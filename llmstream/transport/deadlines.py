@@ -90,7 +90,7 @@ def sooner(first: Due | None, second: Due | None) -> Due | None:
     return first if first <= second else second
 
 
-def _nobody(error: DeadlineExceeded) -> None:
+def _ignore(error: DeadlineExceeded) -> None:
     """The callback of a stopped watchdog."""
 
 
@@ -142,7 +142,7 @@ class Watchdog:
     def release(self) -> None:
         """Ends all deadlines permanently and clears the callback, which would form a reference cycle."""
         self.stop()
-        self._abort = _nobody
+        self._abort = _ignore
 
     def _due(self, now: float) -> Due | None:
         which, limit = self._soft

@@ -115,7 +115,7 @@ class Pacer:
         self._factor = 1.0
         self._cut_at = self._cut_from = -math.inf
         self._not_before = now
-        self._came = 0
+        self._arrivals = 0
         self._line: list[_Waiter] = []
         self._lock = threading.RLock()
         self.under_way = 0
@@ -137,8 +137,8 @@ class Pacer:
         # Each waiter belongs to its own loop: the limiter may serve several.
         came = self._clock()
         with self._lock:
-            self._came += 1
-            waiter = _Waiter(asyncio.get_running_loop(), self._call_later, rank=(-priority, self._came))
+            self._arrivals += 1
+            waiter = _Waiter(asyncio.get_running_loop(), self._call_later, rank=(-priority, self._arrivals))
             self._line.insert(bisect(self._line, waiter.rank, key=lambda other: other.rank), waiter)
         try:
             while True:

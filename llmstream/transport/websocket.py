@@ -219,7 +219,7 @@ _LIFETIME_S: Final = 50 * 60.0
 _IDLE_S: Final = 300.0
 
 # Each holds a connection. Above this number the oldest is closed, which the vendor would close first.
-_MOST_IDLE: Final = 32
+_MAX_IDLE: Final = 32
 
 
 class Line:
@@ -291,7 +291,7 @@ class SocketPool:
             return
         self._lines.append(line)
         line.rest()
-        if len(self._lines) > _MOST_IDLE:
+        if len(self._lines) > _MAX_IDLE:
             self._lines.pop(0).drop()
 
     def close(self) -> None:

@@ -61,7 +61,7 @@ class Flight:
         self.task: asyncio.Task[None] | None = None
         self.landed = asyncio.Event()
         self.storing = asyncio.Lock()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def add(self, events: list[Event], at_s: float) -> None:
         """Adds events that have arrived together."""
@@ -88,11 +88,11 @@ class Flight:
 
     async def news(self) -> None:
         """Waits for events or the end."""
-        await self._news.wait()
+        await self._changed.wait()
 
     def _wake(self) -> None:
         # A new event object each time: waiting readers reference the old one, so none misses the signal.
-        news, self._news = self._news, asyncio.Event()
+        news, self._changed = self._changed, asyncio.Event()
         news.set()
 
     async def read(self, *, own: bool, due: Due | None) -> AsyncGenerator[Event]:
@@ -116,7 +116,7 @@ class Flight:
     async def _wait(self, due: Due | None) -> None:
         try:
             async with asyncio.timeout_at(due[0] if due else None):
-                await self._news.wait()
+                await self._changed.wait()
         except TimeoutError:
             assert due is not None
             raise deadline_error(due[1], due[2]) from None
@@ -145,14 +145,14 @@ class Flights:
         """
         flight = Flight()
         self._open.setdefault(asyncio.get_running_loop(), {})[key] = flight
-        work = _fly(flight, ask) if self._shared is None else _claim(flight, key, self._shared, ask, known)
+        work = _fetch(flight, ask) if self._shared is None else _claim(flight, key, self._shared, ask, known)
         flight.task = asyncio.create_task(work)
         return flight
 
     def begin_alone(self, ask: AskOnce) -> Flight:
         """Starts a flight that equal requests do not share."""
         flight = Flight()
-        flight.task = asyncio.create_task(_fly(flight, ask))
+        flight.task = asyncio.create_task(_fetch(flight, ask))
         return flight
 
     async def land(self, key: str, flight: Flight) -> None:
@@ -167,7 +167,7 @@ class Flights:
             await asyncio.wait([flight.task])
 
 
-async def _fly(flight: Flight, ask: AskOnce) -> None:
+async def _fetch(flight: Flight, ask: AskOnce) -> None:
     """Sends the request, and adds the events that arrive."""
     flight.asked = True
     clock = asyncio.get_running_loop().time
@@ -201,7 +201,7 @@ async def _claim(flight: Flight, key: str, store: SharedStore, ask: AskOnce, kno
         if await known():  # since the first check
             return
         publishing = asyncio.create_task(_publish(flight, key, owner, store))
-        await _fly(flight, ask)
+        await _fetch(flight, ask)
         await publishing
         if not flight.failed:
             await flight.landed.wait()  # the answer is stored now, or will not be

@@ -56,7 +56,7 @@ class Fleet:
         self._members = dict[asyncio.AbstractEventLoop, Member]()
         self._lock = threading.Lock()
         # At exit the loops have ended, so their members cannot disconnect any more.
-        weakref.finalize(self, _leave_soon, self._members).atexit = False
+        weakref.finalize(self, _disconnect_all, self._members).atexit = False
 
     @property
     def members(self) -> list[Member]:
@@ -126,6 +126,6 @@ class Fleet:
             await own.aclose()
 
 
-def _leave_soon(members: dict[asyncio.AbstractEventLoop, Member]) -> None:
+def _disconnect_all(members: dict[asyncio.AbstractEventLoop, Member]) -> None:
     for member in list(members.values()):
         member.close_soon()

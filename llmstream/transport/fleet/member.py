@@ -43,7 +43,7 @@ _log: Final = logging.getLogger("llmstream")
 OnLoss = Literal["local", "raise"]
 
 # Largest batch: a store serves other members between two batches.
-_MOST_OPS: Final = 200
+_MAX_OPS: Final = 200
 
 # Operations without a waiter go with the next batch, or after this time.
 _LINGER_S: Final = 0.05
@@ -52,7 +52,7 @@ _LINGER_S: Final = 0.05
 _LINGER_BEHIND_S: Final = 0.2
 
 # Interval of contact while there are waiters: messages that wake them may be lost.
-_SIGN_S: Final = 1.0
+_CONTACT_S: Final = 1.0
 
 # Between attempts to reconnect to an unreachable store.
 _RETRY_S: Final = 0.5
@@ -123,7 +123,7 @@ class Member:
         self._kick = asyncio.Event()
         self._urgent = False
         self._ops_since = 0.0
-        self._spoke = self._renewed = self._loop.time()
+        self._contacted = self._renewed = self._loop.time()
         self._closing = False
         self.trips = 0
         self._tasks = [self._task(self._run()), self._task(self._store.listen(self._heard))]
@@ -217,7 +217,7 @@ class Member:
 
     def give_back(self, grant: Grant, extra: Sequence[float]) -> None:
         """Frees the permit of a response; `extra` is its cost beyond the estimate."""
-        self._in_loop(self._give_back, grant.id, list(extra))
+        self._in_loop(self._release_place, grant.id, list(extra))
 
     def learn(self, states: Mapping[str, RateState], grant: Grant | None) -> None:
         """Lowers the buckets to what the vendor reports, less the grants since the request was sent."""
@@ -246,7 +246,7 @@ class Member:
             with contextlib.suppress(RuntimeError):  # the loop is closed; the leases expire
                 self._loop.call_soon_threadsafe(work, *given)
 
-    def _give_back(self, id: str, extra: list[float]) -> None:
+    def _release_place(self, id: str, extra: list[float]) -> None:
         self._held.discard(id)
         inner = self._inner.pop(id, None)
         if self._local is not None and inner is not None:
@@ -304,7 +304,7 @@ class Member:
                 self._ask_again()
                 self._beat()
                 while self._ops and not (self._closing or task.cancelling()):
-                    await self._trip()
+                    await self._round_trip()
         finally:
             await self._leave()
 
@@ -313,33 +313,33 @@ class Member:
         await asyncio.sleep(0)  # all ready tasks may add their operations
         while not self._closing:
             self._kick.clear()
-            sleep_s = self._next_trip() - self._loop.time()
+            sleep_s = self._next_round_trip() - self._loop.time()
             if sleep_s <= 0:
                 return
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(sleep_s):
                     await self._kick.wait()
 
-    def _next_trip(self) -> float:
+    def _next_round_trip(self) -> float:
         while self._dues and self._is_stale(*self._dues[0]):
             heapq.heappop(self._dues)
         due = self._dues[0][0] if self._dues else math.inf
         if self._local is not None:  # the store is unreachable: one attempt per interval
-            return self._spoke + _RETRY_S
+            return self._contacted + _RETRY_S
         if self._ops:
             linger_s = _LINGER_BEHIND_S if self._denied.total() else _LINGER_S
             due = min(due, self._ops_since + (0.0 if self._urgent else linger_s))
-        return min(due, self._next_sign(), self._next_renewal())
+        return min(due, self._next_contact(), self._next_renewal())
 
     def _is_stale(self, due: float, id: str) -> bool:
         waiter = self._waiters.get(id)
         return waiter is None or waiter.due != due
 
-    def _next_sign(self) -> float:
+    def _next_contact(self) -> float:
         """When this process must contact the store again; sooner if it has waiters."""
         if self._waiters:
-            return self._spoke + min(_SIGN_S, self._lease_s / 30)
-        return self._spoke + min(10 * _SIGN_S, self._lease_s / 3)
+            return self._contacted + min(_CONTACT_S, self._lease_s / 30)
+        return self._contacted + min(10 * _CONTACT_S, self._lease_s / 3)
 
     def _next_renewal(self) -> float:
         return self._renewed + self._lease_s / 3 if self._held and self._sizes.places else math.inf
@@ -350,7 +350,7 @@ class Member:
         if now >= self._next_renewal():
             self._ops.appendleft((Beat(sorted(self._held)), None))
             self._renewed = now
-        elif not self._ops and now >= min(self._next_sign(), self._next_trip()):
+        elif not self._ops and now >= min(self._next_contact(), self._next_round_trip()):
             self._ops.append((Beat([]), None))
 
     def _ask_again(self) -> None:
@@ -372,10 +372,10 @@ class Member:
                 waiter.woken = True
                 self._is_due(waiter, self._loop.time())
 
-    async def _trip(self) -> None:
-        sent = [self._ops.popleft() for _ in range(min(_MOST_OPS, len(self._ops)))]
+    async def _round_trip(self) -> None:
+        sent = [self._ops.popleft() for _ in range(min(_MAX_OPS, len(self._ops)))]
         self._urgent = self._urgent and bool(self._ops)
-        self._spoke = self._loop.time()
+        self._contacted = self._loop.time()
         self.trips += 1
         batch = Batch(
             self._name,

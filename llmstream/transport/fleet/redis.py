@@ -26,7 +26,7 @@ __all__ = ["RedisLimits", "check_installed"]
 _TIMEOUT_S: Final = 5.0
 
 # An unused state expires this long after its buckets are full and its pause is over.
-_KEPT_S: Final = 3600
+_EXPIRY_S: Final = 3600
 
 # Two connections: one for commands, one for the subscription.
 _CONNECTIONS: Final = 2
@@ -38,7 +38,7 @@ local NEAR, WOKEN, EXPECTED, SLACK = {rules.NEAR}, {rules.WOKEN}, {rules.EXPECTE
 local SILENT_PART, MEMBER_S, LONGEST_PAUSE = {rules.SILENT_PART}, {rules.MEMBER_S}, {rules.LONGEST_PAUSE_S}
 local CUT, GROWTH, LOWEST = {rules.CUT}, {rules.GROWTH_PER_S!r}, {rules.LOWEST_FACTOR}
 local USED_UP = {rules.USED_UP}
-local NEVER, RANKS, KEPT, MISSED = 1e18, 2 ^ 40, {_KEPT_S}, {rules.MISSED_S}
+local NEVER, RANKS, KEPT, MISSED = 1e18, 2 ^ 40, {_EXPIRY_S}, {rules.MISSED_S}
 """
     + """
 local STATE, LINE, WAITERS, PLACES, WAITING, MEMBERS = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
