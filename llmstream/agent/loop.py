@@ -243,20 +243,20 @@ class Loop:
         await context.receive()
         # Not evaluated again if the run has continued from here before: the result may have changed since.
         recorder = context.recorder
-        went_on = recorder is not None and await recorder.has_step(self.state.step)
+        has_continued = recorder is not None and await recorder.has_step(self.state.step)
         if not step.worked and not context.inbox and await context.last_call():
             return True
         # After repairs were queued: a condition ends the run even then.
-        for condition in () if went_on else self._config.stop_when:
+        for condition in () if has_continued else self._config.stop_when:
             if await call_hook(condition, self.state):
                 reason = condition.reason if isinstance(condition, Budget) else None
                 context.cut_short(getattr(condition, "__name__", repr(condition)), reason)
                 return True
-        if self._misses.over(self.state.steps[-1].statuses) and not went_on:
+        if self._misses.over(self.state.steps[-1].statuses) and not has_continued:
             context.cut_short(f"invalid_calls({self._config.max_invalid_calls})", "invalid_calls")
             return True
         limit = self._config.max_steps
-        self.cut_short = self.state.step >= limit and not went_on
+        self.cut_short = self.state.step >= limit and not has_continued
         if self.cut_short:
             context.cut_short(f"step_count({limit})", "max_steps")
         return self.cut_short

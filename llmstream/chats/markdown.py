@@ -70,7 +70,7 @@ def _block(part: Part, names: Mapping[str, str]) -> str:
     match part:
         case ToolCall():
             return code_span(folded_line(f"{part.name}({part.arguments})", _CODE_CHARS))
-        # Results by some vendors' form have the id of the call alone.
+        # In some vendors' form, results have only the id of the call.
         case ToolResult():
             name = code_span(part.name or names.get(part.tool_call_id) or part.tool_call_id or "tool")
             content = code_span(folded_line(part.content, _CODE_CHARS)) if part.content.strip() else ""

@@ -226,7 +226,7 @@ def cost_text(usd: float) -> str:
 
 # Less would be shown as $0.0000.
 _MIN_USD: Final = 0.0001
-# A shorter wait is over before anybody has read of it.
+# A shorter wait ends before a message about it could be read.
 _LONG_WAIT_S: Final = 1.0
 
 
@@ -272,7 +272,7 @@ class PlainDisplay:
             self._note(f"llmstream: {wait_line(wait)}\n")
 
     def settle(self) -> None:
-        """Does nothing: what stands in a pipe is no question's neighbour."""
+        """Does nothing: output to a pipe is not next to a question."""
 
     def close(self, *, stopped: bool = False, usd: float | None = None) -> None:
         """Ends the last line."""

@@ -80,7 +80,7 @@ _FATAL_ERRORS: Final = (
 class Bound(msgspec.Struct, frozen=True, kw_only=True):
     """The most that a check sends and costs.
 
-    requests: if each question has to be put as often as allowed
+    requests: if each question must be asked as often as allowed
     dollars:  None where the price is not known
     """
 
@@ -91,7 +91,7 @@ class Bound(msgspec.Struct, frozen=True, kw_only=True):
 
 def bound_of(model: str, probes: Sequence[Probe], *, max_tokens: int, attempts: int) -> Bound:
     """The upper bound of a check; `model` is "provider:model"."""
-    shared = 3  # baseline, its successor, the call that several probes look at
+    shared = 3  # baseline, its successor, the call shared by several probes
     requests = sum(probe.requests for probe in probes) * attempts + shared
     tokens = sum(probe.requests * max(probe.tokens, max_tokens) for probe in probes) * attempts
     tokens += shared * max_tokens

@@ -26,7 +26,7 @@ from llmstream.events import TextDelta
 
 __all__ = ["CANCELLATION", "STREAM_PROBES"]
 
-# More than fits into the usual limit, so that it can be left before its end.
+# Longer than the usual limit, so that it can be closed before its end.
 _LONG: Final = "Count from 1 to 400. Write the numbers in digits, separated by commas, and nothing else."
 _SHORT: Final = "Count from 1 to 3. Write the numbers in digits, separated by commas, and nothing else."
 
@@ -230,7 +230,7 @@ def _judge_unicode(exchange: Exchange) -> Finding:
         except UnicodeDecodeError as error:
             around = exchange.body[max(0, error.start - 20) : error.end + 20]
             return found("broken", "the body is not UTF-8", meaning=garbled, evidence=repr(around))
-    # A model may compose accents otherwise, which is no fault of the wire.
+    # A model may compose accents differently, which is not a fault of the wire.
     text = unicodedata.normalize("NFC", exchange.text)
     if "\ufffd" in text:
         return found(

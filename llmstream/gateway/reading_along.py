@@ -81,7 +81,7 @@ class StreamMonitor:
                 chars += len(event.delta)  # type: ignore[union-attr]  # the three above
             if not account.began and kind not in NO_CONTENT:
                 account.begin()
-                self._watchdog.content_came()
+                self._watchdog.content_arrived()
         account.chars += chars
         if failure is not None:
             self._failed(failure)

@@ -171,22 +171,22 @@ class PassedSocket:
     async def run(self) -> None:
         """Forwards messages until either side disconnects."""
         await self._client.accept()
-        hearing = asyncio.create_task(self._hear_client())
+        receiving = asyncio.create_task(self._receive_from_client())
         over = asyncio.create_task(self._over.wait())
         try:
-            await asyncio.wait((hearing, over), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((receiving, over), return_when=asyncio.FIRST_COMPLETED)
             if self._over.is_set():
-                hearing.cancel()
-                await asyncio.wait((hearing,))  # granian 2.8 closes no socket during a receive
+                receiving.cancel()
+                await asyncio.wait((receiving,))  # granian 2.8 closes no socket during a receive
                 with suppress(Exception):
                     async with asyncio.timeout(_CLOSING_S):
                         await self._client.close(*self._close)
-            elif not hearing.cancelled() and (error := hearing.exception()) is not None:
+            elif not receiving.cancelled() and (error := receiving.exception()) is not None:
                 raise error
         finally:
-            hearing.cancel()
+            receiving.cancel()
             over.cancel()
-            await asyncio.wait((hearing, over))
+            await asyncio.wait((receiving, over))
             self._leave()
 
     def stop(self) -> None:
@@ -222,7 +222,7 @@ class PassedSocket:
 
     # From the client.
 
-    async def _hear_client(self) -> None:
+    async def _receive_from_client(self) -> None:
         while (message := await self._client.receive()) is not None:
             try:
                 found = _decode(message)

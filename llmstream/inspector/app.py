@@ -39,13 +39,13 @@ PAGE: Final = Path(__file__).parent / "page"
 
 _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# How often growing files are looked at while a page waits, and for how long it waits.
+# Polling interval of growing files while a page waits, and the length of its wait.
 _POLL_S: Final = 0.05
 _LONGEST_WAIT_S: Final = 20.0
 
 # More than a wide screen shows of a row.
 _ROW_CHARS: Final = 240
-# The page asks for some 200 at a time.
+# The page requests some 200 at a time.
 _MAX_ROWS: Final = 1_000
 # A longer event is not decoded for its beginning.
 _MAX_DECODED_BYTES: Final = 64 * 1024
@@ -84,7 +84,7 @@ def make_app(calls: Calls, *, token: str, local: bool = True, places: str = "") 
 
     # Requests have a name and a few numbers.
     app = web.Application(middlewares=[admit], client_max_size=64 * 1024)
-    # Requests that wait would hold up the end of the server.
+    # Waiting requests would delay the end of the server.
     app.on_shutdown.append(api.stop)
     app.add_routes(
         [

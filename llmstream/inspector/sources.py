@@ -1,7 +1,7 @@
 """Where calls come from: traces, which may still grow; recordings, cassettes, caches, event logs, stores.
 
-`Calls` has all calls of a list of places. `refresh` reads what is new; it is called for each request of the
-page, and costs little if nothing is.
+`Calls` has all calls of a list of places. `refresh` reads new data; it is called for each request of the
+page, and costs little if there is none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _HEAD_BYTES: Final = 8192
 _NS: Final = 1_000_000_000
 # How many calls are held; the oldest of a folder of traces are left out.
 _MAX_CALLS: Final = 2_000
-# How long after a look into folders the next one is made: large ones are looked at less often.
+# Time between two scans of folders: large ones are scanned less often.
 _POLL_S: Final = 0.1
 _LOOK_SHARE: Final = 20
 _BODIES: Final = frozenset({".sse", ".ndjson", ".txt", ".bin", ".eventstream"})
@@ -58,7 +58,7 @@ class Decoding(NamedTuple):
 
 
 FindDecoding: TypeAlias = Callable[[bytes], Decoding]
-"""The dialect of a body by its beginning, or the one that was asked for; raises InvalidRequest."""
+"""The dialect of a body by its beginning, or the requested one; raises InvalidRequest."""
 
 
 class Calls:
@@ -98,7 +98,7 @@ class Calls:
         self.version += 1
 
     def refresh(self) -> int:
-        """Reads what is new; returns a number that rises with each change."""
+        """Reads new data; returns a number that increases with each change."""
         if self._folders and (began := time.monotonic()) >= self._look_at:
             for folder in self._folders:
                 self._scan_folder(folder)
@@ -142,7 +142,7 @@ class Calls:
             if path.name == "response.bin":
                 path = path.parent
             elif path.suffix not in {".jsonl", ".json", *_BODIES} or path.name.endswith("timing.jsonl"):
-                # Times belong to the recording beside them.
+                # Timing files belong to the recording next to them.
                 continue
             try:
                 self._read(path)
@@ -167,7 +167,7 @@ class Calls:
             found = [from_body(Recording.load(path), decoding, path.name)]
         for place, call in enumerate(found):
             call.id = f"{_slug(path)}-{place}"
-            # A body has no date of its own.
+            # A body has no date.
             call.began_at = call.began_at or path.stat().st_mtime
             self.put(call)
         return bool(found)
@@ -346,7 +346,7 @@ class _EventLog:
             database.close()
 
     def read(self, calls: dict[str, CallTrace]) -> int:
-        """Reads what is new of the runs that have changed; returns how many did."""
+        """Reads new events of changed runs; returns their number."""
         count = 0
         try:
             for n, run, tail, started in self._rows(

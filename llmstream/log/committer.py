@@ -65,7 +65,7 @@ class Outbox:
         self.room.set()
         self.end: RunState | None = None
         self.released = False
-        self._leaves = False  # whether the append in progress ends the lease
+        self._ends_lease = False  # whether the append in progress ends the lease
         self.lost: Callable[[LogError], None] = lambda error: None
         self.stop: Callable[[str], None] = lambda reason: None
         self._lease_s, self._keep_s = lease_s, keep_s
@@ -99,7 +99,7 @@ class Outbox:
         self.deferred.clear()
 
     @property
-    def has_news(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether there is something to commit."""
         return not self.over.is_set() and bool(self._waiting or self.deferred or self.end is not None)
 
@@ -115,8 +115,8 @@ class Outbox:
         # With many runs, most commits have one piece of each.
         data = self._waiting[0] if len(self._waiting) == 1 else b"\n".join(self._waiting)
         state = self.end or "open"
-        self._leaves = self.released and self.end is not None
-        lease_s = 0.0 if self._leaves else self._lease_s
+        self._ends_lease = self.released and self.end is not None
+        lease_s = 0.0 if self._ends_lease else self._lease_s
         return Append(self.run, self.epoch, self._tail + 1, self._count, data, state, lease_s)
 
     def answered(self, status: RunStatus | None, now: float) -> None:
@@ -139,7 +139,7 @@ class Outbox:
                 self._end()
             else:
                 self._fail(_fenced(self.run))
-        elif self._leaves and not self._waiting:
+        elif self._ends_lease and not self._waiting:
             self._end()
         elif status.stopping:
             self.stop("requested")
@@ -333,8 +333,8 @@ class Committer:
         now = loop.time()
         for box, status in zip(boxes, statuses, strict=True):
             box.answered(status, now)
-            if box.has_news or box.over.is_set():
-                self._after(box, again=box.has_news)
+            if box.has_pending or box.over.is_set():
+                self._after(box, again=box.has_pending)
         return True
 
     def _after(self, box: Outbox, *, again: bool) -> None:

@@ -294,10 +294,10 @@ class RedisStore(Store):
                         if message is None:
                             await channel.ping()  # fails if the connection is lost
                         elif message["type"] == "message":
-                            self._hear(message["data"], heard)
+                            self._on_message(message["data"], heard)
             await asyncio.sleep(0.5)  # readers poll meanwhile
 
-    def _hear(self, message: bytes, heard: Callable[[str | None], None]) -> None:
+    def _on_message(self, message: bytes, heard: Callable[[str | None], None]) -> None:
         if message[:1] == b"[":
             sender, *runs = _names.decode(message)
             for run in runs if sender != self._sender else ():

@@ -112,14 +112,14 @@ class Bells:
         if not names:  # checked first, before any work per run
             return
         # Readers need no notice of a renewal.
-        news = [
+        changes = [
             (append, status)
             for append, status in zip(appends, statuses, strict=True)
             if append.count or append.state != "open"
         ]
-        changed = {append.run for append, _ in news}
+        changed = {append.run for append, _ in changes}
         if changed or self._missed:
-            self._send(names, changed, (_commit(news) if self._private else b"") or _message(changed))
+            self._send(names, changed, (_commit(changes) if self._private else b"") or _message(changed))
 
     def _others(self) -> list[str]:
         """The names of the sockets of other processes."""

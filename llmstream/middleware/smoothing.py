@@ -62,7 +62,7 @@ def smooth(
         pace = _Pace(delay_s, clock, sleep)
         held: TextDelta | ReasoningDelta | None = None
         async for event in ask(request):
-            pace.came()
+            pace.arrived()
             delta = event if isinstance(event, TextDelta | ReasoningDelta) else None
             # Metadata belongs to its position, so such a delta is neither joined nor split.
             plain = delta if delta is not None and delta.provider_metadata is None else None
@@ -99,7 +99,7 @@ class _Pace:
         """The next event is requested now."""
         self._asked = self._clock()
 
-    def came(self) -> None:
+    def arrived(self) -> None:
         """The event has arrived: adapts the pause to the wait for it."""
         now = self._clock()
         if now - self._asked > _AT_ONCE_S:

@@ -1,4 +1,4 @@
-"""Converts a turn to timed events, plays them, and makes of them the bodies that the simulator sends."""
+"""Converts a turn to timed events, plays them, and encodes them as the bodies that the simulator sends."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _up_to_fault(turn: Turn, events: list[Event]) -> list[Event]:
         return events
     events = events[: fault.after_events]
     if isinstance(fault, Break):
-        # A vendor that fails in the middle leaves blocks open; readers get them closed.
+        # A vendor that fails in the middle does not close its blocks; readers get them closed.
         guard = Guard()
         events = guard.feed(events)
         error = error_from_value({"message": fault.message}, provider="simulator", status=fault.status)

@@ -36,7 +36,7 @@ with recursive below (n, first) as (
 tree = :tree) group by first order by first
 """
 
-_LEAVES: Final = """
+_BRANCH_ENDS: Final = """
 select n from messages m where conversation = ?
 and not exists (select 1 from messages where parent = m.n) order by n
 """
@@ -131,7 +131,7 @@ class StoredChat(Chat):
             if self._row is None:
                 return []
             if at is None:
-                ends = [n for (n,) in db.execute(_LEAVES, (self._row.n,))]
+                ends = [n for (n,) in db.execute(_BRANCH_ENDS, (self._row.n,))]
                 # The head of a fork belongs to the conversation that it was forked from, until something is
                 # appended.
                 if self._head is not None and self._head not in ends and not self._has_child(db, self._head):

@@ -127,10 +127,10 @@ class Answer:
         self._watchdog.stop()
         self.response.close()
 
-    def content_came(self) -> None:
+    def content_arrived(self) -> None:
         """Switches from the first-event deadline to the idle deadline."""
         self.waits_for_content = False
-        self._watchdog.content_came()
+        self._watchdog.content_arrived()
 
     def pour(self, take: Take) -> None:
         """Passes batches to `take` as they arrive while `read` waits; see `aiohttp_patches.divert`.

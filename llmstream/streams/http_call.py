@@ -128,7 +128,7 @@ class HTTPCall:
         if self._follow is not None:
             self.earlier = self._follow.position
         if self._shown and answer.waits_for_content:
-            answer.content_came()
+            answer.content_arrived()
         events = await answer.read()
         self._shown = self._shown or _has_content(events)
         events = self._finished(answer, events) if answer.over else self._cleaned(answer, events)

@@ -55,7 +55,7 @@ class Recorded:
     """A request, as it is shown, and its answer.
 
     answer: None while it is recorded
-    left:   the reader left before the finish, so the answer is not complete
+    left:   the reader closed it before the finish, so the answer is incomplete
     """
 
     def __init__(self, request: dict[str, Any], answer: Answer | None = None, *, left: bool = False) -> None:
@@ -78,14 +78,14 @@ class _File(msgspec.Struct):
 
 
 def shown_request(provider: str, request: Request) -> dict[str, Any]:
-    """What a request asks for, without account, address, headers and empty fields.
+    """The content of a request, without account, address, headers and empty fields.
 
     raises: InvalidRequest for messages, and TypeError for options, that JSON cannot represent
     """
-    # The provider's name instead of its account: whoever replays a cassette has another one, or none.
+    # The provider's name instead of its account: the user who replays a cassette has another one, or none.
     asked: dict[str, Any] = _short({**asked_for(request), "model": f"{provider}:{request.model}"})
     asked["messages"] = [_filled(message) for message in asked["messages"]]
-    # As JSON has it: what is read from the file is compared with it.
+    # As JSON values, because it is compared with values from the file.
     shown: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(_filled(asked)))
     return shown
 

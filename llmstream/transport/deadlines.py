@@ -124,7 +124,7 @@ class Watchdog:
         if self._timer is None:
             self._arm(self._loop.time())
 
-    def content_came(self) -> None:
+    def content_arrived(self) -> None:
         """Switches to the idle deadline; the timer fires before it can pass."""
         self._soft = ("idle", self._deadlines.idle_s)
 

@@ -135,7 +135,7 @@ class Pacer:
     async def acquire(self, cost: Cost, priority: int = 0) -> Grant:
         """Waits for a grant; a cancelled waiter consumes nothing."""
         # Each waiter belongs to its own loop: the limiter may serve several.
-        came = self._clock()
+        arrived = self._clock()
         with self._lock:
             self._arrivals += 1
             waiter = _Waiter(asyncio.get_running_loop(), self._call_later, rank=(-priority, self._arrivals))
@@ -147,7 +147,7 @@ class Pacer:
                     turn = waiter.next_turn()
                     wait_s = self._wait_s(waiter, cost)
                     if wait_s <= 0.0:  # no await between here and the return
-                        return self._take(cost, came)
+                        return self._take(cost, arrived)
                 await waiter.sleep(turn, wait_s)
         finally:
             with self._lock:
@@ -164,12 +164,12 @@ class Pacer:
         waits = [allowance.wait_s(amount) for allowance, amount in zip(self._allowances, cost, strict=True)]
         return max(self._not_before - now, *waits)
 
-    def _take(self, cost: Cost, came: float) -> Grant:
+    def _take(self, cost: Cost, arrived: float) -> Grant:
         for allowance, amount in zip(self._allowances, cost, strict=True):
             allowance.spend(amount)
         self.under_way += 1
         now = self._clock()
-        return Grant(self, now - came, "", [allowance.spent for allowance in self._allowances], now)
+        return Grant(self, now - arrived, "", [allowance.spent for allowance in self._allowances], now)
 
     def take_place(self) -> Grant:
         """Takes a place immediately, for an answer already in progress."""

@@ -86,14 +86,14 @@ class Flight:
                 self.failed = True
             self._wake()
 
-    async def news(self) -> None:
+    async def changed(self) -> None:
         """Waits for events or the end."""
         await self._changed.wait()
 
     def _wake(self) -> None:
         # A new event object each time: waiting readers reference the old one, so none misses the signal.
-        news, self._changed = self._changed, asyncio.Event()
-        news.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     async def read(self, *, own: bool, due: Due | None) -> AsyncGenerator[Event]:
         """Yields the events as they arrive; readers of other requests get none after a failure.
@@ -223,7 +223,7 @@ async def _publish(flight: Flight, key: str, owner: str, store: SharedStore) -> 
             return
         if shown == len(flight.lines) and not flight.ended:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(flight.news(), _RENEW_S)
+                await asyncio.wait_for(flight.changed(), _RENEW_S)
             with contextlib.suppress(TimeoutError):  # more may arrive
                 await asyncio.wait_for(flight.landed.wait(), _POLL_S)
             if flight.stored and flight.landed.is_set():

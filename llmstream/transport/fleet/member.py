@@ -80,12 +80,12 @@ class LimitStore(Protocol):
 class _Waiter:
     """One `acquire`; `turn` is its grant, or None if the store became unreachable."""
 
-    __slots__ = ("asked", "came", "cost", "denied", "due", "id", "priority", "turn", "woken")
+    __slots__ = ("arrived", "asked", "cost", "denied", "due", "id", "priority", "turn", "woken")
 
     def __init__(
-        self, id: str, cost: Cost, priority: int, came: float, turn: asyncio.Future[Grant | None]
+        self, id: str, cost: Cost, priority: int, arrived: float, turn: asyncio.Future[Grant | None]
     ) -> None:
-        self.id, self.cost, self.priority, self.came, self.turn = id, cost, priority, came, turn
+        self.id, self.cost, self.priority, self.arrived, self.turn = id, cost, priority, arrived, turn
         self.asked = True  # an Ask has been sent
         self.woken = False  # while it was in flight
         self.denied = False
@@ -126,7 +126,7 @@ class Member:
         self._contacted = self._renewed = self._loop.time()
         self._closing = False
         self.trips = 0
-        self._tasks = [self._task(self._run()), self._task(self._store.listen(self._heard))]
+        self._tasks = [self._task(self._run()), self._task(self._store.listen(self._wake_waiters))]
 
     @property
     def under_way(self) -> int:
@@ -143,19 +143,19 @@ class Member:
 
         raises: LimitsUnavailable if `on_loss` is "raise"
         """
-        came = self._loop.time()
+        arrived = self._loop.time()
         while True:
             if self._closing:
                 raise _closed()
             if self._local is None:
-                grant = await self._acquire_shared(cost, priority, came)
+                grant = await self._acquire_shared(cost, priority, arrived)
             else:
-                grant = await self._acquire_local(self._local, cost, priority, came)
+                grant = await self._acquire_local(self._local, cost, priority, arrived)
             if grant is not None:
                 return grant
 
-    async def _acquire_shared(self, cost: Cost, priority: int, came: float) -> Grant | None:
-        waiter = _Waiter(self._new_id(), cost, priority, came, self._loop.create_future())
+    async def _acquire_shared(self, cost: Cost, priority: int, arrived: float) -> Grant | None:
+        waiter = _Waiter(self._new_id(), cost, priority, arrived, self._loop.create_future())
         self._waiters[waiter.id] = waiter
         # Not urgent behind another local waiter.
         urgent = not any(count and rank >= priority for rank, count in self._denied.items())
@@ -196,7 +196,7 @@ class Member:
             self._send(Release(waiter.id, [-amount for amount in waiter.cost]))
             return
         self._held.add(waiter.id)
-        waited_s = self._loop.time() - waiter.came
+        waited_s = self._loop.time() - waiter.arrived
         waiter.turn.set_result(Grant(self, waited_s, waiter.id, answer.spent, answer.now))
 
     def _remove(self, waiter: _Waiter) -> bool:
@@ -366,7 +366,7 @@ class Member:
             ask = Ask(waiter.id, list(waiter.cost), waiter.priority, True)
             self._ops.append((ask, self._answered(waiter)))
 
-    def _heard(self, woken: list[str]) -> None:
+    def _wake_waiters(self, woken: list[str]) -> None:
         for id in woken:
             if waiter := self._waiters.get(id):
                 waiter.woken = True
@@ -404,7 +404,7 @@ class Member:
         for (_, heard), result in zip(sent, answer.results, strict=True):
             if heard is not None:
                 heard(result)
-        self._heard(answer.woken)
+        self._wake_waiters(answer.woken)
 
     async def _leave(self) -> None:
         """Frees places and grants at once; if the store does not respond, their leases expire."""
@@ -476,7 +476,7 @@ class Member:
         self._inner = {id: local.take_place() for id in self._held}
         return local
 
-    async def _acquire_local(self, local: Pacer, cost: Cost, priority: int, came: float) -> Grant | None:
+    async def _acquire_local(self, local: Pacer, cost: Cost, priority: int, arrived: float) -> Grant | None:
         """A permit of the local limiter; None if the store is reachable again before that."""
         assert self._regained is not None  # while there is a local limiter
         own = self._loop.create_task(local.acquire(cost, priority))
@@ -491,7 +491,7 @@ class Member:
             own.cancel()
         if not own.done():
             return None
-        grant = Grant(self, self._loop.time() - came, self._new_id())
+        grant = Grant(self, self._loop.time() - arrived, self._new_id())
         self._held.add(grant.id)
         self._inner[grant.id] = own.result()
         return grant
